@@ -1,0 +1,3 @@
+module pinfold
+
+go 1.26

@@ -1,0 +1,158 @@
+// Package driver is the contract between the engine and the ways to make a
+// sandbox. One driver is one way: the host kernel's own means (native), Docker,
+// a virtual machine. A driver makes a machine with Pinfold's agent inside it
+// and returns a connection to that agent; running commands, files and ports is
+// written once, in package guest, against the agent.
+//
+// # The life of a machine
+//
+//  1. Probe tells what the driver could enforce on this host, feature by
+//     feature. It changes nothing and may be called at any time.
+//  2. MakePlan (a pure function) turns a sandbox.Spec and a Report into a Plan,
+//     or refuses and says why and how to fix the host.
+//  3. Create makes the machine that the Plan describes, or fails and leaves
+//     nothing behind. It never makes a weaker machine than the plan says:
+//     when a planned feature cannot be had after all, Create fails with a
+//     *sandbox.Error of code setup_failed that names the step.
+//     When Create returns, the agent is running, no guest code has run, and
+//     everything that the plan enforces is in force.
+//  4. Dial returns the connection to the agent. It is called once.
+//  5. Usage may be called at any time until Destroy returns, from any
+//     goroutine. While guest code runs the engine calls it every few
+//     milliseconds; a driver may use the call to settle what depends on what
+//     it reads (the native driver moves the memory limit by what the disk
+//     holds).
+//  6. Dead is closed when the machine has ended, for whatever reason. The
+//     guest may be hostile: that the connection broke is not a death.
+//  7. Destroy ends everything inside and removes everything that Create made
+//     on the host. It is idempotent and may be called at any time after
+//     Create, concurrently with everything else. nil means that nothing is
+//     left; after an error it may be called again. The Death is known when it
+//     returns.
+//
+// After the host process is killed at any instant, Leftovers of a new process
+// removes what the earlier life left behind.
+//
+// # Errors
+//
+// An error means that the machinery failed and is a *sandbox.Error. The fate
+// of a guest program is never an error; it is in Death, in Usage and in what
+// the agent reports.
+//
+// A driver imports no other driver, no engine, no store and no edge.
+package driver
+
+import (
+	"context"
+	"net"
+
+	"pinfold/sandbox"
+)
+
+// Driver is one way to make sandboxes. All methods are safe for concurrent use.
+type Driver interface {
+	// Name is the driver's name in requests and results: "native".
+	Name() string
+	// Probe reports what this driver can enforce on this host. It is cheap
+	// enough for every run, and answers from what it tried, not from version
+	// numbers.
+	Probe(ctx context.Context) (Report, error)
+	// Create makes the machine. See the package comment.
+	Create(ctx context.Context, plan Plan) (Machine, error)
+	// Leftovers finds and removes what earlier, dead host processes left
+	// behind, and reports each thing. It never touches what belongs to a
+	// living process or to anybody else.
+	Leftovers(ctx context.Context) ([]Leftover, error)
+	// Close releases what the driver itself holds. Machines must have been
+	// destroyed before.
+	Close() error
+}
+
+// Machine is one sandbox with the agent inside.
+type Machine interface {
+	// Dial returns the one connection to the agent. The caller closes it.
+	Dial(ctx context.Context) (net.Conn, error)
+	// Usage reads the counters. After Destroy it returns the last reading.
+	Usage() Usage
+	// Dead is closed when the machine has ended by itself or by Destroy.
+	Dead() <-chan struct{}
+	// Death says how it ended. It is meaningful once Dead is closed.
+	Death() Death
+	// Destroy ends the machine and removes its traces.
+	Destroy(ctx context.Context) error
+}
+
+// Plan is everything a driver needs to make one machine. MakePlan fills it;
+// drivers do not take decisions of their own.
+type Plan struct {
+	ID       string // [a-z0-9-], at most 40 bytes, unique on this host
+	Template string
+	Limits   sandbox.Limits // complete: no field is zero
+	Mounts   []sandbox.Mount
+	Hostname string
+
+	// Posture is what the machine must enforce; the result repeats it.
+	Posture sandbox.Isolation
+}
+
+// Enforces says whether the plan's posture contains the feature.
+func (p Plan) Enforces(feature string) bool {
+	for _, f := range p.Posture.Enforced {
+		if sandbox.Satisfies(f, feature) {
+			return true
+		}
+	}
+	return false
+}
+
+// Usage is one reading of a machine's counters: the evidence from which the
+// engine decides causes. A value that cannot be measured is zero.
+type Usage struct {
+	CPUNanos    int64 // CPU time of the whole tree, the agent included
+	MemoryBytes int64 // memory charged now, files on the sandbox's disk excluded
+	MemoryPeak  int64 // the kernel's high-water mark, or the highest reading
+	OOMKills    int64 // times the kernel's OOM killer acted in this sandbox
+
+	Processes       int64 // tasks now, the agent's excluded
+	ProcessesPeak   int64 // the highest seen, the agent's excluded
+	ProcessesDenied int64 // forks that the kernel refused because of the limit
+
+	DiskBytes  int64 // bytes in use in the writable places
+	DiskPeak   int64
+	DiskFull   bool // a reading found no free block
+	Inodes     int64
+	InodesPeak int64
+	InodesFull bool // a reading found no free inode
+
+	ReadBytes    int64
+	WrittenBytes int64
+
+	// Denied lists system calls that the sandbox refused, by name, the first
+	// 64 names at most. Killed names the one that ended a process, if any.
+	Denied []sandbox.DeniedSyscall
+	Killed string
+}
+
+// DeathKind says how a machine ended.
+type DeathKind string
+
+// How machines end.
+const (
+	DeathDestroyed DeathKind = "destroyed" // Destroy ended it
+	DeathMemory    DeathKind = "memory"    // the kernel's OOM killer ended it
+	DeathAgent     DeathKind = "agent"     // the agent exited or was killed from inside
+	DeathUnknown   DeathKind = "unknown"
+)
+
+// Death is how a machine ended and what the kernel recorded about it.
+type Death struct {
+	Kind     DeathKind
+	Evidence string
+}
+
+// Leftover is one thing that a dead host process had left behind.
+type Leftover struct {
+	Kind string // "cgroup", "lease", "process", "directory"
+	Name string
+	Err  error // nil when it was removed
+}

@@ -1,0 +1,103 @@
+package driver
+
+import (
+	"fmt"
+	"strings"
+
+	"pinfold/sandbox"
+)
+
+// Answer is a probe's answer about one feature.
+type Answer int
+
+// A probe has three answers. Unknown is not cached and never counts as yes.
+const (
+	Unknown Answer = iota // could not tell
+	Yes
+	No
+)
+
+func (a Answer) String() string {
+	switch a {
+	case Yes:
+		return "yes"
+	case No:
+		return "no"
+	}
+	return "could not tell"
+}
+
+// Finding is what a probe found about one feature.
+type Finding struct {
+	Feature string // a sandbox feature name, with its level ("landlock:7")
+	Answer  Answer
+	Because string // what was tried and what the kernel said
+	Fix     string // the command or setting that would change a no
+}
+
+// Report is everything a driver found out about this host. Blocked, when set,
+// says why the driver cannot work here at all.
+type Report struct {
+	Driver   string
+	Blocked  *sandbox.Error
+	Findings []Finding
+}
+
+// MakePlan turns a spec into a plan, or refuses. It is pure: the same
+// arguments give the same answer, and it touches nothing. The spec must be
+// valid and have its defaults.
+//
+// A required feature that the report does not answer with yes refuses the
+// whole plan with code requirement_unmet. A feature that nobody required and
+// the host cannot give goes into Posture.NotEnforced.
+func MakePlan(spec sandbox.Spec, report Report, id string) (Plan, error) {
+	if report.Blocked != nil {
+		return Plan{}, report.Blocked
+	}
+	plan := Plan{
+		ID: id, Template: spec.Template, Limits: spec.Limits, Mounts: spec.Mounts,
+		Hostname: "sandbox",
+		Posture:  sandbox.Isolation{Driver: report.Driver, Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
+	}
+	for _, f := range report.Findings {
+		if f.Answer == Yes {
+			plan.Posture.Enforced = append(plan.Posture.Enforced, f.Feature)
+			continue
+		}
+		why := f.Because
+		if f.Answer == Unknown {
+			why = "could not tell: " + why
+		}
+		plan.Posture.NotEnforced = append(plan.Posture.NotEnforced, sandbox.Gap{What: f.Feature, Why: why, Fix: f.Fix})
+	}
+	for i, r := range spec.Require {
+		if !plan.Enforces(r) {
+			return Plan{}, unmet(plan, r, i)
+		}
+	}
+	return plan, nil
+}
+
+func unmet(plan Plan, required string, index int) *sandbox.Error {
+	e := &sandbox.Error{
+		Code: sandbox.CodeRequirementUnmet, Field: fmt.Sprintf("require[%d]", index),
+		Message: fmt.Sprintf("%s cannot be enforced by the %s driver on this host", required, plan.Posture.Driver),
+		Hint:    "run pinfold doctor to see what this host lacks",
+	}
+	for _, gap := range plan.Posture.NotEnforced {
+		if sandbox.Satisfies(gap.What, required) || gap.What == required {
+			e.Message += ": " + gap.Why
+			if gap.Fix != "" {
+				e.Hint = gap.Fix
+			}
+			return e
+		}
+	}
+	family, _, _ := strings.Cut(required, ":")
+	for _, have := range plan.Posture.Enforced {
+		if strings.HasPrefix(have, family+":") {
+			e.Message += "; it can enforce " + have
+		}
+	}
+	return e
+}

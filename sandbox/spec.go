@@ -1,0 +1,311 @@
+package sandbox
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Caps on what one request may carry. They bound the host's memory, not the
+// sandbox; large files travel as streams instead.
+const (
+	MaxCodeBytes    = 16 << 20
+	MaxStdinBytes   = 64 << 20
+	MaxFiles        = 10_000
+	MaxArgs         = 4096
+	MaxArgBytes     = 128 << 10
+	MaxEnv          = 1024
+	MaxPatterns     = 256
+	MaxMetadata     = 64
+	MaxMetadataSize = 4096
+	MaxPathBytes    = 1024
+)
+
+// Spec asks for one run: one program in one fresh sandbox.
+//
+// The program is Code, or the file named Entrypoint among Files. The zero value of
+// every other field is the default.
+type Spec struct {
+	Language   string            `json:"language,omitempty"`
+	Code       string            `json:"code,omitempty"`
+	Entrypoint string            `json:"entrypoint,omitempty"`
+	Files      []File            `json:"files,omitempty"`
+	Args       []string          `json:"args,omitempty"`
+	Env        map[string]string `json:"env,omitempty"`
+	Stdin      string            `json:"stdin,omitempty"`
+	Limits     Limits            `json:"limits,omitzero"`
+	Artifacts  []string          `json:"artifacts,omitempty"` // globs, relative to the working directory
+	Template   string            `json:"template,omitempty"`  // default "host"
+	Driver     string            `json:"driver,omitempty"`    // default "auto"
+	Require    []string          `json:"require,omitempty"`   // features that must be enforced
+	Network    string            `json:"network,omitempty"`   // default "none", the only one so far
+	Mounts     []Mount           `json:"-"`                   // host directories; never from a request
+	Metadata   map[string]string `json:"metadata,omitempty"`
+}
+
+// File is one file that goes into the sandbox. Path is relative to the working
+// directory. Content is text; ContentBase64 is bytes; only one may be set.
+type File struct {
+	Path          string `json:"path"`
+	Content       string `json:"content,omitempty"`
+	ContentBase64 string `json:"content_base64,omitempty"`
+	Executable    bool   `json:"executable,omitempty"`
+}
+
+// Bytes returns the file's content.
+func (f File) Bytes() ([]byte, error) {
+	if f.ContentBase64 == "" {
+		return []byte(f.Content), nil
+	}
+	b, err := base64.StdEncoding.DecodeString(f.ContentBase64)
+	if err != nil {
+		return nil, &Error{Code: CodeSpecInvalid, Message: "content_base64 is not base64", Err: err}
+	}
+	return b, nil
+}
+
+// Mount shows a host directory or file inside the sandbox. Only the person who
+// operates the host may ask for one (the command line, the Go library).
+type Mount struct {
+	Host     string
+	Guest    string // absolute
+	Writable bool
+}
+
+// Names that mean "the default" in a Spec.
+const (
+	TemplateHost = "host"
+	DriverAuto   = "auto"
+	NetworkNone  = "none"
+)
+
+// User and directories that a program finds in every sandbox.
+const (
+	User = "user"
+	UID  = 1000
+	GID  = 1000
+	Home = "/home/user"
+)
+
+// WithDefaults returns s with the defaults filled in, its limits included.
+func (s Spec) WithDefaults() Spec {
+	s.Limits = s.Limits.WithDefaults()
+	if s.Template == "" {
+		s.Template = TemplateHost
+	}
+	if s.Driver == "" {
+		s.Driver = DriverAuto
+	}
+	if s.Network == "" {
+		s.Network = NetworkNone
+	}
+	return s
+}
+
+// Validate checks everything that can be known without a host. Each error
+// names its field.
+func (s Spec) Validate() error {
+	checks := []func() error{
+		s.Limits.Validate, s.validateProgram, s.validateFiles, s.validateArgs,
+		s.validateEnv, s.validateArtifacts, s.validateChoices, s.validateMounts,
+	}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateProgram() error {
+	switch {
+	case s.Code == "" && s.Entrypoint == "":
+		return specError("code", "a run needs code, or files with an entrypoint")
+	case s.Code != "" && s.Entrypoint != "":
+		return specError("entrypoint", "give code or an entrypoint, not both")
+	case len(s.Code) > MaxCodeBytes:
+		return tooLarge("code", int64(len(s.Code)), MaxCodeBytes)
+	case len(s.Stdin) > MaxStdinBytes:
+		return tooLarge("stdin", int64(len(s.Stdin)), MaxStdinBytes)
+	case s.Entrypoint != "":
+		return CheckGuestPath("entrypoint", s.Entrypoint)
+	}
+	return nil
+}
+
+func (s Spec) validateFiles() error {
+	if len(s.Files) > MaxFiles {
+		return tooLarge("files", int64(len(s.Files)), MaxFiles)
+	}
+	seen := make(map[string]bool, len(s.Files))
+	for i, f := range s.Files {
+		field := fmt.Sprintf("files[%d]", i)
+		if err := CheckGuestPath(field+".path", f.Path); err != nil {
+			return err
+		}
+		clean := path.Clean(f.Path)
+		if seen[clean] {
+			return specError(field+".path", "the same path is given twice")
+		}
+		seen[clean] = true
+		if f.Content != "" && f.ContentBase64 != "" {
+			return specError(field, "give content or content_base64, not both")
+		}
+		if _, err := f.Bytes(); err != nil {
+			return AsError(err).WithField(field + ".content_base64")
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateArgs() error {
+	if len(s.Args) > MaxArgs {
+		return tooLarge("args", int64(len(s.Args)), MaxArgs)
+	}
+	for i, a := range s.Args {
+		field := fmt.Sprintf("args[%d]", i)
+		if strings.IndexByte(a, 0) >= 0 {
+			return specError(field, "contains a NUL byte")
+		}
+		if len(a) > MaxArgBytes {
+			return tooLarge(field, int64(len(a)), MaxArgBytes)
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateEnv() error {
+	if len(s.Env) > MaxEnv {
+		return tooLarge("env", int64(len(s.Env)), MaxEnv)
+	}
+	for _, k := range slices.Sorted(maps.Keys(s.Env)) {
+		field := "env." + SafeText(k, 60)
+		switch {
+		case k == "" || strings.ContainsAny(k, "=\x00"):
+			return specError(field, "a variable's name must not be empty or contain = or NUL")
+		case strings.IndexByte(s.Env[k], 0) >= 0:
+			return specError(field, "the value contains a NUL byte")
+		case len(k)+len(s.Env[k]) > MaxArgBytes:
+			return tooLarge(field, int64(len(k)+len(s.Env[k])), MaxArgBytes)
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateArtifacts() error {
+	if len(s.Artifacts) > MaxPatterns {
+		return tooLarge("artifacts", int64(len(s.Artifacts)), MaxPatterns)
+	}
+	for i, p := range s.Artifacts {
+		field := fmt.Sprintf("artifacts[%d]", i)
+		if err := CheckGuestPath(field, p); err != nil {
+			return err
+		}
+		if _, err := path.Match(p, "x"); err != nil {
+			return specError(field, "is not a valid pattern")
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateChoices() error {
+	for i, r := range s.Require {
+		if !KnownFeature(r) {
+			return &Error{
+				Code: CodeFeatureUnknown, Field: fmt.Sprintf("require[%d]", i),
+				Message: fmt.Sprintf("no feature %q", SafeText(r, 60)),
+				Hint:    "the features are " + strings.Join(featureNames(), ", "),
+			}
+		}
+	}
+	if s.Network != "" && s.Network != NetworkNone {
+		return &Error{
+			Code: CodeNetworkUnsupported, Field: "network",
+			Message: fmt.Sprintf("no network mode %q", SafeText(s.Network, 60)), Hint: `the only mode is "none"`,
+		}
+	}
+	if len(s.Metadata) > MaxMetadata {
+		return tooLarge("metadata", int64(len(s.Metadata)), MaxMetadata)
+	}
+	for k, v := range s.Metadata {
+		if len(k)+len(v) > MaxMetadataSize {
+			return tooLarge("metadata."+SafeText(k, 60), int64(len(k)+len(v)), MaxMetadataSize)
+		}
+	}
+	return nil
+}
+
+func (s Spec) validateMounts() error {
+	for i, m := range s.Mounts {
+		field := fmt.Sprintf("mounts[%d]", i)
+		if !path.IsAbs(m.Host) || !path.IsAbs(m.Guest) || path.Clean(m.Guest) != m.Guest || m.Guest == "/" {
+			return specError(field, "host and guest must be absolute, clean paths, and guest must not be /")
+		}
+		if err := CheckGuestPath(field, strings.TrimPrefix(m.Guest, "/")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func featureNames() []string {
+	names := make([]string, len(features))
+	for i, f := range features {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// CheckGuestPath says whether p may name a file below the working directory:
+// relative, clean, valid UTF-8 and printable, without "..", a trailing slash
+// or doubled slashes. The field goes into the error.
+func CheckGuestPath(field, p string) error {
+	reason := guestPathFault(p)
+	if reason == "" {
+		return nil
+	}
+	return &Error{
+		Code: CodePathInvalid, Field: field,
+		Message: fmt.Sprintf("%q %s", SafeText(p, 80), reason),
+		Hint:    "paths are relative to " + Home + ", like data/table.csv",
+	}
+}
+
+func guestPathFault(p string) string {
+	switch {
+	case p == "":
+		return "is empty"
+	case len(p) > MaxPathBytes:
+		return fmt.Sprintf("is longer than %d bytes", MaxPathBytes)
+	case !utf8.ValidString(p):
+		return "is not valid UTF-8"
+	case strings.IndexByte(p, 0) >= 0:
+		return "contains a NUL byte"
+	case path.IsAbs(p):
+		return "is absolute"
+	case slices.Contains(strings.Split(p, "/"), ".."):
+		return `contains ".."`
+	case path.Clean(p) != p || p == ".":
+		return "is not in its shortest form"
+	case SafeText(p, MaxPathBytes) != p:
+		return "contains characters that cannot be printed"
+	}
+	for part := range strings.SplitSeq(p, "/") {
+		if len(part) > 255 {
+			return "has a name longer than 255 bytes"
+		}
+	}
+	return ""
+}
+
+func specError(field, message string) *Error {
+	return &Error{Code: CodeSpecInvalid, Field: field, Message: message}
+}
+
+func tooLarge(field string, got, limit int64) *Error {
+	return &Error{Code: CodeTooLarge, Field: field, Message: fmt.Sprintf("%d is more than %d", got, limit)}
+}

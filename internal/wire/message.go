@@ -1,0 +1,152 @@
+package wire
+
+// Version is the protocol's version. Both sides must say the same.
+const Version = 1
+
+// Hello is the first message of each side. The agent's says that it is ready;
+// the host's answers with what the agent needs to know.
+type Hello struct {
+	Version int    `json:"version"`
+	Agent   string `json:"agent,omitempty"` // the agent's build version
+
+	// From the host:
+
+	// UID and GID are the default user of processes and files, as numbers
+	// inside the sandbox.
+	UID int `json:"uid,omitempty"`
+	GID int `json:"gid,omitempty"`
+	// SwitchUser says that the agent is the sandbox's root and must give up
+	// that identity in every process it starts. When false the agent already
+	// is the user and cannot become another.
+	SwitchUser bool `json:"switch_user,omitempty"`
+	// Home is the working directory and the root of relative paths.
+	Home string `json:"home,omitempty"`
+}
+
+// Op names an operation.
+type Op string
+
+// The operations a host may ask for.
+const (
+	OpStart   Op = "start"    // start a process; the channel lives until it has ended
+	OpWrite   Op = "write"    // write one regular file from stream 0
+	OpRead    Op = "read"     // read one regular file to stream 1
+	OpStat    Op = "stat"     // describe one path
+	OpMkdir   Op = "mkdir"    // make a directory and its parents
+	OpRemove  Op = "remove"   // remove a path, recursively
+	OpGlob    Op = "glob"     // list regular files that match patterns
+	OpKillAll Op = "kill_all" // kill every process but the agent and wait until they are gone
+)
+
+// Request is the payload of open: one operation and its arguments.
+type Request struct {
+	Op    Op            `json:"op"`
+	Start *StartRequest `json:"start,omitempty"`
+	File  *FileRequest  `json:"file,omitempty"`
+	Glob  *GlobRequest  `json:"glob,omitempty"`
+}
+
+// StartRequest starts one process.
+type StartRequest struct {
+	Args    []string `json:"args"` // Args[0] is looked up in the PATH of Env unless it has a slash
+	Env     []string `json:"env"`  // the whole environment, K=V
+	Dir     string   `json:"dir"`  // absolute, resolved inside the sandbox
+	UID     int      `json:"uid"`
+	GID     int      `json:"gid"`
+	Stdin   bool     `json:"stdin"` // false: /dev/null
+	Rlimits []Rlimit `json:"rlimits,omitempty"`
+}
+
+// Rlimit is one resource limit (soft and hard alike), by its kernel number.
+type Rlimit struct {
+	Resource int    `json:"resource"`
+	Value    uint64 `json:"value"`
+}
+
+// FileRequest is about one path: absolute, or relative to Home. The agent
+// resolves it beneath the sandbox's root without following a symbolic link in
+// the last component, and for read and write in any component.
+type FileRequest struct {
+	Path string `json:"path"`
+	Mode uint32 `json:"mode,omitempty"` // permission bits of a new file or directory
+	Size int64  `json:"size,omitempty"` // write: the expected size, -1 when unknown. read: the most to send
+}
+
+// GlobRequest lists regular files below Dir. Patterns match the whole path
+// relative to Dir, component by component; "**" matches any number of
+// directories.
+type GlobRequest struct {
+	Dir      string   `json:"dir"`
+	Patterns []string `json:"patterns"`
+	Max      int      `json:"max"` // the most entries to list
+}
+
+// EventKind names an event.
+type EventKind string
+
+// The events.
+const (
+	EventStarted EventKind = "started" // the program is running (its exec succeeded)
+	EventExited  EventKind = "exited"  // the process has been waited for; its output may still come
+)
+
+// Event is the payload of an event frame.
+type Event struct {
+	Kind EventKind `json:"kind"`
+	PID  int       `json:"pid,omitempty"`
+	Exit *Exit     `json:"exit,omitempty"`
+}
+
+// Exit is how a process ended. Exactly one of Code and Signal is meaningful:
+// Signal is 0 for a process that returned Code.
+type Exit struct {
+	Code   int   `json:"code"`
+	Signal int   `json:"signal,omitempty"`
+	WallNS int64 `json:"wall_ns"`
+	CPUNS  int64 `json:"cpu_ns"` // of the process and the children it waited for
+}
+
+// Control is the payload of a control frame.
+type Control struct {
+	Signal int  `json:"signal,omitempty"` // send this signal
+	Group  bool `json:"group,omitempty"`  // to the process group, not just the process
+}
+
+// Outcome is the payload of close. From the host it is empty.
+type Outcome struct {
+	Error *Fault      `json:"error,omitempty"`
+	Exit  *Exit       `json:"exit,omitempty"`  // start
+	Held  bool        `json:"held,omitempty"`  // start: another process still held the output when the stream was cut
+	Size  int64       `json:"size,omitempty"`  // read, write: bytes moved
+	Stat  *Stat       `json:"stat,omitempty"`  // stat
+	Files []FileEntry `json:"files,omitempty"` // glob
+	More  bool        `json:"more,omitempty"`  // glob: there were more than Max, or the walk was cut
+}
+
+// Fault is an operation's failure. Code is one of the sandbox package's error
+// codes; the host checks that and bounds the message.
+type Fault struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Step    string `json:"step,omitempty"` // start: the step that failed
+	Errno   int    `json:"errno,omitempty"`
+}
+
+// Stat describes a file.
+type Stat struct {
+	Type    string `json:"type"` // "file", "dir", "symlink", "other"
+	Size    int64  `json:"size"`
+	Mode    uint32 `json:"mode"`
+	MtimeNS int64  `json:"mtime_ns"`
+	UID     int    `json:"uid"`
+	GID     int    `json:"gid"`
+}
+
+// FileEntry is one match of a glob. Type other than "file" is reported only
+// for a pattern without wildcards, so that the host can say why it was skipped.
+type FileEntry struct {
+	Path    string `json:"path"` // relative to Dir
+	Type    string `json:"type"`
+	Size    int64  `json:"size"`
+	MtimeNS int64  `json:"mtime_ns"`
+}

@@ -1,0 +1,214 @@
+//go:build linux
+
+package spawn
+
+import (
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// step is one system call of the table. Its layout is known to the assembly.
+type step struct {
+	trap  uintptr
+	args  [6]uintptr
+	flags uintptr
+	save  uintptr // address of the word that receives the result, or 0
+}
+
+// Flag bits of a step. Bits 0 to 5 say that the argument of that number is the
+// address of a word to load it from.
+const (
+	flagOptional = 1 << 8 // go on after an error
+	flagPositive = 1 << 9 // a result of zero is an error too
+)
+
+// outcome is where the child says how far it came. The parent reads it after
+// the status pipe has closed.
+type outcome struct {
+	reached uintptr
+	errno   uintptr
+}
+
+// Cell is a word that holds the result of a step for later steps.
+type Cell struct{ word *uintptr }
+
+// Ref is an argument taken from a Cell when the step runs.
+type Ref struct{ cell Cell }
+
+// Ref returns the cell's value as an argument of a later step.
+func (c Cell) Ref() Ref { return Ref{c} }
+
+// Program is a table of system calls. The zero value is not usable; see New.
+type Program struct {
+	steps []step
+	names []string
+	keep  []any // what the addresses in steps point to
+	fds   []int // descriptors that stay open in the child
+}
+
+// New returns an empty program whose process keeps open only the standard
+// descriptors 0 to 2 and the given ones until its exec.
+func New(keep ...int) *Program {
+	return &Program{fds: slices.Clone(keep)}
+}
+
+// Call adds a step. Arguments are integers (int, uint, uint64, uintptr, …),
+// strings (passed as the address of a NUL-terminated copy), byte slices (the
+// address of their first byte; the kernel may write to it), []string (the address
+// of a NULL-terminated vector), Refs, and nil for zero.
+func (p *Program) Call(name string, trap uintptr, args ...any) *Program {
+	p.add(name, trap, 0, args)
+	return p
+}
+
+// Optional adds a step whose failure is ignored.
+func (p *Program) Optional(name string, trap uintptr, args ...any) *Program {
+	p.add(name, trap, flagOptional, args)
+	return p
+}
+
+// Positive adds a step for which a result of zero is a failure too (EPIPE),
+// like a read that must not meet the end of file.
+func (p *Program) Positive(name string, trap uintptr, args ...any) *Program {
+	p.add(name, trap, flagPositive, args)
+	return p
+}
+
+// Result adds a step and returns the cell that will hold its result.
+func (p *Program) Result(name string, trap uintptr, args ...any) Cell {
+	c := p.Cell()
+	p.add(name, trap, 0, args)
+	p.SaveTo(c)
+	return c
+}
+
+// Cell returns a new cell.
+func (p *Program) Cell() Cell {
+	c := Cell{new(uintptr)}
+	p.keep = append(p.keep, c.word)
+	return c
+}
+
+// CellAt returns a cell that lies in buf at the offset, so that a result can
+// become part of a structure that a later step passes. Eight bytes of buf are
+// overwritten.
+func (p *Program) CellAt(buf []byte, offset int) Cell {
+	_ = buf[offset+7]
+	p.keep = append(p.keep, buf)
+	return Cell{(*uintptr)(unsafe.Pointer(&buf[offset]))}
+}
+
+// SaveTo makes the last step store its result in c.
+func (p *Program) SaveTo(c Cell) {
+	p.steps[len(p.steps)-1].save = uintptr(unsafe.Pointer(c.word))
+}
+
+// Pointer returns the address of b's first byte as it may stand inside another
+// structure (a msghdr, a sock_fprog). b stays alive as long as p.
+func (p *Program) Pointer(b []byte) uintptr {
+	if len(b) == 0 {
+		return 0
+	}
+	p.keep = append(p.keep, b)
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+func (p *Program) add(name string, trap, flags uintptr, args []any) {
+	if len(args) > 6 {
+		panic("spawn: more than six arguments for " + name)
+	}
+	s := step{trap: trap, flags: flags}
+	for i, a := range args {
+		v, indirect := p.arg(a)
+		s.args[i] = v
+		if indirect {
+			s.flags |= 1 << i
+		}
+	}
+	p.steps = append(p.steps, s)
+	p.names = append(p.names, name)
+}
+
+// arg turns an argument into a register value, or the address of one.
+func (p *Program) arg(a any) (v uintptr, indirect bool) {
+	switch a := a.(type) {
+	case nil:
+		return 0, false
+	case Ref:
+		return uintptr(unsafe.Pointer(a.cell.word)), true
+	case string:
+		return p.Pointer(append([]byte(a), 0)), false
+	case []byte:
+		return p.Pointer(a), false
+	case []string:
+		return p.vector(a), false
+	case int:
+		return uintptr(a), false
+	case int32:
+		return uintptr(a), false
+	case int64:
+		return uintptr(a), false
+	case uint32:
+		return uintptr(a), false
+	case uint64:
+		return uintptr(a), false
+	case uintptr:
+		return a, false
+	}
+	panic("spawn: an argument of a type that cannot be passed")
+}
+
+// vector returns the address of a NULL-terminated array of strings.
+func (p *Program) vector(list []string) uintptr {
+	words := make([]uintptr, len(list)+1)
+	for i, s := range list {
+		words[i], _ = p.arg(s)
+	}
+	p.keep = append(p.keep, words)
+	return uintptr(unsafe.Pointer(unsafe.SliceData(words)))
+}
+
+// cloneArgs is struct clone_args of clone3(2).
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls uint64
+	setTID, setTIDSize, cgroup                                           uint64
+}
+
+// clone3AndWalk is in assembly.
+//
+//go:noescape
+func clone3AndWalk(args *cloneArgs, size uintptr, steps *step, count uintptr, out *outcome) uintptr
+
+// clone makes the process. The caller's thread has all signals blocked while
+// the child is made, so that none can run one of the Go runtime's handlers in
+// it; the child clears the handlers and unblocks in a step of its own.
+func clone(c Clone, steps []step, out *outcome) (pid, pidfd int, err error) {
+	var fd int32 = -1
+	args := &cloneArgs{
+		flags:      c.Flags | unix.CLONE_VM | unix.CLONE_PIDFD | unix.CLONE_CLEAR_SIGHAND,
+		pidfd:      uint64(uintptr(unsafe.Pointer(&fd))),
+		exitSignal: uint64(unix.SIGCHLD),
+	}
+	if c.Cgroup > 0 {
+		args.flags |= unix.CLONE_INTO_CGROUP
+		args.cgroup = uint64(c.Cgroup)
+	}
+	var old unix.Sigset_t
+	all := unix.Sigset_t{}
+	for i := range all.Val {
+		all.Val[i] = ^all.Val[i]
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
+		return 0, -1, err
+	}
+	r := clone3AndWalk(args, unsafe.Sizeof(*args), &steps[0], uintptr(len(steps)), out)
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil); err != nil {
+		panic("spawn: cannot restore the signal mask: " + err.Error())
+	}
+	if r > ^uintptr(4095) {
+		return 0, -1, unix.Errno(-r)
+	}
+	return int(r), int(fd), nil
+}

@@ -1,0 +1,151 @@
+//go:build linux
+
+package spawn
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Clone says what kind of process Start makes.
+type Clone struct {
+	Flags  uint64 // CLONE_NEW… flags
+	Cgroup int    // descriptor of a cgroup v2 directory to start in, 0 for none
+}
+
+// StepError is a step that failed. The process has ended and been waited for.
+type StepError struct {
+	Step  string // "mount proc"
+	Errno syscall.Errno
+}
+
+func (e *StepError) Error() string { return e.Step + ": " + e.Errno.Error() }
+
+// Unwrap returns the error number, so that errors.Is(err, syscall.ENOENT) works.
+func (e *StepError) Unwrap() error { return e.Errno }
+
+// ErrKilled means that something killed the process before its exec.
+var ErrKilled = errors.New("killed before its exec")
+
+// Child is a process made by Start. The caller waits for it (wait4, waitid) after
+// WaitExec has returned nil, and closes Pidfd.
+type Child struct {
+	PID   int
+	Pidfd int // close-on-exec
+
+	program *Program
+	outcome *outcome
+	status  *os.File // read end of the status pipe; ends at the exec or the death
+}
+
+// Start makes a process that walks the program, and returns at once. WaitExec
+// must be called on the child. The program must end in an exec; it may be started
+// only once and not changed afterwards.
+func (p *Program) Start(c Clone) (*Child, error) {
+	status, held, err := statusPipe()
+	if err != nil {
+		return nil, fmt.Errorf("status pipe: %w", err)
+	}
+	defer unix.Close(held) //nolint:errcheck // a pipe's end
+	closing := p.closeOthers(held)
+	steps := slices.Concat(closing.steps, p.steps)
+	p.names = slices.Concat(closing.names, p.names)
+	out := new(outcome)
+	p.keep = append(p.keep, steps, out)
+
+	runtime.LockOSThread()
+	pid, pidfd, err := clone(c, steps, out)
+	runtime.UnlockOSThread()
+	if err != nil {
+		status.Close() //nolint:errcheck,gosec // nothing was written
+		return nil, &StepError{Step: "clone3", Errno: errnoOf(err)}
+	}
+	return &Child{PID: pid, Pidfd: pidfd, program: p, outcome: out, status: status}, nil
+}
+
+// statusPipe returns a pipe whose write end only the child will hold. The
+// read end goes through the runtime's poller.
+func statusPipe() (read *os.File, write int, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, -1, err
+	}
+	if err := unix.SetNonblock(fds[0], true); err != nil {
+		return nil, -1, err
+	}
+	return os.NewFile(uintptr(fds[0]), "spawn-status"), fds[1], nil
+}
+
+// closeOthers returns the steps that close every descriptor the child has no
+// use for. They come first, so that a copy of another sandbox's descriptor
+// lives for microseconds only.
+func (p *Program) closeOthers(status int) *Program {
+	keep := append(slices.Clone(p.fds), 0, 1, 2, status)
+	slices.Sort(keep)
+	q := &Program{}
+	low := 0
+	for _, fd := range slices.Compact(keep) {
+		if fd > low {
+			q.Call("close descriptors", unix.SYS_CLOSE_RANGE, low, fd-1, 0)
+		}
+		low = fd + 1
+	}
+	return q.Call("close descriptors", unix.SYS_CLOSE_RANGE, low, math.MaxUint32, 0)
+}
+
+// WaitExec waits until the process has become another program (nil), or has
+// failed on the way there (*StepError or ErrKilled; then it has been waited
+// for and Pidfd is closed). It must be called once.
+func (c *Child) WaitExec() error {
+	defer runtime.KeepAlive(c.program)
+	var b [1]byte
+	_, _ = c.status.Read(b[:]) // never data: returns at the end of file
+	_ = c.status.Close()
+	last := len(c.program.names) - 1
+	reached := int(c.outcome.reached)
+	if reached >= last && c.outcome.errno == 0 {
+		return nil
+	}
+	c.Reap()
+	if c.outcome.errno != 0 {
+		return &StepError{Step: c.program.names[min(reached, last)], Errno: syscall.Errno(c.outcome.errno)}
+	}
+	return fmt.Errorf("%s: %w", c.program.names[min(reached, last)], ErrKilled)
+}
+
+// Kill sends SIGKILL. Killing a dead process is not an error.
+func (c *Child) Kill() error {
+	err := unix.PidfdSendSignal(c.Pidfd, unix.SIGKILL, nil, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+// Reap waits for the process's end, collects its status and closes Pidfd.
+// Not to be called where another part of the program waits for every child.
+func (c *Child) Reap() {
+	for {
+		err := unix.Waitid(unix.P_PIDFD, c.Pidfd, nil, unix.WEXITED|unix.WALL, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	_ = unix.Close(c.Pidfd)
+	c.Pidfd = -1
+}
+
+func errnoOf(err error) syscall.Errno {
+	var e syscall.Errno
+	if errors.As(err, &e) {
+		return e
+	}
+	return unix.EINVAL
+}

@@ -1,0 +1,260 @@
+//go:build linux
+
+package spawn_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/spawn"
+)
+
+func run(t testing.TB, p *spawn.Program, c spawn.Clone) unix.WaitStatus {
+	t.Helper()
+	child, err := p.Start(c)
+	if err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	if err := child.WaitExec(); err != nil {
+		t.Fatalf("WaitExec: %v", err)
+	}
+	return wait(t, child)
+}
+
+func wait(t testing.TB, child *spawn.Child) unix.WaitStatus {
+	t.Helper()
+	var ws unix.WaitStatus
+	for {
+		_, err := unix.Wait4(child.PID, &ws, 0, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("wait4: %v", err)
+		}
+		break
+	}
+	if err := unix.Close(child.Pidfd); err != nil {
+		t.Fatalf("close pidfd: %v", err)
+	}
+	return ws
+}
+
+func TestExitStatus(t *testing.T) {
+	p := spawn.New()
+	p.UnblockSignals()
+	p.Exec("/bin/sh", []string{"sh", "-c", "exit $CODE"}, []string{"CODE=7"})
+	if ws := run(t, p, spawn.Clone{}); ws.ExitStatus() != 7 {
+		t.Fatalf("exit status %d, want 7", ws.ExitStatus())
+	}
+}
+
+func TestFailedStepIsNamed(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		build func(p *spawn.Program)
+		step  string
+		errno unix.Errno
+	}{
+		{"first", func(p *spawn.Program) { p.Chdir("/does/not/exist") }, "change directory", unix.ENOENT},
+		{"exec", func(*spawn.Program) {}, "exec", unix.ENOENT},
+		{"positive", func(p *spawn.Program) {
+			p.Positive("read byte", unix.SYS_READ, 0, make([]byte, 1), 0)
+		}, "read byte", unix.EPIPE},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := spawn.New()
+			test.build(p)
+			p.Exec("/does/not/exist", []string{"x"}, nil)
+			child, err := p.Start(spawn.Clone{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var step *spawn.StepError
+			if err := child.WaitExec(); !errors.As(err, &step) || step.Step != test.step || step.Errno != test.errno {
+				t.Fatalf("got %v, want step %q with %v", err, test.step, test.errno)
+			}
+		})
+	}
+}
+
+func TestOptionalStepMayFail(t *testing.T) {
+	p := spawn.New()
+	p.Optional("chdir", unix.SYS_CHDIR, "/does/not/exist")
+	p.Exec("/bin/true", []string{"true"}, nil)
+	if ws := run(t, p, spawn.Clone{}); ws.ExitStatus() != 0 {
+		t.Fatalf("exit status %d", ws.ExitStatus())
+	}
+}
+
+// A result is an argument of a later step, also from inside a structure.
+func TestCells(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	p := spawn.New(int(w.Fd()))
+	pid := p.Result("getpid", unix.SYS_GETPID)
+	p.Call("set group of self", unix.SYS_SETPGID, pid.Ref(), pid.Ref())
+	buf := make([]byte, 16)
+	p.Call("getpid into buffer", unix.SYS_GETPID)
+	p.SaveTo(p.CellAt(buf, 8))
+	p.Call("write", unix.SYS_WRITE, int(w.Fd()), buf, 16)
+	p.UnblockSignals()
+	p.Exec("/bin/true", []string{"true"}, nil)
+	child, err := p.Start(spawn.Clone{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if err := child.WaitExec(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := byte(child.PID); len(got) != 16 || got[8] != want || got[9] != byte(child.PID>>8) {
+		t.Fatalf("got % x, want pid %d at 8", got, child.PID)
+	}
+	wait(t, child)
+}
+
+func TestDescriptorsAreClosed(t *testing.T) {
+	secret, err := os.Open("/etc/hostname")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer secret.Close()
+	if _, err := unix.FcntlInt(secret.Fd(), unix.F_SETFD, 0); err != nil { // without close-on-exec
+		t.Fatal(err)
+	}
+	list := func(p *spawn.Program) string {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		p.Dup2(int(w.Fd()), 1)
+		p.UnblockSignals()
+		p.Exec("/bin/ls", []string{"ls", "/proc/self/fd"}, nil)
+		child, err := p.Start(spawn.Clone{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+		if err := child.WaitExec(); err != nil {
+			t.Fatal(err)
+		}
+		out, _ := io.ReadAll(r)
+		wait(t, child)
+		return " " + strings.Join(strings.Fields(string(out)), " ") + " "
+	}
+	number := " " + strconv.Itoa(int(secret.Fd())) + " "
+	if out := list(spawn.New(1, int(secret.Fd()), 9, 10, 11, 12)); !strings.Contains(out, number) {
+		t.Fatalf("control: a kept descriptor %s is not in %s", number, out)
+	}
+	// ls itself opens the directory as the lowest free descriptor, 3.
+	r, w, _ := os.Pipe()
+	defer r.Close()
+	defer w.Close()
+	p := spawn.New(int(w.Fd()))
+	p.CloseOnExecFrom(3)
+	p.Exec("/bin/sh", []string{"sh", "-c", "test ! -e /proc/self/fd/" + strings.TrimSpace(number) + " && test ! -e /proc/self/fd/" + strconv.Itoa(int(w.Fd()))}, nil)
+	if ws := run(t, p, spawn.Clone{}); ws.ExitStatus() != 0 {
+		t.Fatal("a descriptor that was not asked for is open after the exec")
+	}
+}
+
+func TestKilledBeforeExec(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	p := spawn.New(int(r.Fd()))
+	p.Positive("wait for go", unix.SYS_READ, int(r.Fd()), make([]byte, 1), 1)
+	p.Exec("/bin/true", []string{"true"}, nil)
+	child, err := p.Start(spawn.Clone{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := child.WaitExec(); !errors.Is(err, spawn.ErrKilled) {
+		t.Fatalf("got %v, want ErrKilled", err)
+	}
+}
+
+// Many at once, from many goroutines, while others allocate: the children share
+// our memory and must not disturb it.
+func TestManyAtOnce(t *testing.T) {
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	go func() {
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				_ = make([]byte, 1<<16)
+			}
+		}
+	}()
+	defer close(stop)
+	for range 8 {
+		wg.Go(func() {
+			for i := range 50 {
+				p := spawn.New()
+				p.Setsid()
+				p.Rlimit(unix.RLIMIT_CORE, 0)
+				p.UnblockSignals()
+				p.Exec("/bin/sh", []string{"sh", "-c", "exit " + strconv.Itoa(i)}, nil)
+				if ws := run(t, p, spawn.Clone{}); ws.ExitStatus() != i {
+					t.Errorf("exit status %d, want %d", ws.ExitStatus(), i)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func BenchmarkTrue(b *testing.B) {
+	for b.Loop() {
+		p := spawn.New()
+		p.UnblockSignals()
+		p.Exec("/bin/true", []string{"true"}, nil)
+		run(b, p, spawn.Clone{})
+	}
+}
+
+func BenchmarkTrueOsExec(b *testing.B) {
+	for b.Loop() {
+		if err := exec.Command("/bin/true").Run(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkNamespaces(b *testing.B) {
+	if os.Getuid() != 0 {
+		b.Skip("needs root")
+	}
+	for b.Loop() {
+		p := spawn.New()
+		p.UnblockSignals()
+		p.Exec("/bin/true", []string{"true"}, nil)
+		run(b, p, spawn.Clone{Flags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET})
+	}
+}

@@ -1,0 +1,190 @@
+// Package strictjson decodes requests that people write by hand: an unknown
+// field, a field given twice, a value of the wrong type and trailing text are
+// errors that name the field and, where it can, the field that was probably
+// meant. It decodes into plain structs with JSON tags; types that implement
+// json.Unmarshaler check their own insides.
+//
+// It is not a streaming decoder: the caller bounds the input.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"pinfold/internal/nearest"
+	"pinfold/sandbox"
+)
+
+// Decode decodes the one JSON value in data into v, a pointer to a struct.
+// Every error is a *sandbox.Error; its Field is dotted from the root.
+func Decode(data []byte, v any) error {
+	d := &walker{Decoder: json.NewDecoder(bytes.NewReader(data))}
+	if err := d.check(reflect.TypeOf(v), ""); err != nil {
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return invalid("", "there is text after the JSON value")
+	}
+	err := json.Unmarshal(data, v)
+	var typeErr *json.UnmarshalTypeError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &typeErr):
+		return invalid(typeErr.Field, "must be "+kindName(typeErr.Type)+", not "+typeErr.Value)
+	}
+	return sandbox.AsError(err)
+}
+
+// maxDepth bounds the walk's recursion; encoding/json itself allows 10,000.
+const maxDepth = 64
+
+type walker struct {
+	*json.Decoder
+	depth int
+}
+
+// check walks the tokens of one value beside the type it will go into.
+func (d *walker) check(t reflect.Type, at string) error {
+	if d.depth++; d.depth > maxDepth {
+		return invalid("", "is nested too deeply")
+	}
+	defer func() { d.depth-- }()
+	token, err := d.Token()
+	if err != nil {
+		return d.syntaxError(err)
+	}
+	for t != nil && t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch token {
+	case json.Delim('{'):
+		return d.checkObject(t, at)
+	case json.Delim('['):
+		return d.checkArray(t, at)
+	}
+	return nil
+}
+
+func (d *walker) checkArray(t reflect.Type, at string) error {
+	var elem reflect.Type
+	if t != nil && t.Kind() == reflect.Slice {
+		elem = t.Elem()
+	}
+	for i := 0; d.More(); i++ {
+		if err := d.check(elem, at+"["+strconv.Itoa(i)+"]"); err != nil {
+			return err
+		}
+	}
+	return d.closing()
+}
+
+func (d *walker) checkObject(t reflect.Type, at string) error {
+	fields, elem := members(t)
+	seen := map[string]bool{}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return d.syntaxError(err)
+		}
+		name, _ := token.(string)
+		where := join(at, sandbox.SafeText(name, 60))
+		if seen[name] {
+			return invalid(where, "is given twice")
+		}
+		seen[name] = true
+		inner, known := fields[name]
+		if fields != nil && !known {
+			return unknown(where, name, fields)
+		}
+		if fields == nil {
+			inner = elem
+		}
+		if err := d.check(inner, where); err != nil {
+			return err
+		}
+	}
+	return d.closing()
+}
+
+// members returns the JSON names of a struct's fields with their types, or,
+// for a map, the type of its values. Both are nil for anything else.
+func members(t reflect.Type) (fields map[string]reflect.Type, elem reflect.Type) {
+	switch {
+	case t == nil:
+		return nil, nil
+	case t.Kind() == reflect.Map:
+		return nil, t.Elem()
+	case t.Kind() != reflect.Struct:
+		return nil, nil
+	}
+	fields = map[string]reflect.Type{}
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "-" || !f.IsExported() {
+			continue
+		}
+		if name == "" {
+			name = f.Name
+		}
+		fields[name] = f.Type
+	}
+	return fields, nil
+}
+
+func (d *walker) closing() error {
+	if _, err := d.Token(); err != nil {
+		return d.syntaxError(err)
+	}
+	return nil
+}
+
+func join(at, name string) string {
+	if at == "" {
+		return name
+	}
+	return at + "." + name
+}
+
+func unknown(where, name string, fields map[string]reflect.Type) error {
+	names := make([]string, 0, len(fields))
+	for f := range fields {
+		names = append(names, f)
+	}
+	e := invalid(where, "no such field")
+	if near := nearest.Word(strings.ToLower(name), names); near != "" {
+		e.Hint = fmt.Sprintf("did you mean %q?", near)
+	}
+	return e
+}
+
+func (d *walker) syntaxError(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return invalid("", "the JSON ends too early")
+	}
+	return invalid("", fmt.Sprintf("is not JSON near byte %d: %s", d.InputOffset(), sandbox.SafeText(err.Error(), 120)))
+}
+
+func kindName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "a number"
+}
+
+func invalid(field, message string) *sandbox.Error {
+	return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: field, Message: message}
+}

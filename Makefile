@@ -1,0 +1,41 @@
+# Pinfold's entry points. `make help` lists them; the work is in scripts/.
+
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+export CGO_ENABLED = 0
+
+build_flags = -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
+
+.DEFAULT_GOAL := build
+.PHONY: help build demo test check bench setup clean FORCE
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+
+build: bin/pinfold ## bin/pinfold (the agent is inside: one file is enough) and bin/pinfold-agent
+
+bin/pinfold-agent: FORCE
+	$(GO) build $(build_flags) -o $@ ./cmd/pinfold-agent
+
+bin/pinfold: bin/pinfold-agent FORCE
+	@cmp -s $< internal/agentbin/pinfold-agent || cp $< internal/agentbin/pinfold-agent
+	$(GO) build $(build_flags) -tags embedagent -o $@ ./cmd/pinfold
+
+demo: ## analyse a real data set in a sandbox; brings back out/co2.svg
+	@scripts/demo
+
+setup: ## install what the tests need (root), or say what is missing
+	@scripts/setup
+
+test: setup check ## set-up, check, then every test
+	@scripts/test
+
+check: ## format, lint, architecture, generated files, builds, modules
+	@scripts/check
+
+bench: build ## measure beside python3, bubblewrap, runc and Docker
+	$(GO) run ./test/bench
+
+clean: ## remove what was built
+	rm -rf bin out internal/agentbin/pinfold-agent

@@ -3,6 +3,24 @@ package wire
 // Version is the protocol's version. Both sides must say the same.
 const Version = 1
 
+// Bounds that both sides keep to.
+const (
+	// MaxChannels is the most channels open at once.
+	MaxChannels = 256
+	// MaxTasks is the most tasks (threads) the agent has. It makes them all
+	// at its start, so that a guest that uses up the sandbox's processes
+	// cannot stop the agent; a driver adds them to the processes limit.
+	MaxTasks = 8
+	// MaxText is the most bytes of a message that a person may read.
+	MaxText = 4096
+	// MaxFiles is the most files one glob lists, MaxWalk the most directory
+	// entries it looks at.
+	MaxFiles = 100_000
+	MaxWalk  = 100_000
+	// MaxPath is the most bytes of a path in any message.
+	MaxPath = 4095
+)
+
 // Hello is the first message of each side. The agent's says that it is ready;
 // the host's answers with what the agent needs to know.
 type Hello struct {
@@ -63,9 +81,9 @@ type Rlimit struct {
 	Value    uint64 `json:"value"`
 }
 
-// FileRequest is about one path: absolute, or relative to Home. The agent
-// resolves it beneath the sandbox's root without following a symbolic link in
-// the last component, and for read and write in any component.
+// FileRequest is about one path: absolute, or relative to Home. A symbolic
+// link is never followed, in no component; only stat follows links in the
+// components before the last.
 type FileRequest struct {
 	Path string `json:"path"`
 	Mode uint32 `json:"mode,omitempty"` // permission bits of a new file or directory
@@ -88,17 +106,19 @@ type EventKind string
 const (
 	EventStarted EventKind = "started" // the program is running (its exec succeeded)
 	EventExited  EventKind = "exited"  // the process has been waited for; its output may still come
+	EventFiles   EventKind = "files"   // some of a glob's matches; in no order
 )
 
 // Event is the payload of an event frame.
 type Event struct {
-	Kind EventKind `json:"kind"`
-	PID  int       `json:"pid,omitempty"`
-	Exit *Exit     `json:"exit,omitempty"`
+	Kind  EventKind   `json:"kind"`
+	PID   int         `json:"pid,omitempty"`   // started
+	Exit  *Exit       `json:"exit,omitempty"`  // exited
+	Files []FileEntry `json:"files,omitempty"` // files
 }
 
 // Exit is how a process ended. Exactly one of Code and Signal is meaningful:
-// Signal is 0 for a process that returned Code.
+// Signal is 0 for a process that returned Code. Times are in nanoseconds.
 type Exit struct {
 	Code   int   `json:"code"`
 	Signal int   `json:"signal,omitempty"`
@@ -114,13 +134,14 @@ type Control struct {
 
 // Outcome is the payload of close. From the host it is empty.
 type Outcome struct {
-	Error *Fault      `json:"error,omitempty"`
-	Exit  *Exit       `json:"exit,omitempty"`  // start
-	Held  bool        `json:"held,omitempty"`  // start: another process still held the output when the stream was cut
-	Size  int64       `json:"size,omitempty"`  // read, write: bytes moved
-	Stat  *Stat       `json:"stat,omitempty"`  // stat
-	Files []FileEntry `json:"files,omitempty"` // glob
-	More  bool        `json:"more,omitempty"`  // glob: there were more than Max, or the walk was cut
+	Error *Fault `json:"error,omitempty"`
+	Held  bool   `json:"held,omitempty"` // start: another process still held the output when the stream was cut
+	Size  int64  `json:"size,omitempty"` // read, write: bytes moved
+	Stat  *Stat  `json:"stat,omitempty"` // stat
+	More  bool   `json:"more,omitempty"` // glob: there were more than Max, or the walk was cut
+	// Unprintable counts the matches of a glob that were left out because
+	// their names are not printable UTF-8.
+	Unprintable int `json:"unprintable,omitempty"`
 }
 
 // Fault is an operation's failure. Code is one of the sandbox package's error
@@ -132,9 +153,17 @@ type Fault struct {
 	Errno   int    `json:"errno,omitempty"`
 }
 
+// Types of files.
+const (
+	TypeFile    = "file"
+	TypeDir     = "dir"
+	TypeSymlink = "symlink"
+	TypeOther   = "other"
+)
+
 // Stat describes a file.
 type Stat struct {
-	Type    string `json:"type"` // "file", "dir", "symlink", "other"
+	Type    string `json:"type"`
 	Size    int64  `json:"size"`
 	Mode    uint32 `json:"mode"`
 	MtimeNS int64  `json:"mtime_ns"`

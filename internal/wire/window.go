@@ -1,0 +1,182 @@
+package wire
+
+import "sync"
+
+// WindowSize is the window with which each stream starts, and the largest
+// it may have: the most bytes that a receiver has to hold.
+const WindowSize = 256 << 10
+
+// grantAt is how much has to be consumed before a receiver grants it, so that
+// window frames stay rare.
+const grantAt = WindowSize / 4
+
+// Streams is the number of streams of a channel.
+const Streams = 3
+
+// The streams of a channel.
+const (
+	Stdin  uint8 = 0 // or an upload: host to agent
+	Stdout uint8 = 1 // or a download: agent to host
+	Stderr uint8 = 2 // agent to host
+)
+
+// Credit is the sender's half of one stream's flow control: how much it may
+// send. It is safe for concurrent use.
+type Credit struct {
+	mu     sync.Mutex
+	wake   sync.Cond
+	n      int
+	closed bool
+}
+
+// NewCredit returns the credit of a new stream.
+func NewCredit() *Credit {
+	c := &Credit{n: WindowSize}
+	c.wake.L = &c.mu
+	return c
+}
+
+// Take waits until something may be sent and takes at most most bytes of
+// credit. It returns 0 once the credit is closed.
+func (c *Credit) Take(most int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.n == 0 && !c.closed {
+		c.wake.Wait()
+	}
+	if c.closed {
+		return 0
+	}
+	n := min(most, c.n)
+	c.n -= n
+	return n
+}
+
+// Return gives back credit that was taken and not used.
+func (c *Credit) Return(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n += n
+	c.wake.Signal()
+}
+
+// Grant adds what the receiver has granted. Granting nothing, or more than
+// was ever sent, is a *Violation.
+func (c *Credit) Grant(n uint32) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n == 0 || int64(c.n)+int64(n) > WindowSize {
+		return violation("a window that grants nothing or too much")
+	}
+	c.n += int(n)
+	c.wake.Signal()
+	return nil
+}
+
+// Close ends the stream: the receiver takes no more. Take returns 0 from now on.
+func (c *Credit) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	c.wake.Broadcast()
+}
+
+// Inbox is the receiver's half of one stream's flow control: the bytes that
+// came and were not consumed, at most WindowSize. Put and EOF are called by
+// the connection's reader and never block; Next and Release by one consumer.
+type Inbox struct {
+	mu     sync.Mutex
+	wake   sync.Cond
+	buf    []byte // came, not yet returned by Next
+	spare  []byte // what Next returned last, to be used again
+	lent   int    // bytes returned by Next and not released
+	owed   int    // released bytes not yet granted
+	eof    bool   // the sender has said that it is done
+	closed bool   // the consumer is gone
+}
+
+// NewInbox returns the inbox of a new stream.
+func NewInbox() *Inbox {
+	b := &Inbox{}
+	b.wake.L = &b.mu
+	return b
+}
+
+// Put stores a copy of p. Data beyond the window, or after the end of the
+// stream, is a *Violation. After Close, p is dropped.
+func (b *Inbox) Put(p []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.eof:
+		return violation("data after the end of its stream")
+	case b.closed:
+		return nil
+	case len(b.buf)+b.lent+b.owed+len(p) > WindowSize:
+		return violation("more data than the window allows")
+	}
+	b.buf = append(b.buf, p...)
+	b.wake.Signal()
+	return nil
+}
+
+// EOF says that no more data comes. Saying it twice is a *Violation.
+func (b *Inbox) EOF() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.eof {
+		return violation("a stream that ends twice")
+	}
+	b.eof = true
+	b.wake.Signal()
+	return nil
+}
+
+// Finish ends the stream unless it has ended: the channel is over. What came
+// is still returned by Next.
+func (b *Inbox) Finish() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.eof = true
+	b.wake.Signal()
+}
+
+// Close drops what came and what will come; Next returns nil.
+func (b *Inbox) Close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed, b.buf, b.spare = true, nil, nil
+	b.wake.Signal()
+}
+
+// Next waits for data and returns all there is, or nil at the end of the
+// stream or after Close. Release must be called before the next Next; the
+// slice must not be used after that.
+func (b *Inbox) Next() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.buf) == 0 && !b.eof && !b.closed {
+		b.wake.Wait()
+	}
+	if len(b.buf) == 0 || b.closed {
+		return nil
+	}
+	p := b.buf
+	b.buf, b.spare, b.lent = b.spare[:0], p, len(p)
+	return p
+}
+
+// Release says that what Next returned has been consumed. The result is the
+// number of bytes to grant to the sender now, often 0.
+func (b *Inbox) Release() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.owed += b.lent
+	b.lent = 0
+	if b.owed < grantAt || b.eof || b.closed {
+		return 0
+	}
+	n := b.owed
+	b.owed = 0
+	return n
+}

@@ -1,0 +1,212 @@
+package archtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// edges are the ways in: each thin, none knowing how a sandbox is made.
+var edges = []string{"internal/api/...", "internal/mcp/...", "internal/cli/...", "internal/console/...", "client/..."}
+
+// importRules say what the packages in "from" may not import, directly.
+// Paths without a dot in the first element are the module's own.
+var importRules = []struct {
+	name   string
+	from   []string
+	except []string
+	deny   []string
+	reason string
+}{
+	{
+		name: "engine", from: []string{"internal/engine/..."},
+		deny:   append([]string{"internal/driver/native/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/..."}, edges...),
+		reason: "the engine decides what lives and dies; drivers are handed to it, so that it can be tested without a kernel",
+	},
+	{
+		name: "driver contract", from: []string{"internal/driver"},
+		deny:   append([]string{"internal/engine/...", "internal/guest/...", "internal/linux/...", "internal/store/..."}, edges...),
+		reason: "the contract stands below everybody who keeps it",
+	},
+	{
+		name: "drivers", from: []string{"internal/driver/..."}, except: []string{"internal/driver", "internal/driver/drivertest/..."},
+		deny:   append([]string{"internal/engine/...", "internal/store/..."}, edges...),
+		reason: "a driver makes machines and nothing else",
+	},
+	{
+		name: "edges", from: edges,
+		deny:   []string{"internal/driver/native/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/guest/..."},
+		reason: "an edge asks the engine; isolation must not depend on which door a request came through",
+	},
+	{
+		name: "guest", from: []string{"internal/guest/..."},
+		deny:   append([]string{"internal/engine/...", "internal/driver/...", "internal/agent/...", "internal/linux/..."}, edges...),
+		reason: "the host half of the protocol works over any connection and trusts nothing about the other end",
+	},
+	{
+		name: "kernel mechanisms", from: []string{"internal/linux/..."},
+		deny:   append([]string{"internal/engine/...", "internal/driver/...", "internal/agent/...", "internal/guest/...", "internal/wire/..."}, edges...),
+		reason: "one kernel mechanism per package, of use without the rest",
+	},
+	{
+		name: "agent", from: []string{"internal/agent/...", "cmd/pinfold-agent"},
+		deny:   append([]string{"internal/engine/...", "internal/driver/...", "internal/guest/...", "internal/store/..."}, edges...),
+		reason: "the agent runs beside hostile code: it holds as little of Pinfold as it can",
+	},
+}
+
+func TestPackagesImportOnlyDownwards(t *testing.T) {
+	for _, rule := range importRules {
+		t.Run(rule.name, func(t *testing.T) {
+			for _, p := range packages(t) {
+				if !matches(p.path(), rule.from) || matches(p.path(), rule.except) {
+					continue
+				}
+				for _, imported := range p.Imports {
+					if matches(inModule(imported), rule.deny) {
+						t.Errorf("%s imports %s: %s", p.path(), inModule(imported), rule.reason)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestDriversAreStrangersToEachOther(t *testing.T) {
+	for _, p := range packages(t) {
+		mine, ok := driverOf(p.path())
+		if !ok || mine == "drivertest" {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if other, ok := driverOf(inModule(imported)); ok && other != mine {
+				t.Errorf("%s imports %s: what two drivers share belongs below them both", p.path(), inModule(imported))
+			}
+		}
+	}
+}
+
+func TestOnlyTheWiringKnowsDrivers(t *testing.T) {
+	wiring := []string{".", "cmd/pinfold", "test/..."}
+	for _, p := range packages(t) {
+		if _, isDriver := driverOf(p.path()); isDriver || matches(p.path(), wiring) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if name, ok := driverOf(inModule(imported)); ok {
+				t.Errorf("%s imports the driver %s: only the wiring chooses drivers", p.path(), name)
+			}
+		}
+	}
+}
+
+// driverOf names the driver to which a package belongs.
+func driverOf(path string) (string, bool) {
+	rest, ok := strings.CutPrefix(path, "internal/driver/")
+	if !ok {
+		return "", false
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	return name, true
+}
+
+// standardOnly are packages that need nothing but the standard library and
+// the named packages of our own.
+var standardOnly = []struct {
+	path   string
+	own    []string
+	reason string
+}{
+	{"sandbox", nil, "the public vocabulary must cost its users nothing"},
+	{"internal/wire", nil, "both halves read hostile frames with it: every line of it is ours to check"},
+	{"internal/driver", []string{"sandbox"}, "the contract is vocabulary"},
+}
+
+func TestVocabularyNeedsOnlyTheStandardLibrary(t *testing.T) {
+	for _, rule := range standardOnly {
+		for _, p := range packages(t) {
+			if p.path() != rule.path {
+				continue
+			}
+			for _, imported := range p.Imports {
+				if !isStandard(t, imported) && !slices.Contains(rule.own, inModule(imported)) {
+					t.Errorf("%s imports %s: %s", p.path(), imported, rule.reason)
+				}
+			}
+		}
+	}
+}
+
+// reaches says what a package must not contain, however indirectly.
+var reaches = []struct {
+	from, deny []string
+	reason     string
+}{
+	{
+		[]string{"cmd/pinfold-agent"},
+		[]string{"net/http", "crypto/tls", "os/exec", "plugin"},
+		"the agent stays small and has nothing that a guest could make it speak with",
+	},
+	{[]string{"sandbox"}, []string{"net", "os/exec"}, "data and validation start nothing"},
+}
+
+func TestNothingComesInByTheBackDoor(t *testing.T) {
+	for _, rule := range reaches {
+		for _, p := range packages(t) {
+			if !matches(p.path(), rule.from) {
+				continue
+			}
+			for _, dep := range p.Deps {
+				if matches(dep, rule.deny) {
+					t.Errorf("%s depends on %s: %s", p.path(), dep, rule.reason)
+				}
+			}
+		}
+	}
+}
+
+// dependencies is the list of other people's modules: who may import what.
+// What is not here may not be imported; tests may import what they like.
+var dependencies = []struct {
+	module string
+	users  []string
+	reason string
+}{
+	{
+		"golang.org/x/sys",
+		[]string{"internal/linux/...", "internal/agent/...", "cmd/pinfold-agent", "internal/driver/native/...", "internal/driver/drivertest/...", "test/..."},
+		"the kernel is spoken to in few places",
+	},
+	{"golang.org/x/net", []string{"internal/linux/..."}, "the assembler of seccomp filters, nothing of the network"},
+	{"github.com/spf13/cobra", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
+	{"github.com/spf13/pflag", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
+	{"github.com/google/go-cmp", []string{"internal/driver/drivertest/...", "test/..."}, "it panics by design; tests only"},
+	{"github.com/rogpeppe/go-internal", []string{"test/..."}, "tests only"},
+}
+
+func TestOtherPeoplesModulesStayWhereTheyBelong(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			if isStandard(t, imported) || imported == module || strings.HasPrefix(imported, module+"/") {
+				continue
+			}
+			if why := refuse(p.path(), imported); why != "" {
+				t.Errorf("%s imports %s: %s", p.path(), imported, why)
+			}
+		}
+	}
+}
+
+// refuse says why a package may not import a module's package, or "".
+func refuse(path, imported string) string {
+	for _, d := range dependencies {
+		if imported == d.module || strings.HasPrefix(imported, d.module+"/") {
+			if matches(path, d.users) {
+				return ""
+			}
+			return fmt.Sprintf("%s (allowed in %s)", d.reason, strings.Join(d.users, ", "))
+		}
+	}
+	return "it is not in the table of dependencies; each one is a decision, with a reason"
+}

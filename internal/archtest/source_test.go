@@ -1,0 +1,121 @@
+package archtest
+
+import (
+	"bytes"
+	"go/ast"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Longer than this, a reader loses the beginning before the end.
+const (
+	maxFileLines     = 500
+	maxFunctionLines = 100
+)
+
+func TestFilesAndFunctionsAreShort(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.isTable() {
+			continue
+		}
+		if s.lines > maxFileLines {
+			t.Errorf("%s has %d lines, more than %d: split it by what changes together", s.path, s.lines, maxFileLines)
+		}
+		for _, f := range functions(s) {
+			if n := s.lineOf(f.End()) - s.lineOf(f.Pos()) + 1; n > maxFunctionLines && !s.isTest() {
+				t.Errorf("%s:%d: %s has %d lines, more than %d", s.path, s.lineOf(f.Pos()), f.Name.Name, n, maxFunctionLines)
+			}
+		}
+	}
+}
+
+func TestUnsafeStaysInFilesNamedForIt(t *testing.T) {
+	for _, s := range sources(t) {
+		stem := strings.TrimSuffix(strings.TrimSuffix(s.path, ".go"), "_test")
+		if strings.HasSuffix(stem, "_unsafe") {
+			continue
+		}
+		for _, i := range s.file.Imports {
+			if i.Path.Value == `"unsafe"` {
+				t.Errorf("%s imports unsafe: put it into a file named *_unsafe.go, where a reviewer looks for it", s.path)
+			}
+		}
+	}
+}
+
+func TestNothingUsesCgo(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, i := range s.file.Imports {
+			if i.Path.Value == `"C"` {
+				t.Errorf("%s uses cgo: CGO_ENABLED=0 builds everything, for every target, from one machine", s.path)
+			}
+		}
+	}
+}
+
+func TestNothingHappensBeforeMain(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, f := range functions(s) {
+			if f.Recv == nil && f.Name.Name == "init" {
+				t.Errorf("%s:%d: has an init function: importing a package must change nothing", s.path, s.lineOf(f.Pos()))
+			}
+		}
+	}
+}
+
+// A library that prints to the process's streams writes into somebody's JSON.
+func TestLibrariesDoNotPrint(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.isTest() || s.file.Name.Name == "main" {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			call, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			if x, ok := call.X.(*ast.Ident); ok && x.Name == "fmt" && strings.HasPrefix(call.Sel.Name, "Print") {
+				t.Errorf("%s:%d: fmt.%s: a library writes to a writer that it was given", s.path, s.lineOf(n.Pos()), call.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	for _, p := range packages(t) {
+		want := "Package " + p.Name + " "
+		if p.Name == "main" {
+			want = "Command " + filepath.Base(p.Dir) + " "
+		}
+		if !strings.HasPrefix(p.Doc, want) {
+			t.Errorf("%s: its comment begins %q, not %q (in a file that is no test)", p.path(), p.Doc, want)
+		}
+	}
+}
+
+// A path of the machine on which a line was written helps nobody else.
+func TestNoFileNamesThisCheckout(t *testing.T) {
+	dir := moduleRoot(t)
+	for _, rel := range files(t) {
+		content, err := os.ReadFile(filepath.Join(dir, rel))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bytes.Contains(content, []byte(dir+"/")) {
+			t.Errorf("%s contains %s/", rel, dir)
+		}
+	}
+}
+
+func functions(s source) []*ast.FuncDecl {
+	var all []*ast.FuncDecl
+	for _, d := range s.file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok {
+			all = append(all, f)
+		}
+	}
+	return all
+}

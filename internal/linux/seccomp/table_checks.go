@@ -1,0 +1,120 @@
+package seccomp
+
+// Constants of the kernel's headers (include/uapi). They are the same on amd64
+// and arm64; a test compares them with x/sys/unix where that has them.
+const (
+	afUNIX, afINET, afINET6 = 1, 2, 10
+
+	sockSTREAM, sockDGRAM, sockSEQPACKET = 1, 2, 5
+	sockTypeMask                         = 0xf // the bits above are SOCK_NONBLOCK, SOCK_CLOEXEC
+
+	protoICMP, protoTCP, protoUDP, protoICMPV6 = 1, 6, 17, 58
+
+	tcpULP = 31
+
+	// CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
+	cloneNamespaces = 0x80 | 0x20000 | 0x2000000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
+
+	tiocSTI, tiocLINUX, tiocSETD, tiocCONS = 0x5412, 0x541c, 0x5423, 0x541d
+
+	modeTypeMask                    = 0o170000
+	modeFIFO, modeRegular, modeSock = 0o010000, 0o100000, 0o140000
+
+	filterFlagNewListener = 8
+)
+
+// conditions says with which arguments an allowed call is allowed.
+var conditions = map[string][]check{
+	"clone": {{
+		arg: 0, mask: cloneNamespaces, in: []uint32{0}, otherwise: refuse,
+		why: "no new namespaces",
+	}},
+	"socket":     socketChecks,
+	"socketpair": socketpairChecks,
+	"setsockopt": {
+		{arg: 1, in: []uint32{protoTCP}, otherwise: allow, why: "only TCP options have a condition"},
+		{
+			arg: 2, notIn: []uint32{tcpULP}, otherwise: errno(eNOPROTOOPT),
+			why: "no protocols on top of TCP inside the kernel (TLS, SMC, MPTCP)",
+		},
+	},
+	"ioctl": {{
+		arg: 1, notIn: []uint32{tiocSTI, tiocLINUX, tiocSETD, tiocCONS}, otherwise: refuse,
+		why: "nothing that types for the user of a terminal or changes its driver",
+	}},
+	"personality": {{
+		arg: 0, in: []uint32{0, 0xffffffff}, otherwise: refuse,
+		why: "read it, or set plain Linux",
+	}},
+	"mknod":   {deviceCheck(1)},
+	"mknodat": {deviceCheck(2)},
+	"seccomp": {{
+		arg: 1, mask: filterFlagNewListener, in: []uint32{0}, otherwise: refuse,
+		why: "further filters, but no listener of their own",
+	}},
+	"prctl": {{
+		arg: 0, in: prctlOptions, otherwise: errno(eINVAL),
+		why: "options that concern the caller alone; PR_SET_MM and core scheduling are not among them",
+	}},
+}
+
+// familyCheck comes first: an unwanted family looks like one that the kernel
+// was built without, whatever the type.
+func familyCheck(families ...uint32) check {
+	return check{arg: 0, in: families, otherwise: errno(eAFNOSUPPORT), why: "address families"}
+}
+
+var typeCheck = check{
+	arg: 1, mask: sockTypeMask, in: []uint32{sockSTREAM, sockDGRAM, sockSEQPACKET}, otherwise: refuse,
+	why: "no raw sockets",
+}
+
+var socketChecks = []check{
+	familyCheck(afUNIX, afINET, afINET6),
+	typeCheck,
+	{
+		arg: 2, in: []uint32{0, protoICMP, protoTCP, protoUDP, protoICMPV6}, otherwise: errno(ePROTONOSUPPORT),
+		why: "no rare protocols (SCTP, DCCP, L2TP, MPTCP, SMC, UDP-Lite)",
+	},
+}
+
+var socketpairChecks = []check{familyCheck(afUNIX), typeCheck}
+
+func deviceCheck(arg int) check {
+	return check{
+		arg: arg, mask: modeTypeMask, in: []uint32{0, modeRegular, modeFIFO, modeSock}, otherwise: refuse,
+		why: "pipes, sockets and files, no devices",
+	}
+}
+
+// prctlOptions are the prctl(2) options that a program may use; include/uapi/linux/prctl.h.
+var prctlOptions = []uint32{
+	1, 2, // PR_SET_PDEATHSIG, PR_GET_PDEATHSIG
+	3, 4, // PR_GET_DUMPABLE, PR_SET_DUMPABLE
+	7, 8, // PR_GET_KEEPCAPS, PR_SET_KEEPCAPS
+	13,     // PR_GET_TIMING
+	15, 16, // PR_SET_NAME, PR_GET_NAME
+	21, 22, // PR_GET_SECCOMP, PR_SET_SECCOMP
+	23, 24, // PR_CAPBSET_READ, PR_CAPBSET_DROP
+	25, 26, // PR_GET_TSC, PR_SET_TSC
+	27, 28, // PR_GET_SECUREBITS, PR_SET_SECUREBITS
+	29, 30, // PR_SET_TIMERSLACK, PR_GET_TIMERSLACK
+	34,     // PR_MCE_KILL_GET
+	36, 37, // PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER
+	38, 39, // PR_SET_NO_NEW_PRIVS, PR_GET_NO_NEW_PRIVS
+	40,     // PR_GET_TID_ADDRESS
+	41, 42, // PR_SET_THP_DISABLE, PR_GET_THP_DISABLE
+	47,     // PR_CAP_AMBIENT
+	50, 51, // PR_SVE_SET_VL, PR_SVE_GET_VL
+	52, 53, // PR_GET_SPECULATION_CTRL, PR_SET_SPECULATION_CTRL
+	54,     // PR_PAC_RESET_KEYS
+	55, 56, // PR_SET_TAGGED_ADDR_CTRL, PR_GET_TAGGED_ADDR_CTRL
+	59,     // PR_SET_SYSCALL_USER_DISPATCH
+	60, 61, // PR_PAC_SET_ENABLED_KEYS, PR_PAC_GET_ENABLED_KEYS
+	63, 64, // PR_SME_SET_VL, PR_SME_GET_VL
+	65, 66, // PR_SET_MDWE, PR_GET_MDWE
+	74, 75, 76, // PR_GET_, PR_SET_, PR_LOCK_SHADOW_STACK_STATUS
+	0x41555856, // PR_GET_AUXV
+	0x53564d41, // PR_SET_VMA: names for mappings
+	0x59616d61, // PR_SET_PTRACER: ptrace itself is refused
+}

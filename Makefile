@@ -8,6 +8,7 @@ export CGO_ENABLED = 0
 build_flags = -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
 .DEFAULT_GOAL := build
+.NOTPARALLEL: # what a target needs is done before it, in the order written
 .PHONY: help build demo test check bench setup clean FORCE
 
 help: ## list the targets

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -54,7 +55,7 @@ func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
 // isTable says that the file is data, not thought: generated, or a table by
 // its name.
 func (s source) isTable() bool {
-	return ast.IsGenerated(s.file) || strings.HasSuffix(s.path, "_table.go")
+	return ast.IsGenerated(s.file) || strings.HasPrefix(path.Base(s.path), "table_")
 }
 
 func (s source) lineOf(pos token.Pos) int { return s.fset.Position(pos).Line }

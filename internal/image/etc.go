@@ -1,0 +1,148 @@
+package image
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+
+	"pinfold/sandbox"
+)
+
+// maxCopy bounds a host file that is copied into a template, in bytes. Copying
+// one this small costs less than a mount.
+const maxCopy = 4 << 10
+
+// copiedEtc lists small host files that are copied: what the system is called,
+// the time zone, and R's own settings (not the administrator's *.site files).
+// They may be links, but only to /etc itself or to /usr.
+var copiedEtc = []string{
+	"/etc/debian_version",
+	"/etc/os-release",
+	"/etc/timezone",
+	"/etc/localtime",
+	"/etc/R/Renviron",
+	"/etc/R/ldpaths",
+	"/etc/R/repositories",
+}
+
+// addFiles makes the files of /etc: invented ones first, then copies.
+func (t *Template) addFiles(v view) {
+	add := func(p, content string) {
+		t.Files = append(t.Files, File{Path: p, Mode: 0o644, Content: []byte(content)})
+	}
+	shell := "/bin/sh"
+	if v.executable("/bin/bash", t.sources()) {
+		shell = "/bin/bash"
+	}
+	add("/etc/passwd", fmt.Sprintf(passwd, shell, sandbox.User, sandbox.UID, sandbox.GID, sandbox.Home, shell))
+	add("/etc/group", fmt.Sprintf(group, sandbox.User, sandbox.GID))
+	add("/etc/hostname", "sandbox\n")
+	add("/etc/hosts", "127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost\n")
+	add("/etc/nsswitch.conf", nsswitch)
+	add("/etc/protocols", protocols)
+	add("/etc/resolv.conf", "# no name servers: this sandbox has no network\n")
+	add("/etc/services", services)
+	add("/etc/shells", shells(shell))
+	for _, p := range copiedEtc {
+		if content, ok := v.read(p, maxCopy, "/etc", "/usr"); ok {
+			add(p, string(content))
+		}
+	}
+	for _, ini := range phpExtensions(v) {
+		add(ini.path, ini.content)
+	}
+}
+
+func shells(shell string) string {
+	if shell == "/bin/sh" {
+		return "/bin/sh\n"
+	}
+	return "/bin/sh\n" + shell + "\n"
+}
+
+const passwd = `root:x:0:0:root:/root:%s
+%s:x:%d:%d::%s:%s
+nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin
+`
+
+const group = `root:x:0:
+%s:x:%d:
+nogroup:x:65534:
+`
+
+// nsswitch keeps name look-ups to the files here: no resolver, no LDAP, no
+// systemd, whatever modules the host has.
+const nsswitch = `passwd: files
+group: files
+shadow: files
+hosts: files
+networks: files
+protocols: files
+services: files
+`
+
+// protocols and services are the few names that programs look up by name
+// (numbers from IANA). The host's own lists can be longer, but need not exist.
+const protocols = `ip	0	IP
+icmp	1	ICMP
+tcp	6	TCP
+udp	17	UDP
+ipv6	41	IPv6
+ipv6-icmp	58	IPv6-ICMP
+sctp	132	SCTP
+`
+
+const services = `echo	7/tcp
+echo	7/udp
+ftp	21/tcp
+ssh	22/tcp
+telnet	23/tcp
+smtp	25/tcp
+domain	53/tcp
+domain	53/udp
+http	80/tcp	www
+pop3	110/tcp
+ntp	123/udp
+imap2	143/tcp	imap
+https	443/tcp
+https	443/udp
+submission	587/tcp
+imaps	993/tcp
+mysql	3306/tcp
+postgresql	5432/tcp
+redis	6379/tcp
+http-alt	8080/tcp	webcache
+`
+
+type phpINI struct{ path, content string }
+
+const maxPHPFiles = 128
+
+// phpExtension is the one kind of line that is taken from PHP's settings. The
+// rest of them may hold passwords and licence keys.
+var phpExtension = regexp.MustCompile(`(?m)^[ \t]*((?:zend_)?extension)[ \t]*=[ \t]*"?([A-Za-z0-9_]{1,64}(?:\.so)?)"?[ \t\r]*$`)
+
+// phpExtensions makes a php.ini for each PHP of Debian's that the host has: it
+// loads the extensions that the host's command-line PHP loads, in its order,
+// and says nothing else.
+func phpExtensions(v view) []phpINI {
+	var out []phpINI
+	cliDirs, _ := fs.Glob(v.root, "etc/php/*/cli")
+	for _, dir := range cliDirs {
+		files, _ := fs.Glob(v.root, path.Join(dir, "conf.d", "*.ini")) // sorted, as PHP reads them
+		var b strings.Builder
+		for _, f := range files[:min(len(files), maxPHPFiles)] {
+			content, ok := v.read("/"+f, maxCopy, "/etc/php", "/usr")
+			if !ok {
+				continue
+			}
+			for _, m := range phpExtension.FindAllSubmatch(content, -1) {
+				fmt.Fprintf(&b, "%s=%s\n", m[1], m[2])
+			}
+		}
+		out = append(out, phpINI{"/" + dir + "/php.ini", b.String()})
+	}
+	return out
+}

@@ -1,0 +1,95 @@
+// Package image describes what a sandbox's root holds before anything runs in
+// it: which host paths are visible, which links, directories and files are
+// made, and which places can be written to. A Template is data; drivers carry
+// it out. The package mounts, writes and starts nothing.
+//
+// The only template so far is "host" (see Host): the host's own programs with
+// a made-up /etc. Nothing of the host's /root, /home, /opt, /srv, /var, /run,
+// /boot, /media or /mnt is in it.
+package image
+
+import (
+	"io/fs"
+	"strings"
+)
+
+// SearchPath is where programs are looked up in a sandbox, in the form of the
+// PATH variable.
+const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin"
+
+// Template is what a sandbox's root holds. All paths are absolute and clean,
+// no path is in two of the lists, and an order that works is Dirs, Links,
+// Files, Writable, Binds. The mount points of Writable and Binds are the
+// driver's to make; the directories above them are in Dirs.
+//
+// Everything is owned by root and read-only for the sandbox, except Writable.
+type Template struct {
+	Name     string
+	Dirs     []Dir  // directories of the root, parents first
+	Binds    []Bind // host paths shown read-only
+	Links    []Link // symbolic links
+	Files    []File // small made-up or copied files
+	Writable []Dir  // places that the driver makes writable, within the disk limits
+
+	// Programs lists the directories in which programs are found, in order:
+	// those of SearchPath and compilers' own. Use Lookup.
+	Programs []string
+}
+
+// Bind shows the host's Source, and everything mounted below it, at Target,
+// read-only. Dir says that Source is a directory and not a file.
+type Bind struct {
+	Source, Target string
+	Dir            bool
+}
+
+// Link is a symbolic link at Path that says Target.
+type Link struct {
+	Target, Path string
+}
+
+// Dir is a directory. Mode holds the permission bits, the sticky bit as 0o1000.
+// UID is both the owner and the group, as numbers inside the sandbox.
+type Dir struct {
+	Path string
+	Mode uint32
+	UID  int
+}
+
+// File is a file of root's with the given permission bits.
+type File struct {
+	Path    string
+	Mode    uint32
+	Content []byte
+}
+
+// Lookup finds the first of the candidate programs that exists in the
+// template, and returns its absolute path in the sandbox. root is the host's
+// file tree, as for Host, and is looked at afresh by each call.
+//
+// A candidate counts only when the file that it leads to, through every
+// symbolic link, is itself part of the template: a /usr/bin/rustc that points
+// into somebody's home is not found.
+func (t Template) Lookup(root fs.FS, candidates []string) (path string, ok bool) {
+	v := newView(root)
+	for _, name := range candidates {
+		if name == "" || strings.ContainsRune(name, '/') {
+			continue
+		}
+		for _, dir := range t.Programs {
+			if p := dir + "/" + name; v.executable(p, t.sources()) {
+				return p, true
+			}
+		}
+	}
+	return "", false
+}
+
+// sources lists the host paths that the template shows.
+func (t Template) sources() []string {
+	s := make([]string, len(t.Binds))
+	for i, b := range t.Binds {
+		s[i] = b.Source
+	}
+	return s
+}

@@ -1,8 +1,9 @@
+# shellcheck shell=bash
 # Shared by the scripts beside this file; sourced, never run.
 # Sections with timings, and questions about the machine.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-cd "$root"
+cd "$root" || exit 1
 
 # Everything that ships is built without cgo. The race detector is the one
 # exception; it asks for cgo by itself.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -34,11 +35,15 @@ func (e *StepError) Unwrap() error { return e.Errno }
 // ErrKilled means that something killed the process before its exec.
 var ErrKilled = errors.New("killed before its exec")
 
-// Child is a process made by Start. The caller waits for it (wait4, waitid) after
-// WaitExec has returned nil, and closes Pidfd.
+// Child is a process made by Start. After WaitExec has returned nil the caller
+// waits for it (wait4, waitid) and then calls Release. Kill may be called at any
+// time, from any goroutine.
 type Child struct {
 	PID   int
-	Pidfd int // close-on-exec
+	Pidfd int // close-on-exec; Release closes it
+
+	mu       sync.Mutex
+	released bool
 
 	program *Program
 	outcome *outcome
@@ -113,7 +118,7 @@ func (c *Child) WaitExec() error {
 	if reached >= last && c.outcome.errno == 0 {
 		return nil
 	}
-	c.Reap()
+	c.reap()
 	if c.outcome.errno != 0 {
 		return &StepError{Step: c.program.names[min(reached, last)], Errno: syscall.Errno(c.outcome.errno)}
 	}
@@ -122,6 +127,11 @@ func (c *Child) WaitExec() error {
 
 // Kill sends SIGKILL. Killing a dead process is not an error.
 func (c *Child) Kill() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.released {
+		return nil
+	}
 	err := unix.PidfdSendSignal(c.Pidfd, unix.SIGKILL, nil, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
@@ -129,17 +139,25 @@ func (c *Child) Kill() error {
 	return err
 }
 
-// Reap waits for the process's end, collects its status and closes Pidfd.
-// Not to be called where another part of the program waits for every child.
-func (c *Child) Reap() {
+// Release closes Pidfd. It may be called again.
+func (c *Child) Release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.released {
+		c.released = true
+		_ = unix.Close(c.Pidfd)
+	}
+}
+
+// reap waits for the end of a process that did not reach its exec.
+func (c *Child) reap() {
 	for {
 		err := unix.Waitid(unix.P_PIDFD, c.Pidfd, nil, unix.WEXITED|unix.WALL, nil)
 		if !errors.Is(err, unix.EINTR) {
 			break
 		}
 	}
-	_ = unix.Close(c.Pidfd)
-	c.Pidfd = -1
+	c.Release()
 }
 
 func errnoOf(err error) syscall.Errno {

@@ -1,0 +1,296 @@
+//go:build linux
+
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/driver"
+	"pinfold/internal/image"
+	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/idblock"
+	"pinfold/internal/linux/spawn"
+	"pinfold/internal/linux/userns"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// cpuPeriodUS is the period over which limits.cpus is averaged.
+const cpuPeriodUS = 100_000
+
+// Create makes the machine.
+func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, error) {
+	h, err := d.prepare()
+	if err != nil {
+		return nil, err
+	}
+	m := &machine{plan: plan, host: h, dead: make(chan struct{})}
+	m.meter = meter{machine: m, root: -1}
+	if err := m.build(ctx, d.token+"-"+plan.ID); err != nil {
+		if destroyErr := m.Destroy(context.WithoutCancel(ctx)); destroyErr != nil {
+			err = errors.Join(err, destroyErr)
+		}
+		return nil, createError(err)
+	}
+	return m, nil
+}
+
+// createError says which step of making a sandbox failed.
+func createError(err error) error {
+	var known *sandbox.Error
+	if errors.As(err, &known) {
+		return known
+	}
+	var step *spawn.StepError
+	if errors.As(err, &step) && !errors.Is(err, unix.ENOMEM) {
+		return explainStep(step.Step, err)
+	}
+	e := &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "cannot make the sandbox: " + err.Error(), Err: err}
+	if errors.Is(err, idblock.ErrNone) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENOMEM) {
+		e.Code = sandbox.CodeResourceUnavailable
+		e.Hint = "destroy sandboxes that are not needed, and try again"
+		return e
+	}
+	e.Hint = "run pinfold doctor to see what this host lacks"
+	return e
+}
+
+// build makes everything. What it has made is in m, for Destroy.
+func (m *machine) build(ctx context.Context, name string) error {
+	h := m.host
+	var err error
+	if h.ids.pool != nil {
+		if m.block, err = h.ids.pool.Lease(name); err != nil {
+			return err
+		}
+	}
+	if m.cgroup, err = h.newGroup(name, m.plan); err != nil {
+		return err
+	}
+	ours, theirs, err := socketPair()
+	if err != nil {
+		return err
+	}
+	m.conn = ours
+	child, err := m.start(theirs)
+	if err != nil {
+		return err
+	}
+	m.child = child
+	return m.release(ctx)
+}
+
+// newGroup makes the sandbox's cgroup, as far as the plan has one.
+func (h *host) newGroup(name string, plan driver.Plan) (*cgroup.Group, error) {
+	var l cgroup.Limits
+	if plan.Enforces(sandbox.FeatureMemory) {
+		l.Memory = plan.Limits.MemoryBytes
+	}
+	if plan.Enforces(sandbox.FeatureProcesses) && h.can(cgroup.Pids) {
+		l.Pids = plan.Limits.Processes + wire.MaxTasks
+	}
+	if plan.Enforces(sandbox.FeatureCPUs) {
+		l.CPUPeriodUS, l.CPUQuotaUS = cpuPeriodUS, plan.Limits.CPUQuota(cpuPeriodUS)
+	}
+	if l == (cgroup.Limits{}) {
+		return nil, nil
+	}
+	return h.hierarchy.New(name, l)
+}
+
+// socketPair makes the connection to the agent.
+func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	theirs = os.NewFile(uintptr(fds[1]), "agent")
+	f := os.NewFile(uintptr(fds[0]), "host")
+	conn, err := net.FileConn(f)
+	_ = f.Close() // FileConn has a copy
+	if err != nil {
+		_ = theirs.Close()
+		return nil, nil, err
+	}
+	return conn.(*net.UnixConn), theirs, nil //nolint:errcheck,forcetypeassert // a unix socket by construction
+}
+
+// start makes the process, which then waits for release.
+func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
+	h := m.host
+	defer theirs.Close() //nolint:errcheck // the child has its own
+	n := m.pen(int(theirs.Fd()))
+	clone := spawn.Clone{Flags: namespaces}
+	if m.cgroup != nil {
+		files, err := m.cgroup.JoinFiles()
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range files {
+			defer f.Close() //nolint:errcheck // only written by the child
+			n.join = append(n.join, int(f.Fd()))
+		}
+		if dir := m.cgroup.Dir(); dir != nil {
+			clone.Cgroup = int(dir.Fd())
+		}
+	}
+	child, err := n.program().Start(clone)
+	runtime.KeepAlive(h.agent)
+	return child, err
+}
+
+// pen describes the sandbox for the table of system calls.
+func (m *machine) pen(socket int) *pen {
+	h := m.host
+	n := &pen{
+		template: h.template, targets: h.targets, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname,
+		socket: socket, agent: int(h.agent.Fd()),
+		switchUser: h.ids.pool != nil || h.ids.sub != nil,
+		uid:        sandbox.UID, gid: sandbox.GID,
+		timeNS: m.plan.Enforces(sandbox.FeatureTimeNS),
+	}
+	if m.plan.Enforces(sandbox.FeatureLandlock) {
+		n.landlock = h.features.landlock
+	}
+	if m.plan.Enforces(sandbox.FeatureSeccomp) {
+		n.filter = h.features.filter
+	}
+	return n
+}
+
+// release gives the process its ids, lets it go on, and waits until it has
+// become the agent. A step that fails ends it; the error names the step.
+func (m *machine) release(ctx context.Context) error {
+	child := m.child
+	stop := context.AfterFunc(ctx, func() { _ = child.Kill() })
+	defer stop()
+	mapErr := m.mapIDs(ctx)
+	if mapErr == nil {
+		_, mapErr = m.conn.Write([]byte{1})
+	}
+	if mapErr != nil {
+		_ = m.child.Kill()
+	}
+	fds, recvErr := receiveDescriptors(m.conn)
+	if err := child.WaitExec(); err != nil {
+		m.child = nil // it has been waited for
+		closeAll(fds)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if mapErr != nil {
+			return fmt.Errorf("map user ids: %w", mapErr)
+		}
+		return err
+	}
+	m.watch()
+	if recvErr != nil {
+		closeAll(fds)
+		return fmt.Errorf("receive the sandbox's descriptors: %w", recvErr)
+	}
+	return m.adopt(fds)
+}
+
+func (m *machine) mapIDs(ctx context.Context) error {
+	// The host's memory is worth more than a sandbox's: should the whole host run
+	// out, sandboxes go first. Raising one's score needs no privilege.
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", m.child.PID), []byte("500"), 0); err != nil {
+		return err
+	}
+	switch {
+	case m.block != nil:
+		return userns.MapBlock(m.child.PID, userns.Range{First: m.block.Base, Count: idblock.Size})
+	case m.host.ids.sub != nil:
+		return m.host.ids.sub.Map(ctx, m.child.PID)
+	}
+	return userns.MapSelf(m.child.PID, sandbox.UID, sandbox.GID)
+}
+
+// adopt takes over the descriptors that the process sent: its root, and the
+// listener of its system-call filter.
+func (m *machine) adopt(fds []int) error {
+	want := 1
+	if m.plan.Enforces(sandbox.FeatureSeccomp) && m.host.features.filter.listens {
+		want = 2
+	}
+	if len(fds) != want {
+		closeAll(fds)
+		return fmt.Errorf("the sandbox sent %d descriptors, not %d", len(fds), want)
+	}
+	if err := m.meter.open(fds[0]); err != nil {
+		closeAll(fds[1:])
+		return err
+	}
+	if want == 2 {
+		var err error
+		m.listener, err = startListener(fds[1])
+		return err
+	}
+	return nil
+}
+
+// receiveDescriptors reads the one message that carries descriptors. It comes
+// from the table of system calls, not from the agent or a guest.
+func receiveDescriptors(conn *net.UnixConn) ([]int, error) {
+	data := make([]byte, 1)
+	control := make([]byte, unix.CmsgSpace(4*4))
+	n, controlLen, flags, _, err := conn.ReadMsgUnix(data, control)
+	if err != nil {
+		return nil, err
+	}
+	if n == 0 {
+		return nil, errors.New("the connection ended")
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:controlLen])
+	if err != nil {
+		return nil, err
+	}
+	var fds []int
+	for i := range messages {
+		got, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			closeAll(fds)
+			return nil, err
+		}
+		fds = append(fds, got...)
+	}
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+	if flags&unix.MSG_CTRUNC != 0 {
+		closeAll(fds)
+		return nil, errors.New("too many descriptors")
+	}
+	return fds, nil
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+}
+
+// can says whether a cgroup controller is ours to use.
+func (h *host) can(c cgroup.Controller) bool {
+	return h.hierarchy.Support(c).Answer == cgroup.Yes
+}
+
+// directories says which of the template's binds show directories.
+func directories(t image.Template) map[string]bool {
+	dirs := map[string]bool{}
+	for _, b := range t.Binds {
+		dirs[b.Source] = isDir(b.Source)
+	}
+	return dirs
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

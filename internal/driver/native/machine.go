@@ -1,0 +1,176 @@
+//go:build linux
+
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/driver"
+	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/idblock"
+	"pinfold/internal/linux/spawn"
+)
+
+// destroyPatience bounds how long Destroy waits for the kernel to finish.
+const destroyPatience = 10 * time.Second
+
+// machine is one native sandbox.
+type machine struct {
+	plan driver.Plan
+	host *host
+
+	block    *idblock.Block // nil when not root
+	cgroup   *cgroup.Group  // nil without usable cgroups
+	child    *spawn.Child   // nil before the start
+	listener *listener      // nil when the filter does not listen
+
+	connOnce sync.Once
+	conn     *net.UnixConn
+
+	dead  chan struct{}
+	meter meter
+
+	mu        sync.Mutex   // held by Destroy
+	destroyed bool         // nothing is left
+	death     driver.Death // valid once dead is closed
+}
+
+// Usage reads the counters.
+func (m *machine) Usage() driver.Usage { return m.meter.read() }
+
+// Dial returns the connection to the agent, once.
+func (m *machine) Dial(context.Context) (net.Conn, error) {
+	var conn net.Conn
+	m.connOnce.Do(func() { conn = m.conn })
+	if conn == nil {
+		return nil, errors.New("native: the connection to the agent was taken before")
+	}
+	return conn, nil
+}
+
+// Dead is closed when the sandbox's first process has ended, and with it, by
+// the rules of pid namespaces, every other one.
+func (m *machine) Dead() <-chan struct{} { return m.dead }
+
+// Death says how it ended, once Dead is closed.
+func (m *machine) Death() driver.Death {
+	<-m.dead
+	return m.death
+}
+
+// watch waits for the end of the first process. The kernel reports it only
+// after all others of the pid namespace are gone.
+func (m *machine) watch() {
+	child := m.child
+	go func() {
+		status := waitEnd(child)
+		m.meter.finish()
+		m.death = m.explain(child.PID, status)
+		close(m.dead)
+	}()
+}
+
+// waitEnd waits through the runtime's poller, so that a thousand sandboxes do
+// not cost a thousand threads, and collects the exit status. Until then the
+// process's number is not given to another one.
+func waitEnd(child *spawn.Child) (status unix.WaitStatus) {
+	collect := func(flags int) bool {
+		got, err := unix.Wait4(child.PID, &status, flags|unix.WALL, nil)
+		return got == child.PID || err != nil && !errors.Is(err, unix.EINTR)
+	}
+	if fd, err := unix.FcntlInt(uintptr(child.Pidfd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+		if unix.SetNonblock(fd, true) == nil {
+			f := os.NewFile(uintptr(fd), "pidfd")
+			defer f.Close() //nolint:errcheck // only polled
+			if raw, err := f.SyscallConn(); err == nil && raw.Read(func(uintptr) bool { return collect(unix.WNOHANG) }) == nil {
+				return status
+			}
+		}
+	}
+	for !collect(0) {
+	}
+	return status
+}
+
+// explain decides from the kernel's counters how the machine ended.
+func (m *machine) explain(pid int, status unix.WaitStatus) driver.Death {
+	kills, asked := m.meter.verdict()
+	how := fmt.Sprintf("exit status %d", status.ExitStatus())
+	if status.Signaled() {
+		how = "signal " + status.Signal().String()
+	}
+	switch {
+	case kills > 0:
+		return driver.Death{Kind: driver.DeathMemory, Evidence: fmt.Sprintf("the kernel's out-of-memory killer ended %d process(es)", kills)}
+	case asked:
+		return driver.Death{Kind: driver.DeathDestroyed, Evidence: "destroyed by its owner"}
+	}
+	return driver.Death{Kind: driver.DeathAgent, Evidence: fmt.Sprintf("the sandbox's first process (host pid %d) ended by itself: %s", pid, how)}
+}
+
+// Destroy ends every process of the sandbox and removes its cgroup and its
+// leases. Namespaces and mounts end with the processes.
+func (m *machine) Destroy(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.destroyed {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyPatience)
+	defer cancel()
+	if err := m.endProcesses(ctx); err != nil {
+		return err
+	}
+	if m.conn != nil {
+		_ = m.conn.Close()
+	}
+	if m.listener != nil {
+		m.listener.close()
+	}
+	m.meter.close()
+	if m.child != nil {
+		m.child.Release()
+	}
+	if m.cgroup != nil {
+		if err := m.cgroup.Remove(ctx); err != nil {
+			return setupError("remove the sandbox's cgroup", err)
+		}
+	}
+	if m.block != nil {
+		if err := m.block.Release(); err != nil {
+			return setupError("give back the sandbox's user ids", err)
+		}
+	}
+	m.destroyed = true
+	return nil
+}
+
+// endProcesses kills the first process of the pid namespace. The kernel then
+// kills all the others and reports the first one's end only after theirs.
+func (m *machine) endProcesses(ctx context.Context) error {
+	if m.child == nil {
+		return nil
+	}
+	select {
+	case <-m.dead:
+		return nil
+	default:
+	}
+	m.meter.beginEnd()
+	if err := m.child.Kill(); err != nil {
+		return setupError("kill the sandbox's processes", err)
+	}
+	select {
+	case <-m.dead:
+		return nil
+	case <-ctx.Done():
+		return setupError("end the sandbox's processes in time", ctx.Err())
+	}
+}

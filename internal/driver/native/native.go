@@ -1,0 +1,284 @@
+//go:build linux
+
+// Package native makes sandboxes with the kernel's own means: namespaces,
+// a root of its own, cgroups, Landlock and a system-call filter. It needs no
+// daemon, no image and no privilege, and takes what privilege there is to
+// enforce more.
+//
+// The new process is built from outside: package spawn walks it through a table
+// of system calls (pen.go) until the pen is complete, and only then it becomes
+// the agent, which is thus born inside with nothing left to set up. What was
+// enforced is known before: a step that fails fails the machine.
+//
+// It runs no guest code by itself, and knows nothing of languages or results.
+package native
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/driver"
+	"pinfold/internal/image"
+	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/idblock"
+	"pinfold/internal/linux/userns"
+	"pinfold/sandbox"
+)
+
+// Name is the driver's name in requests and results.
+const Name = "native"
+
+// Options configure the driver. The zero value is ready for use.
+type Options struct {
+	// StateDir holds locks, nothing else; its content does not survive a
+	// reboot and need not. Default: /run/pinfold as root, otherwise
+	// $XDG_RUNTIME_DIR/pinfold or /tmp/pinfold-UID.
+	StateDir string
+	// Agent returns the agent's executable.
+	Agent func() ([]byte, error)
+}
+
+// Driver makes native sandboxes. It is safe for concurrent use.
+type Driver struct {
+	options Options
+	token   string // names this process's cgroups
+
+	once    sync.Once
+	host    *host
+	hostErr error
+}
+
+// host is what the driver has found out and holds open, once.
+type host struct {
+	template  image.Template
+	targets   map[string]bool // bind sources that are directories
+	hierarchy *cgroup.Hierarchy
+	ids       identity
+	agent     *os.File // sealed, read-only
+	lock      *os.File // held while this process lives
+	lockDir   string
+	features  kernelFeatures
+}
+
+// identity is how sandboxes get their user ids here.
+type identity struct {
+	pool *idblock.Pool       // as root: a block for each sandbox
+	sub  *userns.Subordinate // as an ordinary user with subordinate ids
+	why  string              // why neither: one id only
+}
+
+// New returns the driver. Nothing is touched until it is first used.
+func New(o Options) *Driver {
+	return &Driver{options: o, token: token()}
+}
+
+func token() string {
+	b := make([]byte, 6)
+	if _, err := rand.Read(b); err != nil {
+		panic("native: no random numbers: " + err.Error()) // crypto/rand never fails on Linux
+	}
+	return hex.EncodeToString(b)
+}
+
+// Name returns "native".
+func (d *Driver) Name() string { return Name }
+
+// prepare finds out about the host and opens what every sandbox needs.
+func (d *Driver) prepare() (*host, error) {
+	d.once.Do(func() { d.host, d.hostErr = d.open() })
+	return d.host, d.hostErr
+}
+
+func (d *Driver) open() (h *host, err error) {
+	h = &host{}
+	defer func() {
+		if err != nil {
+			h.close()
+			h = nil
+		}
+	}()
+	if h.template, err = image.Host(os.DirFS("/")); err != nil {
+		return h, err
+	}
+	h.targets = directories(h.template)
+	if h.hierarchy, err = cgroup.Detect(cgroup.Options{}); err != nil {
+		return h, setupError("look for cgroups", err)
+	}
+	if h.agent, err = sealedAgent(d.options.Agent); err != nil {
+		return h, err
+	}
+	h.features = kernelSupport()
+	if err = d.lockState(h); err != nil {
+		return h, err
+	}
+	if os.Geteuid() == 0 {
+		h.ids.pool, err = idblock.New(filepath.Join(h.lockDir, "ids"), idblock.NoProcess)
+		if err != nil {
+			return h, setupError("open the directory of id blocks", err)
+		}
+		return h, nil
+	}
+	sub, subErr := userns.FindSubordinate()
+	if subErr != nil {
+		h.ids.why = subErr.Error()
+	}
+	h.ids.sub = sub
+	return h, nil
+}
+
+func (h *host) close() {
+	if h.agent != nil {
+		_ = h.agent.Close()
+	}
+	if h.lock != nil {
+		_ = os.Remove(h.lock.Name())
+		_ = h.lock.Close()
+		// The directories are removed only when nobody else uses them.
+		for _, dir := range []string{"ids", "hosts", "."} {
+			_ = os.Remove(filepath.Join(h.lockDir, dir))
+		}
+	}
+}
+
+// lockState takes a lock that says that this process lives. The names of its
+// cgroups begin with the lock's name.
+func (d *Driver) lockState(h *host) error {
+	dir, err := d.stateDir()
+	if err != nil {
+		return err
+	}
+	h.lockDir = dir
+	name := filepath.Join(dir, "hosts", d.token)
+	for range 8 { // another process may remove the empty directory just now
+		if err = os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			continue
+		}
+		if h.lock, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return setupError("make "+name, err)
+	}
+	if err := unix.Flock(int(h.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return setupError("lock "+name, err)
+	}
+	return nil
+}
+
+// stateDir returns the directory of locks, which must be ours alone.
+func (d *Driver) stateDir() (string, error) {
+	dir := d.options.StateDir
+	if dir == "" {
+		dir = defaultStateDir()
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", setupError("make "+dir, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(dir, &st); err != nil {
+		return "", setupError("look at "+dir, err)
+	}
+	if int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o022 != 0 {
+		return "", &sandbox.Error{
+			Code:    sandbox.CodeSetupFailed,
+			Message: fmt.Sprintf("%s is not a directory that only this user can write to", dir),
+			Hint:    "remove it, or set another state directory",
+		}
+	}
+	return dir, nil
+}
+
+func defaultStateDir() string {
+	if os.Geteuid() == 0 {
+		return "/run/pinfold"
+	}
+	if run := os.Getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(run) {
+		if info, err := os.Stat(run); err == nil && info.IsDir() {
+			return filepath.Join(run, "pinfold")
+		}
+	}
+	return fmt.Sprintf("/tmp/pinfold-%d", os.Geteuid())
+}
+
+// Close gives back what the driver holds. Machines must be gone before.
+func (d *Driver) Close() error {
+	d.once.Do(func() { d.hostErr = errors.New("closed") })
+	if d.host == nil {
+		return nil
+	}
+	h := d.host
+	d.host, d.hostErr = nil, errors.New("the native driver is closed")
+	err := h.hierarchy.Close()
+	h.close()
+	return err
+}
+
+// Leftovers removes the cgroups and locks of host processes that have died.
+// Their processes have died with them (PR_SET_PDEATHSIG), their mounts and
+// namespaces with the processes.
+func (d *Driver) Leftovers(ctx context.Context) ([]driver.Leftover, error) {
+	h, err := d.prepare()
+	if err != nil {
+		return nil, err
+	}
+	swept, err := h.hierarchy.Sweep(ctx, func(name string) bool { return h.ownerLives(name, d.token) })
+	var found []driver.Leftover
+	for _, s := range swept {
+		found = append(found, driver.Leftover{Kind: "cgroup", Name: s.Name, Err: s.Err})
+	}
+	for _, name := range h.deadLocks() {
+		found = append(found, driver.Leftover{Kind: "lock", Name: name})
+	}
+	if h.ids.pool == nil {
+		return found, err
+	}
+	blocks, sweepErr := h.ids.pool.Sweep()
+	for _, name := range blocks {
+		found = append(found, driver.Leftover{Kind: "lease", Name: name})
+	}
+	return found, errors.Join(err, sweepErr)
+}
+
+// ownerLives says whether the process that made a cgroup lives.
+func (h *host) ownerLives(group, self string) bool {
+	owner, _, _ := strings.Cut(group, "-")
+	return owner == self || locked(filepath.Join(h.lockDir, "hosts", owner))
+}
+
+// deadLocks removes the locks of dead processes.
+func (h *host) deadLocks() (removed []string) {
+	entries, err := os.ReadDir(filepath.Join(h.lockDir, "hosts"))
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		name := filepath.Join(h.lockDir, "hosts", e.Name())
+		if name != h.lock.Name() && !locked(name) && os.Remove(name) == nil {
+			removed = append(removed, name)
+		}
+	}
+	return removed
+}
+
+// locked says whether a living process holds the lock.
+func locked(name string) bool {
+	f, err := os.OpenFile(name, os.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close() //nolint:errcheck // only looked at
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
+
+func setupError(step string, err error) *sandbox.Error {
+	return &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: fmt.Sprintf("cannot %s: %v", step, err), Err: err}
+}

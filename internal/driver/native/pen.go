@@ -1,0 +1,382 @@
+//go:build linux
+
+package native
+
+import (
+	"encoding/binary"
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/image"
+	"pinfold/internal/linux/mount"
+	"pinfold/internal/linux/spawn"
+	"pinfold/sandbox"
+)
+
+// agentFD is where the agent finds its connection.
+const agentFD = 3
+
+// scratch is a directory that every host has. In the sandbox's own mount
+// namespace its root is built on top of it.
+const scratch = "/tmp"
+
+// agentCapabilities are what the agent keeps, inside its own user namespace, to
+// become the user, to end the user's processes and to handle the user's files.
+// The processes it starts keep nothing.
+var agentCapabilities = []int{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID,
+	unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_SETPCAP,
+}
+
+// devDirs and devLinks complete /dev.
+var (
+	devDirs  = []string{"/proc", "/dev", "/dev/pts"}
+	devLinks = []image.Link{
+		{Target: "pts/ptmx", Path: "/dev/ptmx"},
+		{Target: "/proc/self/fd", Path: "/dev/fd"},
+		{Target: "/proc/self/fd/0", Path: "/dev/stdin"},
+		{Target: "/proc/self/fd/1", Path: "/dev/stdout"},
+		{Target: "/proc/self/fd/2", Path: "/dev/stderr"},
+	}
+)
+
+// namespaces are the flags of clone3. The cgroup and time namespaces are
+// entered by steps: the first must see the sandbox's own cgroup, the second
+// takes effect at the exec.
+const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID |
+	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
+
+// devices are the device files that every sandbox has. They are views of the
+// host's and the only mounts without nodev.
+var devices = []string{"null", "zero", "full", "random", "urandom"}
+
+// pen is what the table of system calls is made from.
+type pen struct {
+	template image.Template
+	targets  map[string]bool // bind sources that are directories
+	limits   sandbox.Limits
+	mounts   []sandbox.Mount
+	hostname string
+
+	socket int   // the agent's end of the connection; later also carries the pen's descriptors to the host
+	agent  int   // the agent's program
+	join   []int // cgroup v1: files to write "0" to
+
+	switchUser bool // more than one id is mapped: the agent is root inside
+	uid, gid   int  // the user's ids inside
+	timeNS     bool
+	landlock   *landlockRules
+	filter     *filterProgram
+}
+
+// program returns the whole life of a sandbox's first process, from its birth
+// to the exec of the agent. Names of steps appear in error messages.
+func (n *pen) program() *spawn.Program {
+	keep := append([]int{n.socket, n.agent}, n.join...)
+	p := spawn.New(keep...)
+	for _, fd := range n.join {
+		p.Call("join cgroup", unix.SYS_WRITE, fd, "0", 1)
+	}
+	p.Positive("wait for the host", unix.SYS_READ, n.socket, make([]byte, 1), 1)
+	n.identity(p)
+	n.root(p)
+	n.surroundings(p)
+	n.descriptors(p)
+	n.confine(p)
+	p.Setsid()
+	p.UnblockSignals()
+	p.ExecFD(n.agent, []string{"pinfold-agent"}, []string{})
+	return p
+}
+
+// identity makes the process the root of its user namespace, where it has one.
+func (n *pen) identity(p *spawn.Program) {
+	if n.switchUser {
+		p.Setresgid(0)
+		p.Setresuid(0)
+		// A change of user made the memory that we still share with the host
+		// process undumpable; that is not ours to change.
+		p.Call("keep host dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	}
+	p.Call("die with the host", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL), 0, 0, 0)
+	p.Call("set umask", unix.SYS_UMASK, 0)
+}
+
+// root builds the sandbox's file tree and makes it the root. One tmpfs holds
+// the skeleton and every writable place, so that one number limits them all;
+// its root is then seen read-only, and the writable places through mounts of
+// their own.
+func (n *pen) root(p *spawn.Program) {
+	mount.Private(p)
+	views := n.openViews(p)
+	mount.Filesystem(p, "tmpfs", scratch, unix.MS_NOSUID|unix.MS_NODEV, n.tmpfsOptions())
+	p.Chdir(scratch)
+	for _, d := range n.template.Dirs {
+		mount.Mkdir(p, rel(d.Path), d.Mode)
+	}
+	for _, d := range devDirs {
+		mount.Mkdir(p, rel(d), 0o755)
+	}
+	for _, l := range slices.Concat(n.template.Links, devLinks) {
+		mount.Symlink(p, l.Target, rel(l.Path))
+	}
+	for _, f := range n.template.Files {
+		mount.WriteFile(p, rel(f.Path), f.Content, f.Mode)
+	}
+	n.writable(p)
+	for _, v := range views {
+		v.makeTarget(p)
+		v.tree.Attach(p, rel(v.target))
+	}
+	n.proc(p)
+	mount.Pivot(p)
+	mount.Restrict(p, "/", mount.ReadOnly)
+	p.Call("set umask", unix.SYS_UMASK, 0o022)
+}
+
+// view is a part of the host that will be seen inside.
+type view struct {
+	target string
+	dir    bool
+	tree   mount.Tree
+}
+
+func (v view) makeTarget(p *spawn.Program) {
+	for i, c := range v.target[1:] {
+		if c == '/' {
+			mount.Mkdir(p, v.target[1:i+1], 0o755)
+		}
+	}
+	if v.dir {
+		mount.Mkdir(p, rel(v.target), 0o755)
+	} else {
+		mount.WriteFile(p, rel(v.target), nil, 0o644)
+	}
+}
+
+// openViews takes hold of every part of the host before the new root hides it.
+func (n *pen) openViews(p *spawn.Program) []view {
+	const common = mount.NoSuid | mount.NoDev
+	var views []view
+	for _, b := range n.template.Binds {
+		tree := mount.Clone(p, b.Source, n.targets[b.Source], common|mount.ReadOnly)
+		views = append(views, view{target: b.Target, dir: n.targets[b.Source], tree: tree})
+	}
+	for _, d := range devices {
+		tree := mount.Clone(p, "/dev/"+d, false, mount.NoSuid|mount.NoExec)
+		views = append(views, view{target: "/dev/" + d, tree: tree})
+	}
+	for _, m := range n.mounts {
+		flags := uint64(common)
+		if !m.Writable {
+			flags |= mount.ReadOnly
+		}
+		views = append(views, view{target: m.Guest, dir: isDir(m.Host), tree: mount.Clone(p, m.Host, true, flags)})
+	}
+	return views
+}
+
+// writable gives the writable places their owner and mounts of their own.
+func (n *pen) writable(p *spawn.Program) {
+	for _, w := range n.template.Writable {
+		mount.Mkdir(p, rel(w.Path), w.Mode)
+		if w.UID != 0 && n.switchUser {
+			mount.Chown(p, rel(w.Path), n.uid, n.gid)
+		}
+		mount.Clone(p, rel(w.Path), false, 0).Attach(p, rel(w.Path))
+	}
+}
+
+// proc mounts what processes need to see of themselves.
+func (n *pen) proc(p *spawn.Program) {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+	mount.Filesystem(p, "proc", "proc", flags, "hidepid=invisible,subset=pid")
+	mount.Filesystem(p, "devpts", "dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+	if n.timeNS {
+		p.Call("new time namespace", unix.SYS_UNSHARE, unix.CLONE_NEWTIME)
+		n.hideUptime(p)
+	}
+	mount.Restrict(p, "proc", mount.ReadOnly)
+}
+
+// hideUptime makes the sandbox's clocks that count from boot begin near zero.
+func (n *pen) hideUptime(p *spawn.Program) {
+	var b strings.Builder
+	for _, clock := range []struct {
+		name string
+		id   int32
+	}{{"monotonic", unix.CLOCK_MONOTONIC}, {"boottime", unix.CLOCK_BOOTTIME}} {
+		var now unix.Timespec
+		if unix.ClockGettime(clock.id, &now) == nil {
+			fmt.Fprintf(&b, "%s %d 0\n", clock.name, -now.Sec)
+		}
+	}
+	fd := p.Result("open time offsets", unix.SYS_OPENAT, unix.AT_FDCWD, "proc/self/timens_offsets", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	p.Positive("set time offsets", unix.SYS_WRITE, fd.Ref(), b.String(), b.Len())
+	p.Call("close time offsets", unix.SYS_CLOSE, fd.Ref())
+}
+
+// surroundings sets what is not files: the rest of the namespaces, the host's
+// name, the loopback interface, limits.
+func (n *pen) surroundings(p *spawn.Program) {
+	p.Call("new cgroup namespace", unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
+	p.Call("set host name", unix.SYS_SETHOSTNAME, n.hostname, len(n.hostname))
+	p.Call("set domain name", unix.SYS_SETDOMAINNAME, "", 0)
+	loopback(p)
+	for _, l := range inheritedRlimits {
+		p.Rlimit(l.resource, l.value)
+	}
+}
+
+// inheritedRlimits hold for the agent and all it starts.
+var inheritedRlimits = []struct {
+	resource int
+	value    uint64
+}{
+	{unix.RLIMIT_CORE, 0},
+	{unix.RLIMIT_MEMLOCK, 64 << 10},
+	{unix.RLIMIT_MSGQUEUE, 0},
+	{unix.RLIMIT_NICE, 0},
+	{unix.RLIMIT_RTPRIO, 0},
+}
+
+// loopback brings up the only network interface there is.
+func loopback(p *spawn.Program) {
+	request := make([]byte, 40) // struct ifreq
+	copy(request, "lo")
+	binary.NativeEndian.PutUint16(request[16:], unix.IFF_UP|unix.IFF_RUNNING)
+	fd := p.Result("open network", unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	p.Call("start loopback", unix.SYS_IOCTL, fd.Ref(), unix.SIOCSIFFLAGS, request)
+	p.Call("close network", unix.SYS_CLOSE, fd.Ref())
+}
+
+// descriptors gives the agent /dev/null three times and its connection.
+func (n *pen) descriptors(p *spawn.Program) {
+	null := p.Result("open /dev/null", unix.SYS_OPENAT, unix.AT_FDCWD, "/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	for fd := range 3 {
+		p.Call("replace standard descriptor", unix.SYS_DUP3, null.Ref(), fd, 0)
+	}
+}
+
+// confine takes away what the agent does not need, and sends the host the
+// descriptors through which it watches the sandbox.
+func (n *pen) confine(p *spawn.Program) {
+	root := p.Result("open root", unix.SYS_OPENAT, unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	p.NoNewPrivs()
+	var mask uint64
+	if n.switchUser {
+		p.DropBounding(agentCapabilities...)
+		for _, c := range agentCapabilities {
+			mask |= 1 << c
+		}
+		p.SetCapabilities(mask, 0)
+	} else {
+		p.DropBounding()
+		p.ClearCapabilities()
+	}
+	if n.landlock != nil {
+		n.landlock.apply(p, n.writablePaths())
+	}
+	fds := []spawn.Cell{root}
+	if n.filter != nil {
+		fds = append(fds, n.filter.apply(p)...)
+	}
+	sendDescriptors(p, n.socket, fds)
+	p.CloseOnExecFrom(agentFD)
+	p.Dup2(n.socket, agentFD)
+}
+
+// sendDescriptors sends descriptors over a unix socket, with one byte of data
+// that says how many.
+func sendDescriptors(p *spawn.Program, socket int, fds []spawn.Cell) {
+	control := make([]byte, unix.CmsgSpace(4*len(fds))+8) // CellAt writes eight bytes
+	binary.NativeEndian.PutUint64(control, uint64(unix.CmsgLen(4*len(fds))))
+	binary.NativeEndian.PutUint32(control[8:], unix.SOL_SOCKET)
+	binary.NativeEndian.PutUint32(control[12:], unix.SCM_RIGHTS)
+	for i, fd := range fds {
+		p.Call("copy descriptor", unix.SYS_FCNTL, fd.Ref(), unix.F_DUPFD_CLOEXEC, 0)
+		p.SaveTo(p.CellAt(control, unix.CmsgLen(0)+4*i))
+	}
+	iov := make([]byte, 16)
+	binary.NativeEndian.PutUint64(iov, uint64(p.Pointer([]byte{byte(len(fds))})))
+	binary.NativeEndian.PutUint64(iov[8:], 1)
+	header := make([]byte, 56) // struct msghdr
+	binary.NativeEndian.PutUint64(header[16:], uint64(p.Pointer(iov)))
+	binary.NativeEndian.PutUint64(header[24:], 1)
+	binary.NativeEndian.PutUint64(header[32:], uint64(p.Pointer(control)))
+	binary.NativeEndian.PutUint64(header[40:], uint64(unix.CmsgSpace(4*len(fds))))
+	p.Positive("send descriptors", unix.SYS_SENDMSG, socket, header, unix.MSG_NOSIGNAL)
+}
+
+// tmpfsOptions sizes the tmpfs so that exactly the limits are left for the
+// guest once the skeleton is in place.
+func (n *pen) tmpfsOptions() string {
+	const page = 4096
+	bytes := n.limits.DiskBytes
+	for _, f := range n.template.Files {
+		bytes += (int64(len(f.Content)) + page - 1) / page * page
+	}
+	inodes := n.limits.Inodes + n.skeletonInodes()
+	return mount.TmpfsOptions(bytes, inodes, 0o755)
+}
+
+// skeletonInodes counts the entries that root makes, and the root itself.
+func (n *pen) skeletonInodes() int64 {
+	made := map[string]bool{"/": true}
+	add := func(p string) {
+		for ; p != "/"; p = path.Dir(p) {
+			made[p] = true
+		}
+	}
+	for _, d := range n.template.Dirs {
+		add(d.Path)
+	}
+	for _, d := range devDirs {
+		add(d)
+	}
+	for _, l := range slices.Concat(n.template.Links, devLinks) {
+		add(l.Path)
+	}
+	for _, f := range n.template.Files {
+		add(f.Path)
+	}
+	for _, w := range n.template.Writable {
+		add(w.Path)
+	}
+	for _, b := range n.template.Binds {
+		add(b.Target)
+	}
+	for _, d := range devices {
+		add("/dev/" + d)
+	}
+	for _, m := range n.mounts {
+		add(m.Guest)
+	}
+	return int64(len(made))
+}
+
+func (n *pen) writablePaths() []string {
+	var paths []string
+	for _, w := range n.template.Writable {
+		paths = append(paths, w.Path)
+	}
+	for _, m := range n.mounts {
+		if m.Writable {
+			paths = append(paths, m.Guest)
+		}
+	}
+	return paths
+}
+
+// rel turns a path of the template into one below the working directory.
+func rel(absolute string) string { return strings.TrimPrefix(absolute, "/") }
+
+// idMap is the content of a uid_map or gid_map: length ids from inside on are
+// the host's from outside on.
+func idMap(inside, outside, length int) string {
+	return strconv.Itoa(inside) + " " + strconv.Itoa(outside) + " " + strconv.Itoa(length) + "\n"
+}

@@ -1,0 +1,209 @@
+//go:build linux
+
+package native
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/seccomp"
+	"pinfold/sandbox"
+)
+
+// kernelFeatures is what the running kernel offers beyond what every supported
+// kernel has.
+type kernelFeatures struct {
+	landlock    *landlockRules // nil when there is none
+	landlockErr error
+	filter      *filterProgram // nil when there is none
+	filterErr   error
+	timeNS      error // nil when there are time namespaces
+}
+
+// kernelSupport asks the kernel.
+func kernelSupport() kernelFeatures {
+	var k kernelFeatures
+	k.landlock, k.landlockErr = newLandlockRules()
+	k.filter, k.filterErr = newFilterProgram(seccomp.Probe())
+	_, k.timeNS = os.Lstat("/proc/self/ns/time_for_children")
+	return k
+}
+
+// Probe reports what can be enforced here.
+func (d *Driver) Probe(context.Context) (driver.Report, error) {
+	r := driver.Report{Driver: Name, Blocked: userNamespacesBlocked()}
+	h, err := d.prepare()
+	if err != nil {
+		return r, err
+	}
+	for _, f := range always {
+		r.Findings = append(r.Findings, driver.Finding{Feature: f, Answer: driver.Yes, Because: "part of every sandbox"})
+	}
+	r.Findings = append(r.Findings, h.kernelFindings()...)
+	r.Findings = append(r.Findings, h.limitFindings()...)
+	return r, nil
+}
+
+// always lists what every native sandbox enforces: making one fails otherwise.
+var always = []string{
+	sandbox.FeatureNetworkNone, sandbox.FeatureUserNS, sandbox.FeatureMountNS, sandbox.FeaturePIDNS,
+	sandbox.FeatureNetNS, sandbox.FeatureIPCNS, sandbox.FeatureUTSNS, sandbox.FeatureCgroupNS,
+	sandbox.FeatureNoNewPrivs, sandbox.FeatureCapabilities, sandbox.FeatureReadOnlyRoot, sandbox.FeatureAgentSealed,
+	sandbox.FeatureWallTime, sandbox.FeatureCPUTime, sandbox.FeatureDisk, sandbox.FeatureInodes,
+	sandbox.FeatureOutput, sandbox.FeatureOpenFiles, sandbox.FeatureFileSize,
+}
+
+func (h *host) kernelFindings() []driver.Finding {
+	k := h.features
+	seccompFinding := byError(sandbox.FeatureSeccomp, k.filterErr, "boot a kernel with CONFIG_SECCOMP_FILTER")
+	landlockFinding := byError(sandbox.FeatureLandlock, k.landlockErr, "boot a kernel with CONFIG_SECURITY_LANDLOCK and landlock in lsm=")
+	if k.landlock != nil {
+		landlockFinding.Feature += ":" + strconv.Itoa(k.landlock.level)
+	}
+	return []driver.Finding{
+		seccompFinding, landlockFinding,
+		byError(sandbox.FeatureTimeNS, k.timeNS, "boot a kernel with CONFIG_TIME_NS"),
+	}
+}
+
+// byError turns a check's error into a finding.
+func byError(feature string, err error, fix string) driver.Finding {
+	switch {
+	case err == nil:
+		return driver.Finding{Feature: feature, Answer: driver.Yes, Because: "the kernel has it"}
+	case errors.Is(err, errors.ErrUnsupported) || errors.Is(err, os.ErrNotExist):
+		return driver.Finding{Feature: feature, Answer: driver.No, Because: err.Error(), Fix: fix}
+	}
+	return driver.Finding{Feature: feature, Answer: driver.Unknown, Because: err.Error(), Fix: fix}
+}
+
+// limitFindings reports what depends on cgroups and on user ids.
+func (h *host) limitFindings() []driver.Finding {
+	found := []driver.Finding{
+		h.byController(sandbox.FeatureMemory, cgroup.Memory, "memory is only watched every few milliseconds"),
+		h.byController(sandbox.FeatureSwap, cgroup.Swap, ""),
+		h.byController(sandbox.FeatureCPUs, cgroup.CPU, ""),
+	}
+	processes := h.byController(sandbox.FeatureProcesses, cgroup.Pids, "")
+	if processes.Answer != driver.Yes {
+		processes = driver.Finding{
+			Feature: sandbox.FeatureProcesses, Answer: driver.Yes,
+			Because: "by RLIMIT_NPROC, which the kernel counts for each user namespace (Linux 5.14 and later)",
+		}
+	}
+	found = append(found, processes, h.identityFinding())
+	return append(found, driver.Finding{
+		Feature: sandbox.FeatureIO, Answer: driver.No,
+		Because: "the sandbox's disk is memory; reading the host's read-only files is not throttled",
+		Fix:     "put IOReadBandwidthMax= on the service that runs Pinfold",
+	})
+}
+
+func (h *host) byController(feature string, c cgroup.Controller, instead string) driver.Finding {
+	s := h.hierarchy.Support(c)
+	f := driver.Finding{Feature: feature, Answer: driver.Answer(s.Answer), Because: s.Because, Fix: s.Fix}
+	if f.Answer != driver.Yes && instead != "" {
+		f.Because += "; " + instead
+	}
+	return f
+}
+
+func (h *host) identityFinding() driver.Finding {
+	f := driver.Finding{Feature: sandbox.FeatureUIDBlock, Answer: driver.Yes, Because: "a block of 65,536 host ids for each sandbox"}
+	switch {
+	case h.ids.pool != nil:
+		return f
+	case h.ids.sub != nil:
+		f.Because = "all sandboxes of this user share one range of subordinate ids"
+	default:
+		f.Because = "the sandbox's user is the user that runs Pinfold, in a user namespace with one id (" + h.ids.why + ")"
+	}
+	f.Answer = driver.No
+	f.Fix = "sudo pinfold run …"
+	return f
+}
+
+// blockers are the settings by which hosts forbid user namespaces to ordinary
+// users.
+var blockers = []struct {
+	file, bad   string
+	message     string
+	fix         string
+	rootBlocked bool // it stops root as well
+}{
+	{
+		"/proc/sys/user/max_user_namespaces", "0",
+		"this host allows no user namespaces (user.max_user_namespaces is 0)",
+		"sudo sysctl -w user.max_user_namespaces=15000", true,
+	},
+	{
+		"/proc/sys/kernel/unprivileged_userns_clone", "0",
+		"this host allows user namespaces to root only (kernel.unprivileged_userns_clone is 0)",
+		"sudo sysctl -w kernel.unprivileged_userns_clone=1", false,
+	},
+	{
+		"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1",
+		"AppArmor forbids this program to use user namespaces (kernel.apparmor_restrict_unprivileged_userns is 1)",
+		"sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0", false,
+	},
+}
+
+// userNamespacesBlocked says why user namespaces cannot work here, nil when
+// nothing is known against them. An AppArmor profile may allow them for this
+// program even where they are restricted; then the program runs confined and the
+// restriction does not count.
+func userNamespacesBlocked() *sandbox.Error {
+	root := os.Geteuid() == 0
+	for _, b := range blockers {
+		if root && !b.rootBlocked {
+			continue
+		}
+		value, err := os.ReadFile(b.file)
+		if err != nil || strings.TrimSpace(string(value)) != b.bad {
+			continue
+		}
+		if strings.Contains(b.file, "apparmor") && confinedByProfile() {
+			continue
+		}
+		return &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: b.message, Hint: b.fix}
+	}
+	return nil
+}
+
+// confinedByProfile says whether an AppArmor profile other than "unconfined"
+// applies to this process.
+func confinedByProfile() bool {
+	label, err := os.ReadFile("/proc/self/attr/apparmor/current")
+	if err != nil {
+		label, err = os.ReadFile("/proc/self/attr/current")
+	}
+	return err == nil && !strings.HasPrefix(string(label), "unconfined") && len(label) > 0
+}
+
+// explainStep adds what is known about a step that hosts are known to refuse.
+func explainStep(step string, err error) *sandbox.Error {
+	e := &sandbox.Error{
+		Code: sandbox.CodeSetupFailed, Err: err,
+		Message: fmt.Sprintf("cannot make the sandbox: %v", err),
+		Hint:    "run pinfold doctor to see what this host lacks",
+	}
+	for _, known := range refusedSteps {
+		if strings.HasPrefix(step, known.step) {
+			e.Message += " (" + known.why + ")"
+			e.Hint = known.fix
+		}
+	}
+	return e
+}
+
+var refusedSteps = []struct{ step, why, fix string }{
+	{"clone3", "the host refused new namespaces", "run pinfold doctor; inside Docker, start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined"},
+	{"make mounts private", "a new user namespace got no rights: AppArmor or another security module restricts it", "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+	{"mount proc", "parts of /proc are hidden here, as in a container, so the kernel allows no fresh one", "start the container with --security-opt systempaths=unconfined"},
+}

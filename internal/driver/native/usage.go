@@ -1,0 +1,210 @@
+//go:build linux
+
+package native
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/driver"
+	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/proctree"
+	"pinfold/internal/wire"
+)
+
+// The kernel charges files on a tmpfs as memory, so the memory limit follows
+// what the disk holds, in steps of memoryStep, and runs ahead of a program that
+// writes by as much as it has written, at most memoryAhead.
+const (
+	memoryStep  = 1 << 20
+	memoryAhead = 64 << 20
+)
+
+// meter reads a machine's counters. It is safe for concurrent use.
+type meter struct {
+	machine *machine
+
+	mu     sync.Mutex
+	root   int // O_PATH descriptor of the sandbox's root, -1 when closed
+	base   unix.Statfs_t
+	last   driver.Usage
+	ended  bool // last is the final reading
+	ending bool // Destroy has begun
+}
+
+// open takes the root's descriptor and measures the empty disk.
+func (t *meter) open(root int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.root = root
+	if err := unix.Fstatfs(root, &t.base); err != nil {
+		return setupError("measure the sandbox's disk", err)
+	}
+	return nil
+}
+
+// read returns a fresh reading, or the last one when the machine has ended. It
+// also moves the memory limit by what the disk holds.
+func (t *meter) read() driver.Usage {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.update(false)
+	}
+	return t.snapshot()
+}
+
+// finish takes the last reading, after the last process has ended.
+func (t *meter) finish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.update(true)
+	t.ended = true
+}
+
+// beginEnd notes that the machine's owner is ending it.
+func (t *meter) beginEnd() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ending = true
+}
+
+func (t *meter) verdict() (oomKills int64, ending bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last.OOMKills, t.ending
+}
+
+func (t *meter) close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.ended = true
+	if t.root >= 0 {
+		_ = unix.Close(t.root)
+		t.root = -1
+	}
+}
+
+// snapshot copies the reading and adds what the system-call filter reported.
+func (t *meter) snapshot() driver.Usage {
+	u := t.last
+	if l := t.machine.listener; l != nil {
+		u.Denied, u.Killed = l.report()
+	}
+	return u
+}
+
+func (t *meter) update(final bool) {
+	t.readDisk()
+	if t.machine.cgroup != nil {
+		t.readCgroup(final)
+	}
+	if !final && t.machine.child != nil {
+		t.fillGaps(t.machine.child.PID)
+	}
+	u := &t.last
+	u.MemoryPeak = max(u.MemoryPeak, u.MemoryBytes)
+	u.ProcessesPeak = max(u.ProcessesPeak, u.Processes)
+}
+
+// readDisk measures the one file system that holds every writable place.
+func (t *meter) readDisk() {
+	if t.root < 0 {
+		return
+	}
+	var now unix.Statfs_t
+	if unix.Fstatfs(t.root, &now) != nil {
+		return
+	}
+	u := &t.last
+	u.DiskBytes = int64(t.base.Bfree-min(now.Bfree, t.base.Bfree)) * now.Bsize //nolint:gosec // sizes of a tmpfs
+	u.Inodes = int64(t.base.Ffree - min(now.Ffree, t.base.Ffree))              //nolint:gosec // as above
+	u.DiskPeak = max(u.DiskPeak, u.DiskBytes)
+	u.InodesPeak = max(u.InodesPeak, u.Inodes)
+	u.DiskFull = u.DiskFull || now.Bfree == 0
+	u.InodesFull = u.InodesFull || now.Ffree == 0
+}
+
+// readCgroup takes the group's counters. Files on the sandbox's disk are
+// charged as memory by the kernel, and taken off here: they count as disk.
+func (t *meter) readCgroup(final bool) {
+	g, u := t.machine.cgroup, &t.last
+	c, err := g.Counters()
+	if err != nil {
+		return
+	}
+	set(&u.CPUNanos, c.CPUNanos)
+	set(&u.OOMKills, c.OOMKills)
+	set(&u.ProcessesDenied, c.ForksRefused)
+	if c.Tasks >= 0 {
+		u.Processes = max(0, c.Tasks-wire.MaxTasks)
+	}
+	if c.MemoryBytes >= 0 {
+		u.MemoryBytes = max(0, c.MemoryBytes-u.DiskBytes)
+	}
+	if limit := t.machine.plan.Limits.MemoryBytes; !final && u.MemoryBytes > limit {
+		// Clean page cache is charged too, but the kernel takes it back by
+		// itself; it is no reason to end a program.
+		if s, err := g.Stats(); err == nil && s.Anon >= 0 {
+			u.MemoryBytes = max(0, s.Anon+max(0, s.Shmem-u.DiskBytes)+max(0, s.Kernel))
+		}
+	}
+	if final {
+		t.readPeaks(g)
+		return
+	}
+	t.moveMemoryLimit()
+}
+
+// readPeaks takes the kernel's high-water marks.
+func (t *meter) readPeaks(g *cgroup.Group) {
+	s, err := g.Stats()
+	if err != nil {
+		return
+	}
+	u := &t.last
+	if s.MemoryPeak >= 0 {
+		u.MemoryPeak = max(u.MemoryPeak, s.MemoryPeak-u.DiskPeak)
+	}
+	if s.TasksPeak >= 0 {
+		u.ProcessesPeak = max(u.ProcessesPeak, s.TasksPeak-wire.MaxTasks)
+	}
+	set(&u.ReadBytes, s.ReadBytes)
+	set(&u.WrittenBytes, s.WrittenBytes)
+}
+
+// moveMemoryLimit keeps the kernel's limit at the memory limit plus what the
+// disk holds, so that a full disk is a full disk and not a lack of memory. A
+// sandbox never has more than the memory and the disk limit together.
+func (t *meter) moveMemoryLimit() {
+	l := t.machine.plan.Limits
+	held := t.last.DiskBytes / memoryStep * memoryStep
+	limit := l.MemoryBytes + min(l.DiskBytes, held+min(held, memoryAhead))
+	_ = t.machine.cgroup.SetMemoryLimit(limit) // shrinking may be refused; it is tried again
+}
+
+// set stores a counter that could be read.
+func set(to *int64, value int64) {
+	if value >= 0 {
+		*to = value
+	}
+}
+
+// fillGaps walks the process tree for what no cgroup counts.
+func (t *meter) fillGaps(pid int) {
+	h, u := t.machine.host, &t.last
+	cpu, memory, tasks := !h.can(cgroup.CPUAcct), !h.can(cgroup.Memory), !h.can(cgroup.Pids)
+	if !cpu && !memory && !tasks {
+		return
+	}
+	tree := proctree.Read(pid)
+	if cpu {
+		u.CPUNanos = max(u.CPUNanos, tree.CPUNanos)
+	}
+	if memory {
+		u.MemoryBytes = tree.MemoryBytes
+	}
+	if tasks {
+		u.Processes = max(0, tree.Tasks-wire.MaxTasks)
+	}
+}

@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// capture keeps the first bytes of an output stream, counts the rest, and
+// passes what it keeps on to a live reader. Write is called from one goroutine;
+// total may be called from another.
+type capture struct {
+	limit int64
+	live  io.Writer // may be nil
+
+	mu    sync.Mutex
+	kept  []byte
+	seen  atomic.Int64
+	stuck bool // the live reader failed: keep counting, stop passing on
+}
+
+func newCapture(limit int64, live io.Writer) *capture {
+	return &capture{limit: limit, live: live}
+}
+
+// Write never fails: a live reader that is gone must not look like the
+// program's fault.
+func (c *capture) Write(b []byte) (int, error) {
+	seen := c.seen.Add(int64(len(b))) - int64(len(b))
+	room := min(int64(len(b)), max(0, c.limit-seen))
+	part := b[:room]
+	if len(part) == 0 {
+		return len(b), nil
+	}
+	c.mu.Lock()
+	c.kept = append(c.kept, part...)
+	c.mu.Unlock()
+	if c.live != nil && !c.stuck {
+		if _, err := c.live.Write(part); err != nil {
+			c.stuck = true
+		}
+	}
+	return len(b), nil
+}
+
+func (c *capture) total() int64    { return c.seen.Load() }
+func (c *capture) truncated() bool { return c.total() > c.limit }
+
+// text returns what was kept as valid UTF-8.
+func (c *capture) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.ToValidUTF8(string(c.kept), "\uFFFD")
+}

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/sandbox"
+)
+
+// A program may write this many times limits.output_bytes to a stream before it
+// is ended for it: one that merely prints too much gets to finish, one that
+// floods does not. Small limits get at least floodMinimum.
+const (
+	floodFactor  = 16
+	floodMinimum = 16 << 20
+)
+
+// Forks that are still refused this long after the first refusal, or this many
+// times the limit, end the program: it is not going to recover.
+const (
+	forkPatience = 2 * time.Second
+	forkFactor   = 10
+)
+
+// How often the counters are read: seldom while nothing is near a limit, often
+// when something is.
+const (
+	slowestReading = 25 * time.Millisecond
+	fastestReading = 2 * time.Millisecond
+	firstReading   = 5 * time.Millisecond
+)
+
+// watch ends a program that goes beyond a limit. It reads the machine's
+// counters and the captured totals, and calls stop once, for the first reason.
+type watch struct {
+	machine driver.Machine
+	limits  sandbox.Limits
+	base    driver.Usage // the counters before the program started
+	started time.Time
+	outputs []*capture
+
+	mu          sync.Mutex
+	reason      *trigger
+	firstDenial time.Time
+	stop        chan struct{} // closed when there is a reason
+	quit        chan struct{}
+	done        chan struct{}
+}
+
+// startWatch begins to watch. quit must be closed through end.
+func startWatch(m driver.Machine, l sandbox.Limits, base driver.Usage, outputs ...*capture) *watch {
+	w := &watch{
+		machine: m, limits: l, base: base, started: time.Now(), outputs: outputs,
+		stop: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{}),
+	}
+	go w.loop()
+	return w
+}
+
+// fire records the first reason to end the program.
+func (w *watch) fire(t *trigger) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.reason == nil {
+		w.reason = t
+		close(w.stop)
+	}
+}
+
+// end stops watching and returns the reason, if there was one.
+func (w *watch) end() *trigger {
+	close(w.quit)
+	<-w.done
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reason
+}
+
+func (w *watch) loop() {
+	defer close(w.done)
+	wall := time.Duration(w.limits.WallTimeMS) * time.Millisecond
+	deadline := time.NewTimer(wall)
+	defer deadline.Stop()
+	tick := time.NewTimer(firstReading)
+	defer tick.Stop()
+	for {
+		select {
+		case <-w.quit:
+			return
+		case <-w.stop: // fired by somebody else
+			return
+		case <-deadline.C:
+			elapsed := time.Since(w.started).Milliseconds()
+			w.fire(&trigger{sandbox.CauseWallTime, elapsed, fmt.Sprintf("still running after %dms", elapsed)})
+			return
+		case <-tick.C:
+			u := since(w.machine.Usage(), w.base)
+			if t := w.judge(u); t != nil {
+				w.fire(t)
+				return
+			}
+			tick.Reset(w.pause(u))
+		}
+	}
+}
+
+// judge says whether one reading is reason to end the program.
+func (w *watch) judge(u driver.Usage) *trigger {
+	l := w.limits
+	if cpu := u.CPUNanos / 1e6; cpu >= l.CPUTimeMS {
+		return &trigger{sandbox.CauseCPUTime, cpu, fmt.Sprintf("the process tree used %dms of CPU", cpu)}
+	}
+	if u.OOMKills > 0 {
+		e := evidence{limits: l, usage: u}
+		c := e.memoryCause()
+		return &trigger{c.Kind, c.Observed, c.Evidence}
+	}
+	if u.MemoryBytes > l.MemoryBytes {
+		return &trigger{sandbox.CauseMemory, u.MemoryBytes, fmt.Sprintf("%d bytes of memory in use", u.MemoryBytes)}
+	}
+	for _, c := range w.outputs {
+		if total := c.total(); total > max(floodMinimum, floodFactor*l.OutputBytes) {
+			return &trigger{sandbox.CauseOutput, total, fmt.Sprintf("%d bytes written to one stream, without end in sight", total)}
+		}
+	}
+	return w.judgeForks(u)
+}
+
+func (w *watch) judgeForks(u driver.Usage) *trigger {
+	if u.ProcessesDenied == 0 {
+		return nil
+	}
+	now := time.Now()
+	if w.firstDenial.IsZero() {
+		w.firstDenial = now
+	}
+	if u.ProcessesDenied < forkFactor*w.limits.Processes && now.Sub(w.firstDenial) < forkPatience {
+		return nil
+	}
+	return &trigger{
+		sandbox.CauseProcesses, max(u.ProcessesPeak, w.limits.Processes),
+		fmt.Sprintf("the kernel refused %d forks (EAGAIN) and the program went on trying", u.ProcessesDenied),
+	}
+}
+
+// pause says when to read again: by the nearest limit's distance.
+func (w *watch) pause(u driver.Usage) time.Duration {
+	next := slowestReading
+	cpuLeft := time.Duration(w.limits.CPUTimeMS)*time.Millisecond - time.Duration(u.CPUNanos)
+	if w.limits.CPUs > 0 {
+		next = min(next, time.Duration(float64(cpuLeft)/max(1, w.limits.CPUs)))
+	}
+	if near(u.MemoryBytes, w.limits.MemoryBytes) || near(u.DiskBytes, w.limits.DiskBytes) || near(u.Inodes, w.limits.Inodes) {
+		next = fastestReading
+	}
+	return max(fastestReading, next)
+}
+
+// near says whether a value has passed half of its limit.
+func near(value, limit int64) bool { return value > limit/2 }
+
+// since takes the baseline off the counters that only grow.
+func since(u, base driver.Usage) driver.Usage {
+	u.CPUNanos = max(0, u.CPUNanos-base.CPUNanos)
+	u.OOMKills = max(0, u.OOMKills-base.OOMKills)
+	u.ProcessesDenied = max(0, u.ProcessesDenied-base.ProcessesDenied)
+	u.ReadBytes = max(0, u.ReadBytes-base.ReadBytes)
+	u.WrittenBytes = max(0, u.WrittenBytes-base.WrittenBytes)
+	return u
+}

@@ -1,0 +1,31 @@
+// The runtime's look at the cgroup for a CPU count costs time at the start and
+// is not needed: the agent uses at most two.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
+// Command pinfold-agent is the first process of every sandbox; see package
+// agent. It is started with its connection to the host as descriptor 3 and
+// takes no arguments.
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"pinfold/internal/agent"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// connection is the descriptor that the driver hands over.
+const connection = 3
+
+func main() {
+	if err := agent.Run(connection, version); err != nil && !errors.Is(err, io.EOF) {
+		_, _ = os.Stderr.WriteString("pinfold-agent: " + err.Error() + "\n")
+		os.Exit(1)
+	}
+}

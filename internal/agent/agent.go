@@ -1,0 +1,191 @@
+//go:build linux
+
+package agent
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/wire"
+)
+
+// agent is the state of a serving agent.
+type agent struct {
+	conn  *pollFile
+	hello wire.Hello // the host's
+	root  int        // descriptor of "/"
+	reap  *reaper
+	slots chan struct{} // see slot
+
+	send sync.Mutex // one frame at a time
+
+	mu       sync.Mutex
+	channels map[uint32]*channel
+	last     uint32 // the highest channel id so far
+}
+
+// Run serves the host on a connected stream socket until the connection ends
+// or the host breaks the protocol. The caller then exits. build is the
+// agent's build version, for the host's records.
+func Run(fd int, build string) error {
+	if err := harden(); err != nil {
+		return err
+	}
+	makeThreads(wire.MaxTasks)
+	unix.CloseOnExec(fd)
+	conn, err := newPollFile(fd, "host")
+	if err != nil {
+		return err
+	}
+	a := &agent{conn: conn, reap: newReaper(), slots: make(chan struct{}, 2), channels: map[uint32]*channel{}}
+	if a.root, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return err
+	}
+	a.message(wire.KindHello, 0, wire.Hello{Version: wire.Version, Agent: build})
+	frames := wire.NewReader(conn, wire.Host)
+	if err := a.greet(frames); err != nil {
+		return err
+	}
+	go a.reap.run()
+	for {
+		f, err := frames.Next()
+		if err != nil {
+			return err
+		}
+		if err := a.handle(f); err != nil {
+			return err
+		}
+	}
+}
+
+// greet reads the host's hello.
+func (a *agent) greet(frames *wire.Reader) error {
+	f, err := frames.Next()
+	if err != nil {
+		return err
+	}
+	if f.Kind != wire.KindHello {
+		return broken("the first frame is not hello")
+	}
+	if err := wire.Decode(f.Payload, &a.hello); err != nil {
+		return err
+	}
+	if a.hello.Version != wire.Version {
+		return broken("the host speaks another version")
+	}
+	return nil
+}
+
+func broken(what string) error { return &wire.Violation{What: what} }
+
+// handle acts on one frame. It never blocks on anything but the connection.
+func (a *agent) handle(f wire.Frame) error {
+	if f.Kind == wire.KindOpen {
+		return a.open(f)
+	}
+	a.mu.Lock()
+	c, known := a.channels[f.Channel], f.Channel <= a.last
+	a.mu.Unlock()
+	switch {
+	case f.Kind == wire.KindHello:
+		return broken("a second hello")
+	case !known:
+		return broken("a frame for a channel that was never opened")
+	case c == nil: // over; the host did not know yet
+		return nil
+	}
+	switch f.Kind {
+	case wire.KindClose:
+		c.abandon()
+	case wire.KindControl:
+		var m wire.Control
+		if err := wire.Decode(f.Payload, &m); err != nil {
+			return err
+		}
+		c.signal(unix.Signal(m.Signal), m.Group)
+	default:
+		return c.flow(f)
+	}
+	return nil
+}
+
+// open starts one operation.
+func (a *agent) open(f wire.Frame) error {
+	var req wire.Request
+	if err := wire.Decode(f.Payload, &req); err != nil {
+		return err
+	}
+	serve := operations[req.Op]
+	if serve.run == nil || !serve.complete(req) {
+		return broken("an unknown or incomplete request")
+	}
+	c := newChannel(a, f.Channel, serve.in(req), serve.out)
+	a.mu.Lock()
+	rising, full := f.Channel > a.last, len(a.channels) >= wire.MaxChannels
+	if rising {
+		a.last = f.Channel
+	}
+	if rising && !full {
+		a.channels[c.id] = c
+	}
+	a.mu.Unlock()
+	switch {
+	case !rising:
+		return broken("a channel opened twice")
+	case full:
+		go c.finish(failed(faultBusy()))
+	default:
+		go func() { c.finish(serve.run(a, c, req)) }()
+	}
+	return nil
+}
+
+// operation is what the agent does for one Op.
+type operation struct {
+	run      func(*agent, *channel, wire.Request) wire.Outcome
+	complete func(wire.Request) bool // the request has its arguments
+	in       func(wire.Request) bool // the host may send stream 0
+	out      int                     // number of streams to the host
+}
+
+var operations = map[wire.Op]operation{
+	wire.OpStart: {
+		(*agent).start, func(r wire.Request) bool { return r.Start != nil && len(r.Start.Args) > 0 },
+		func(r wire.Request) bool { return r.Start.Stdin }, 2,
+	},
+	wire.OpWrite:   {(*agent).write, hasFile, always, 0},
+	wire.OpRead:    {(*agent).read, hasFile, never, 1},
+	wire.OpStat:    {(*agent).stat, hasFile, never, 0},
+	wire.OpMkdir:   {(*agent).mkdir, hasFile, never, 0},
+	wire.OpRemove:  {(*agent).remove, hasFile, never, 0},
+	wire.OpGlob:    {(*agent).glob, func(r wire.Request) bool { return r.Glob != nil }, never, 0},
+	wire.OpKillAll: {(*agent).killAll, always, never, 0},
+}
+
+func hasFile(r wire.Request) bool { return r.File != nil }
+func always(wire.Request) bool    { return true }
+func never(wire.Request) bool     { return false }
+
+// slot takes one of the two places for work that may block a thread. The
+// result gives it back.
+func (a *agent) slot() (release func()) {
+	a.slots <- struct{}{}
+	return func() { <-a.slots }
+}
+
+// message sends a control payload. An error means that the connection is gone,
+// which the reading side notices too and ends the agent.
+func (a *agent) message(kind wire.Kind, channel uint32, m any) {
+	payload, err := wire.Encode(m)
+	if err != nil { // our own types: cannot happen
+		panic("agent: " + err.Error())
+	}
+	a.frame(wire.AppendFrame(nil, kind, channel, payload))
+}
+
+// frame sends a whole frame.
+func (a *agent) frame(b []byte) {
+	a.send.Lock()
+	defer a.send.Unlock()
+	_, _ = a.conn.Write(b)
+}

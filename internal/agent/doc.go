@@ -1,0 +1,23 @@
+// Package agent is the guest half of Pinfold: the first process of every
+// sandbox. It takes requests from the host over one connection, starts
+// processes, streams what they read and write, moves files, and reaps
+// everything that dies. It decides nothing: limits and causes are the host's.
+//
+// It lives beside hostile processes of (often) the same user. So it holds no
+// secret, cannot be traced, answers to the connection only, and ends when the
+// connection ends, which as pid 1 takes the sandbox with it. Whatever it says is
+// checked again by package guest.
+//
+// When the host's Hello says switch_user, the agent needs these capabilities
+// in the sandbox's user namespace, and no process that it starts keeps any of
+// them: SETUID, SETGID, SETPCAP, KILL, CHOWN, FOWNER, DAC_OVERRIDE.
+//
+// # Threads
+//
+// A guest may use up the sandbox's processes at any moment, and the Go runtime
+// dies when it cannot make a thread. So the agent makes all it can ever need
+// at its start (wire.MaxTasks) and keeps the need below that: two Ps; streams
+// are read and written by system calls that never block and keep their P (see
+// pollFile); work that may block (files, starts) takes one of two slots; one
+// thread waits for children.
+package agent

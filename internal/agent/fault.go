@@ -1,0 +1,100 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/spawn"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+func failed(f *wire.Fault) wire.Outcome { return wire.Outcome{Error: f} }
+
+func fault(code, message string) *wire.Fault { return &wire.Fault{Code: code, Message: message} }
+
+func faultBusy() *wire.Fault {
+	return fault(sandbox.CodeResourceUnavailable, "too many operations at once in one sandbox")
+}
+
+// fileCodes are the error codes of file operations by error number, with a
+// text where the system's own says too little.
+var fileCodes = map[syscall.Errno]struct{ code, text string }{
+	unix.ENOENT:       {sandbox.CodeFileNotFound, ""},
+	unix.ENOTDIR:      {sandbox.CodePathInvalid, "a part of the path is not a directory"},
+	unix.ELOOP:        {sandbox.CodeNotRegularFile, "a symbolic link is in the path"},
+	unix.EXDEV:        {sandbox.CodePathInvalid, "the path leaves its root"},
+	unix.EISDIR:       {sandbox.CodeNotRegularFile, ""},
+	unix.ENXIO:        {sandbox.CodeNotRegularFile, "not a regular file"},
+	unix.ENAMETOOLONG: {sandbox.CodePathInvalid, ""},
+	unix.EACCES:       {sandbox.CodePathInvalid, ""},
+	unix.EPERM:        {sandbox.CodePathInvalid, ""},
+	unix.EROFS:        {sandbox.CodePathInvalid, "this place in the sandbox is read-only"},
+	unix.EBUSY:        {sandbox.CodePathInvalid, ""},
+	unix.EEXIST:       {sandbox.CodePathInvalid, ""},
+	unix.ETXTBSY:      {sandbox.CodePathInvalid, ""},
+	unix.ENOSPC:       {sandbox.CodeTooLarge, "the sandbox's disk is full"},
+	unix.EDQUOT:       {sandbox.CodeTooLarge, "the sandbox's disk is full"},
+	unix.EFBIG:        {sandbox.CodeTooLarge, ""},
+	unix.ENOMEM:       {sandbox.CodeResourceUnavailable, ""},
+	unix.EMFILE:       {sandbox.CodeResourceUnavailable, ""},
+	unix.ENFILE:       {sandbox.CodeResourceUnavailable, ""},
+	unix.EAGAIN:       {sandbox.CodeResourceUnavailable, ""},
+}
+
+// fileFault says what went wrong with a file.
+func fileFault(err error) *wire.Fault {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return fault(sandbox.CodeInternal, err.Error())
+	}
+	known, ok := fileCodes[errno]
+	if !ok {
+		known.code = sandbox.CodeInternal
+	}
+	if known.text == "" {
+		known.text = errno.Error()
+	}
+	return &wire.Fault{Code: known.code, Message: known.text, Errno: int(errno)}
+}
+
+// startFault says why a process could not be started.
+func startFault(program string, err error) *wire.Fault {
+	var step *spawn.StepError
+	if !errors.As(err, &step) {
+		return &wire.Fault{Code: sandbox.CodeSetupFailed, Message: "starting " + program + ": " + err.Error()}
+	}
+	f := &wire.Fault{
+		Code: sandbox.CodeSetupFailed, Message: "starting " + program + ": " + err.Error(),
+		Step: step.Step, Errno: int(step.Errno),
+	}
+	switch {
+	case step.Errno == unix.EAGAIN || step.Errno == unix.ENOMEM:
+		f.Code = sandbox.CodeResourceUnavailable
+	case step.Step == "exec":
+		f.Code, f.Message = execCode(step.Errno), program+": "+execText(step.Errno)
+	}
+	return f
+}
+
+func execCode(errno syscall.Errno) string {
+	if errno == unix.E2BIG {
+		return sandbox.CodeTooLarge
+	}
+	return sandbox.CodeCommandNotRunnable
+}
+
+func execText(errno syscall.Errno) string {
+	switch errno {
+	case unix.ENOENT:
+		return "the interpreter or loader that it names does not exist"
+	case unix.ENOEXEC:
+		return "not a program: neither an executable of this machine nor a script with #!"
+	case unix.E2BIG:
+		return "the arguments and the environment are too large together"
+	}
+	return errno.Error()
+}

@@ -1,0 +1,197 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// write makes or replaces a regular file with what comes on stream 0.
+func (a *agent) write(c *channel, req wire.Request) wire.Outcome {
+	fd, err := a.create(req.File.Path)
+	if err != nil {
+		return failed(fileFault(err))
+	}
+	defer unix.Close(fd) //nolint:errcheck // written without buffering: errors have been seen
+	size, err := a.receive(c, fd, req.File.Size)
+	if err == nil && size != req.File.Size && req.File.Size >= 0 {
+		return failed(fault(sandbox.CodeSpecInvalid, "the content does not have the announced size"))
+	}
+	if err == nil {
+		err = a.own(fd, req.File.Mode)
+	}
+	if err != nil {
+		return failed(fileFault(err))
+	}
+	return wire.Outcome{Size: size}
+}
+
+// create opens an empty regular file for writing.
+func (a *agent) create(p string) (int, error) {
+	defer a.slot()()
+	dir, base, err := a.openParent(p, true)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(dir) //nolint:errcheck // a directory
+	// O_NONBLOCK: a pipe in the file's place must not hold us. Truncated only
+	// once we know that it is a regular file.
+	fd, err := a.openAt(dir, base, unix.O_WRONLY|unix.O_CREAT|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600, noLinks)
+	if err != nil {
+		return -1, err
+	}
+	if _, err = regular(fd); err == nil {
+		err = unix.Ftruncate(fd, 0)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+// regular returns the file's description if it is a regular file.
+func regular(fd int) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return st, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return st, unix.ENXIO
+	}
+	return st, nil
+}
+
+// receive writes stream 0 to a file, at most size bytes unless size is negative.
+func (a *agent) receive(c *channel, fd int, size int64) (int64, error) {
+	var total int64
+	for p := c.in.Next(); p != nil; p = c.in.Next() {
+		if total += int64(len(p)); size >= 0 && total > size {
+			return total, nil
+		}
+		if err := a.writeAll(fd, p); err != nil {
+			return total, err
+		}
+		c.received()
+	}
+	if c.abandoned() {
+		return total, unix.ECANCELED
+	}
+	return total, nil
+}
+
+func (a *agent) writeAll(fd int, p []byte) error {
+	for len(p) > 0 {
+		release := a.slot()
+		n, err := unix.Write(fd, p[:min(len(p), chunk)])
+		release()
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return err
+		}
+		p = p[max(n, 0):]
+	}
+	return nil
+}
+
+// read sends a regular file on stream 1.
+func (a *agent) read(c *channel, req wire.Request) wire.Outcome {
+	limit := req.File.Size
+	fd, st, err := a.openRegular(req.File.Path)
+	if err != nil {
+		return failed(fileFault(err))
+	}
+	defer unix.Close(fd) //nolint:errcheck // read only
+	if st.Size > limit {
+		return failed(fault(sandbox.CodeTooLarge, "the file is larger than asked for"))
+	}
+	var total int64
+	for buf := make([]byte, chunk); ; {
+		n, err := a.sendPiece(c, fd, buf)
+		if err != nil {
+			return failed(fileFault(err))
+		}
+		if n == 0 {
+			break
+		}
+		if total += int64(n); total > limit {
+			return failed(fault(sandbox.CodeTooLarge, "the file grew while it was read"))
+		}
+		c.a.frame(wire.AppendData(make([]byte, 0, wire.HeaderSize+1+n), c.id, wire.Stdout, buf[:n]))
+	}
+	a.frame(wire.AppendEOF(nil, c.id, wire.Stdout))
+	return wire.Outcome{Size: total}
+}
+
+// sendPiece reads as much as may be sent now; 0 is the end of the file.
+func (a *agent) sendPiece(c *channel, fd int, buf []byte) (int, error) {
+	credit := c.out[wire.Stdout]
+	may := credit.Take(len(buf))
+	if may == 0 {
+		return 0, unix.ECANCELED
+	}
+	defer a.slot()()
+	n, err := unix.Read(fd, buf[:may])
+	n = max(n, 0)
+	credit.Return(may - n)
+	return n, err
+}
+
+func (a *agent) openRegular(p string) (int, unix.Stat_t, error) {
+	defer a.slot()()
+	rel, err := a.relative(p)
+	if err != nil {
+		return -1, unix.Stat_t{}, err
+	}
+	fd, err := a.openAt(a.root, rel, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0, noLinks)
+	if err != nil {
+		return -1, unix.Stat_t{}, err
+	}
+	st, err := regular(fd)
+	if err != nil {
+		_ = unix.Close(fd)
+	}
+	return fd, st, err
+}
+
+// stat describes a path; a symbolic link in its last component is described
+// itself.
+func (a *agent) stat(_ *channel, req wire.Request) wire.Outcome {
+	defer a.slot()()
+	rel, err := a.relative(req.File.Path)
+	if err != nil {
+		return failed(fileFault(err))
+	}
+	fd, err := a.openAt(a.root, rel, unix.O_PATH|unix.O_NOFOLLOW, 0, 0)
+	if err != nil {
+		return failed(fileFault(err))
+	}
+	defer unix.Close(fd) //nolint:errcheck // O_PATH
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return failed(fileFault(err))
+	}
+	return wire.Outcome{Stat: &wire.Stat{
+		Type: typeOf(st.Mode), Size: st.Size, Mode: st.Mode & 0o7777,
+		MtimeNS: st.Mtim.Nano(), UID: int(st.Uid), GID: int(st.Gid),
+	}}
+}
+
+// mkdir makes a directory and its parents. One that exists is left as it is.
+func (a *agent) mkdir(_ *channel, req wire.Request) wire.Outcome {
+	defer a.slot()()
+	parent, base, err := a.openParent(req.File.Path, true)
+	if err != nil {
+		return failed(fileFault(err))
+	}
+	defer unix.Close(parent) //nolint:errcheck // a directory
+	fd, err := a.makeDir(parent, base, req.File.Mode)
+	if err != nil {
+		return failed(fileFault(err))
+	}
+	_ = unix.Close(fd)
+	return wire.Outcome{}
+}

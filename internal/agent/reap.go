@@ -1,0 +1,156 @@
+//go:build linux
+
+package agent
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// child is a process that the agent has started.
+type child struct {
+	pid     int
+	started time.Time
+	exited  chan wire.Exit // receives once
+}
+
+// reaper is the one place that waits for processes: those that the agent has
+// started, whose end it hands on, and orphans. A pid is freed by its wait only,
+// and that happens under the lock; so under the lock a pid that is in the
+// table means the process that it names.
+type reaper struct {
+	mu      sync.Mutex
+	running map[int]*child
+	kick    chan struct{} // there may be a child to wait for
+}
+
+func newReaper() *reaper {
+	return &reaper{running: map[int]*child{}, kick: make(chan struct{}, 1)}
+}
+
+// start calls f, which makes a process, and registers the process before
+// anybody can wait for it.
+func (r *reaper) start(f func() (pid int, err error)) (*child, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &child{started: time.Now(), exited: make(chan wire.Exit, 1)}
+	pid, err := f()
+	if err != nil {
+		return nil, err
+	}
+	c.pid = pid
+	r.running[pid] = c
+	select {
+	case r.kick <- struct{}{}:
+	default:
+	}
+	return c, nil
+}
+
+// forget takes a process out of the table that somebody else has waited for.
+func (r *reaper) forget(c *child) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running[c.pid] == c {
+		delete(r.running, c.pid)
+	}
+}
+
+// signal sends a signal to a child, or to its group, unless it has ended.
+func (r *reaper) signal(c *child, sig unix.Signal, group bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running[c.pid] != c {
+		return
+	}
+	pid := c.pid
+	if group {
+		pid = -pid
+	}
+	_ = unix.Kill(pid, sig) // it may be dead already
+}
+
+// run waits for processes for ever. It occupies one thread.
+func (r *reaper) run() {
+	for {
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT|unix.WALL, nil)
+		switch {
+		case err == nil:
+			r.collect()
+		case errors.Is(err, unix.ECHILD):
+			<-r.kick
+		}
+	}
+}
+
+// collect waits for every process that has ended.
+func (r *reaper) collect() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		var status unix.WaitStatus
+		var usage unix.Rusage
+		pid, err := unix.Wait4(-1, &status, unix.WNOHANG|unix.WALL, &usage)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+		if c := r.running[pid]; c != nil {
+			delete(r.running, pid)
+			c.exited <- exitOf(c, status, usage)
+		}
+	}
+}
+
+func exitOf(c *child, status unix.WaitStatus, usage unix.Rusage) wire.Exit {
+	e := wire.Exit{
+		WallNS: time.Since(c.started).Nanoseconds(),
+		CPUNS:  usage.Utime.Nano() + usage.Stime.Nano(),
+	}
+	if status.Signaled() {
+		e.Signal = int(status.Signal())
+	} else {
+		e.Code = status.ExitStatus()
+	}
+	return e
+}
+
+// killPatience is how long killAll waits for the dead to be gone.
+const killPatience = 10 * time.Second
+
+// killAll kills everything but the agent and waits until it is gone. As pid 1
+// that is every process of the pid namespace; otherwise (in tests) the groups
+// of the agent's own children.
+func (a *agent) killAll(c *channel, _ wire.Request) wire.Outcome {
+	kill := a.reap.killGroups
+	if os.Getpid() == 1 {
+		kill = func() bool { return errors.Is(unix.Kill(-1, unix.SIGKILL), unix.ESRCH) }
+	}
+	pause := 50 * time.Microsecond
+	for until := time.Now().Add(killPatience); !kill(); pause = min(2*pause, 5*time.Millisecond) {
+		if c.abandoned() || time.Now().After(until) {
+			return failed(fault(sandbox.CodeResourceUnavailable, "some processes do not die"))
+		}
+		time.Sleep(pause)
+	}
+	return wire.Outcome{}
+}
+
+// killGroups kills the group of every running child and says whether there
+// was none.
+func (r *reaper) killGroups() (none bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for pid := range r.running {
+		_ = unix.Kill(-pid, unix.SIGKILL)
+	}
+	return len(r.running) == 0
+}

@@ -178,7 +178,6 @@ var dependencies = []struct {
 		[]string{"internal/linux/...", "internal/agent/...", "cmd/pinfold-agent", "internal/driver/native/...", "internal/driver/drivertest/...", "test/..."},
 		"the kernel is spoken to in few places",
 	},
-	{"golang.org/x/net", []string{"internal/linux/..."}, "the assembler of seccomp filters, nothing of the network"},
 	{"github.com/spf13/cobra", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
 	{"github.com/spf13/pflag", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
 	{"github.com/google/go-cmp", []string{"internal/driver/drivertest/...", "test/..."}, "it panics by design; tests only"},

@@ -1,0 +1,91 @@
+//go:build linux
+
+package seccomp
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// grace is how long a process has to die of SIGSYS before SIGKILL.
+const grace = 20 * time.Millisecond
+
+// victim is a process to be ended.
+type victim struct {
+	pidfd int
+	// deaf means that the process catches, blocks or ignores SIGSYS.
+	deaf bool
+}
+
+// findVictim opens the process that made the request; false if it is gone or
+// cannot be opened. Its number is looked up before the request is checked: if
+// the caller still waits after that, its process existed all the while, and
+// the descriptor means it and no successor with the same number.
+func findVictim(fd uintptr, r request) (victim, bool) {
+	pid, deaf := processOf(r.tid)
+	pidfd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return victim{}, false
+	}
+	if !waiting(fd, r.id) {
+		unix.Close(pidfd)
+		return victim{}, false
+	}
+	return victim{pidfd, deaf}, true
+}
+
+// processOf reads from proc_pid_status(5) the process that a thread belongs
+// to and whether the thread would survive SIGSYS. Where /proc is closed to us
+// it supposes that the thread leads its process, and the worst.
+func processOf(tid int) (pid int, deaf bool) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
+	if err != nil {
+		return tid, true
+	}
+	field := func(name string, base int) uint64 {
+		_, rest, _ := bytes.Cut(status, []byte("\n"+name+":"))
+		line, _, _ := bytes.Cut(rest, []byte("\n"))
+		n, err := strconv.ParseUint(string(bytes.TrimSpace(line)), base, 64)
+		if err != nil {
+			return 0
+		}
+		return n
+	}
+	signals := field("SigBlk", 16) | field("SigIgn", 16) | field("SigCgt", 16)
+	return int(field("Tgid", 10)), signals&(1<<(unix.SIGSYS-1)) != 0
+}
+
+// strike ends the process and gives the descriptor back. Where it can it uses
+// SIGSYS, as the kernel would have, so that whoever waits for the process sees
+// the reason. That signal can be kept away, so SIGKILL follows. The call
+// itself is denied in between: the caller looks at signals only afterwards.
+func (v victim) strike(deny func()) {
+	defer unix.Close(v.pidfd)
+	// Errors of the signals mean that the process is dead, which is the aim.
+	if !v.deaf {
+		_ = unix.PidfdSendSignal(v.pidfd, unix.SIGSYS, nil, 0)
+		deny()
+		v.wait()
+	}
+	_ = unix.PidfdSendSignal(v.pidfd, unix.SIGKILL, nil, 0)
+	if v.deaf {
+		deny()
+	}
+}
+
+// wait returns when the process is dead, after the grace at the latest.
+func (v victim) wait() {
+	deadline := time.Now().Add(grace)
+	for left := grace; left > 0; left = time.Until(deadline) {
+		p := []unix.PollFd{{Fd: int32(v.pidfd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p, int(left.Milliseconds())+1)
+		if n > 0 || (err != nil && err != unix.EINTR) {
+			return
+		}
+	}
+}

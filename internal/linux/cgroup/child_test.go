@@ -162,6 +162,9 @@ func (c *child) line(t *testing.T) string {
 // must says that this run may not skip.
 func must() bool { return os.Getenv("CI") == "true" || os.Getenv("PINFOLD_TEST_ALL") == "1" }
 
+// baseEnv says where the groups must be, when whoever runs the tests knows.
+const baseEnv = "PINFOLD_TEST_CGROUP_BASE"
+
 // hierarchy returns this host's, and removes the directories at the end.
 func hierarchy(t testing.TB) *Hierarchy {
 	t.Helper()
@@ -177,6 +180,9 @@ func hierarchy(t testing.TB) *Hierarchy {
 			}
 			t.Skip(text)
 		}
+	}
+	if want := os.Getenv(baseEnv); want != "" && h.trees[0].root != want {
+		t.Fatalf("groups would be in %s, not in %s", h.trees[0].root, want)
 	}
 	t.Cleanup(func() {
 		if err := h.Close(); err != nil {

@@ -15,7 +15,7 @@ import (
 
 // maxAttempts bounds how often New starts again because another process
 // removed the empty "pinfold" directory in between.
-const maxAttempts = 16
+const maxAttempts = 50
 
 // Group is one control group. It is safe for concurrent use.
 type Group struct {
@@ -48,11 +48,11 @@ func (h *Hierarchy) New(name string, l Limits) (*Group, error) {
 	}
 	for attempt := 1; ; attempt++ {
 		g, err := h.make(name, l)
-		if err == nil || attempt == maxAttempts || !errors.Is(err, fs.ErrNotExist) {
+		if err == nil || attempt == maxAttempts || !gone(err) {
 			return g, err
 		}
 		// The directory above is not there, or does not pass on a controller.
-		if err := h.prepare(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := h.prepare(); err != nil && !gone(err) {
 			return nil, err
 		}
 	}

@@ -127,7 +127,8 @@ func TestMemoryLimit(t *testing.T) {
 	if err != nil {
 		t.Fatalf("Stats: %v", err)
 	}
-	if s.OOMKills < 1 || s.MemoryPeak < 40*mib || s.MemoryPeak > 48*mib {
+	// The kernel lets its high-water mark pass the limit by a few pages.
+	if s.OOMKills < 1 || s.MemoryPeak < 40*mib || s.MemoryPeak > 49*mib {
 		t.Fatalf("stats = %+v", s)
 	}
 }

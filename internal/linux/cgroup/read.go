@@ -24,7 +24,7 @@ type Counters struct {
 // means that a value cannot be read.
 type Stats struct {
 	Counters
-	MemoryPeak int64 // bytes; version 2: since Linux 5.19
+	MemoryPeak int64 // bytes, may pass the limit by a few pages; version 2: since Linux 5.19
 	TasksPeak  int64 // since Linux 6.1
 
 	Anon   int64 // bytes now, part of MemoryBytes

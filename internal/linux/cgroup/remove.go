@@ -23,7 +23,7 @@ func (g *Group) Procs() ([]int, error) {
 	var all []int
 	for _, dir := range g.dirs {
 		text, err := readFile(path.Join(dir, "cgroup.procs"), maxControlFile)
-		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
+		if gone(err) {
 			continue
 		}
 		if err != nil {
@@ -199,6 +199,7 @@ func wait(ctx context.Context, step func() error) error {
 	}
 }
 
+// gone says that a cgroup was removed, before or after its file was opened.
 func gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path"
+	"strings"
+
+	"pinfold/sandbox"
+)
+
+// maxInlineArtifacts bounds the content of all artifacts in one JSON result.
+const maxInlineArtifacts = 8 << 20
+
+// artifactSink takes the artifacts of one run, either below a directory or
+// into the result. It is used from one goroutine at a time.
+type artifactSink struct {
+	dir     *os.Root // nil: in line
+	content map[string][]byte
+	inline  int64
+	skipped []sandbox.SkippedArtifact
+}
+
+// newArtifactSink opens DIR, and makes it when it is not there. An empty dir
+// means in line.
+func newArtifactSink(dir string) (*artifactSink, error) {
+	s := &artifactSink{content: map[string][]byte{}}
+	if dir == "" {
+		return s, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, prefixed("--artifacts-dir", openError(dir, err))
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, prefixed("--artifacts-dir", openError(dir, err))
+	}
+	s.dir = root
+	return s, nil
+}
+
+func (s *artifactSink) close() {
+	if s.dir != nil {
+		_ = s.dir.Close() // a directory handle: nothing is lost
+	}
+}
+
+// take is the engine's Request.Artifact. That one file cannot be stored here is
+// no reason to lose the others: it is noted. An error of the content itself is
+// the engine's.
+func (s *artifactSink) take(a sandbox.Artifact, content io.Reader) error {
+	source := &source{r: content}
+	err := sandbox.CheckGuestPath("artifacts", a.Path)
+	switch {
+	case err != nil:
+	case s.dir != nil:
+		err = s.store(a, source)
+	default:
+		err = s.keep(a, source)
+	}
+	if err == nil || source.err != nil {
+		return source.err
+	}
+	e := sandbox.AsError(err)
+	s.skipped = append(s.skipped, sandbox.SkippedArtifact{Path: a.Path, Code: e.Code, Reason: e.Message})
+	return nil
+}
+
+// source remembers that the content broke off, to tell it from a full disk.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+// keep holds the content for the result while there is room; an artifact that
+// does not fit is listed without content.
+func (s *artifactSink) keep(a sandbox.Artifact, content io.Reader) error {
+	if a.Size > maxInlineArtifacts-s.inline {
+		return nil
+	}
+	data, err := io.ReadAll(io.LimitReader(content, maxInlineArtifacts-s.inline))
+	if err != nil {
+		return err
+	}
+	s.inline += int64(len(data))
+	s.content[a.Path] = data
+	return nil
+}
+
+// store writes one artifact below the directory: into a new file first, which
+// then takes the name. So what has the name already is replaced, never written
+// through, and nobody sees half a file. Directories on the way are made; one
+// that is a symbolic link is refused.
+func (s *artifactSink) store(a sandbox.Artifact, content io.Reader) error {
+	if err := s.makeParents(path.Dir(a.Path)); err != nil {
+		return err
+	}
+	if info, err := s.dir.Lstat(a.Path); err == nil && info.IsDir() {
+		return hostFileError(a.Path, "there is a directory of that name")
+	}
+	temp := path.Join(path.Dir(a.Path), ".pinfold-"+hex.EncodeToString(fmt.Appendf(nil, "%08x", rand.Uint64())))
+	if err := s.write(temp, a, content); err != nil {
+		return errors.Join(err, ignoreNotExist(s.dir.Remove(temp)))
+	}
+	if err := s.dir.Rename(temp, a.Path); err != nil {
+		return errors.Join(hostFileError(a.Path, reason(err)), ignoreNotExist(s.dir.Remove(temp)))
+	}
+	return nil
+}
+
+func (s *artifactSink) write(name string, a sandbox.Artifact, content io.Reader) error {
+	f, err := s.dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if err != nil {
+		return hostFileError(a.Path, reason(err))
+	}
+	n, err := io.Copy(f, io.LimitReader(content, a.Size+1))
+	err = errors.Join(err, f.Close())
+	switch {
+	case err != nil:
+		return hostFileError(a.Path, reason(err))
+	case n != a.Size:
+		return hostFileError(a.Path, fmt.Sprintf("%d bytes came instead of %d", n, a.Size))
+	}
+	return nil
+}
+
+// makeParents makes the directories of dir that are missing.
+func (s *artifactSink) makeParents(dir string) error {
+	if dir == "." {
+		return nil
+	}
+	at := ""
+	for part := range strings.SplitSeq(dir, "/") {
+		at = path.Join(at, part)
+		if err := s.dir.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return hostFileError(at, reason(err))
+		}
+		info, err := s.dir.Lstat(at)
+		if err != nil {
+			return hostFileError(at, reason(err))
+		}
+		if !info.IsDir() {
+			return hostFileError(at, "is in the way and is not a directory")
+		}
+	}
+	return nil
+}
+
+// finish completes the result: the content that was kept goes in line, and
+// what could not be stored moves to the skipped ones. It says whether
+// everything was stored.
+func (s *artifactSink) finish(r *sandbox.Result) bool {
+	lost := map[string]bool{}
+	for _, skipped := range s.skipped {
+		lost[skipped.Path] = true
+	}
+	kept := []sandbox.Artifact{}
+	for _, a := range r.Artifacts {
+		if lost[a.Path] {
+			continue
+		}
+		if content, ok := s.content[a.Path]; ok {
+			a.Content = content
+		}
+		kept = append(kept, a)
+	}
+	r.Artifacts = kept
+	r.ArtifactsSkipped = append(r.ArtifactsSkipped, s.skipped...)
+	return len(s.skipped) == 0
+}
+
+func hostFileError(name, why string) *sandbox.Error {
+	return &sandbox.Error{Code: sandbox.CodePathInvalid, Message: fmt.Sprintf("%s: %s", sandbox.SafeText(name, 200), why)}
+}
+
+// reason is the system's words without the path, which is already said.
+func reason(err error) string {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err.Error()
+	}
+	var le *os.LinkError
+	if errors.As(err, &le) {
+		return le.Err.Error()
+	}
+	return err.Error()
+}
+
+func ignoreNotExist(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,108 @@
+// Package cli is Pinfold's command line: it reads flags and files, asks a
+// Runner for a run, and says what happened. It decides nothing about sandboxes
+// and imports no driver; what it needs is handed in through Deps.
+//
+// Everything that comes from a program, a file name or a request is escaped
+// before it is part of one of our own messages.
+//
+// Exit status of "run": the program's own; 124 when its time ran out; 137 when
+// memory or another limit ended it; 128+n when signal n of its own did; 125
+// when Pinfold failed or the request was wrong; 126 when a requirement cannot
+// be met; 130 when it was cancelled; 141 when nobody reads our output any more.
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"pinfold/internal/engine"
+	"pinfold/internal/probe"
+	"pinfold/sandbox"
+)
+
+// Runner runs programs: an *engine.Engine, or a stand-in for tests. A Runner
+// that is also an io.Closer is closed before Main returns.
+type Runner interface {
+	Run(ctx context.Context, req engine.Request) (*sandbox.Result, error)
+}
+
+// Deps is what the command line works with. Every field must be set.
+type Deps struct {
+	Args    []string // without the program's name
+	Stdin   *os.File
+	Stdout  *os.File
+	Stderr  *os.File
+	Version string
+	// NewRunner is called only when a command runs something.
+	NewRunner func(ctx context.Context) (Runner, error)
+	// Probe finds out what this host can do, for "doctor".
+	Probe func(ctx context.Context) []probe.Finding
+}
+
+// Main runs one command line and returns the exit status of the process. It
+// takes over SIGINT, SIGTERM, SIGHUP and SIGPIPE while a program runs.
+func Main(ctx context.Context, deps Deps) int {
+	a := &app{Deps: deps}
+	root := a.root()
+	root.SetArgs(deps.Args)
+	// Our own messages go through these; cobra must not print by itself.
+	root.SetOut(deps.Stdout)
+	root.SetErr(deps.Stderr)
+	err := root.ExecuteContext(ctx)
+	var broken *brokenPipeError
+	switch {
+	case errors.As(err, &broken):
+		return exitBrokenPipe
+	case err != nil:
+		return a.fail(err)
+	}
+	return a.exit
+}
+
+// app is one execution of the command line.
+type app struct {
+	Deps
+	exit int // status of a command that did not fail
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "pinfold",
+		Short:         "Run code nobody has read, in a fresh sandbox, and say honestly what happened",
+		Example:       rootExamples,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(a.help)
+	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	root.AddCommand(a.runCommand(), a.languagesCommand(), a.doctorCommand(), a.versionCommand())
+	return root
+}
+
+const rootExamples = `  pinfold run script.py                      run a file
+  echo 'print(6*7)' | pinfold run -l python -
+  pinfold run --json --memory 64MiB job.js   one JSON result
+  pinfold doctor                             what this host can enforce`
+
+// runner makes the Runner and returns it with the function that closes it.
+func (a *app) runner(ctx context.Context) (Runner, func(), error) {
+	r, err := a.NewRunner(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r, func() {
+		if c, ok := r.(io.Closer); ok {
+			if err := c.Close(); err != nil {
+				a.say("%s", sandbox.SafeText(err.Error(), maxMessage))
+			}
+		}
+	}, nil
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"pinfold/internal/probe"
+	"pinfold/sandbox"
+)
+
+const doctorLong = `Ask this host what Pinfold can enforce on it, by trying. Nothing is changed.
+
+Exit status: 0, or 1 when something makes the native driver impossible.`
+
+func (a *app) doctorCommand() *cobra.Command {
+	var asJSON, all bool
+	cmd := &cobra.Command{
+		Use:     "doctor [flags]",
+		Short:   "Find out what this host can enforce, and how to fix what it cannot",
+		Long:    doctorLong,
+		Example: "  pinfold doctor\n  pinfold doctor --json | jq '.findings[] | select(.severity == \"problem\")'",
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found := a.Probe(cmd.Context())
+			if probe.Impossible(found) {
+				a.exit = 1
+			}
+			if asJSON {
+				return a.writeJSON(struct {
+					Findings []probe.Finding `json:"findings"`
+				}{found})
+			}
+			return a.write(doctorReport(found, a.style(), all))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&all, "all", false, "say for every finding what was tried")
+	return cmd
+}
+
+// style is how a report may look on this terminal.
+type style struct {
+	marks  map[probe.Severity]string
+	colour bool
+}
+
+var (
+	unicodeMarks = map[probe.Severity]string{probe.Problem: "✗", probe.Warning: "!", probe.Info: "·", probe.OK: "✓"}
+	asciiMarks   = map[probe.Severity]string{probe.Problem: "x", probe.Warning: "!", probe.Info: "-", probe.OK: "+"}
+	colours      = map[probe.Severity]string{probe.Problem: "31", probe.Warning: "33", probe.Info: "36", probe.OK: "32"}
+	order        = []probe.Severity{probe.Problem, probe.Warning, probe.Info, probe.OK}
+)
+
+// style follows the locale's character set (locale(7)), and uses colour on a
+// terminal unless NO_COLOR says otherwise (no-color.org).
+func (a *app) style() style {
+	s := style{marks: asciiMarks}
+	locale := cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG"))
+	if locale = strings.ToLower(locale); strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8") {
+		s.marks = unicodeMarks
+	}
+	s.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(a.Stdout)
+	return s
+}
+
+func (s style) mark(sev probe.Severity) string {
+	if !s.colour {
+		return s.marks[sev]
+	}
+	return "\x1b[" + colours[sev] + "m" + s.marks[sev] + "\x1b[0m"
+}
+
+// doctorReport is the table for people, the worst first.
+func doctorReport(found []probe.Finding, s style, all bool) []byte {
+	found = slices.Clone(found)
+	slices.SortStableFunc(found, func(x, y probe.Finding) int {
+		return slices.Index(order, x.Severity) - slices.Index(order, y.Severity)
+	})
+	width, count := 0, map[probe.Severity]int{}
+	for _, f := range found {
+		width = max(width, len(f.Title))
+		count[f.Severity]++
+	}
+	var b bytes.Buffer
+	for _, f := range found {
+		fmt.Fprintf(&b, "%s %-*s  %s\n", s.mark(f.Severity), width, f.Title, strings.ReplaceAll(string(f.Answer), "-", " "))
+		if all || f.Severity != probe.OK {
+			fmt.Fprintf(&b, "    tried: %s\n", sandbox.SafeText(f.Probed, maxMessage))
+		}
+		if f.Severity != probe.OK {
+			fmt.Fprintf(&b, "    means: %s\n", f.Means)
+		}
+		if f.Fix != "" {
+			fmt.Fprintf(&b, "    fix:   %s\n", sandbox.SafeText(f.Fix, maxMessage))
+		}
+	}
+	verdict := "the native driver can work here"
+	if count[probe.Problem] > 0 {
+		verdict = "the native driver cannot work here"
+	}
+	fmt.Fprintf(&b, "\n%s: %d problems, %d warnings\n", verdict, count[probe.Problem], count[probe.Warning])
+	return b.Bytes()
+}

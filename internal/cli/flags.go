@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"pinfold/sandbox"
+)
+
+// runFlags are the flags of "run" as they were given.
+type runFlags struct {
+	language, driver, template, network string
+	limits                              sandbox.Limits // zero: not given
+	stdin                               string
+	env, metadata                       map[string]string
+	files, mounts                       []string
+	artifacts                           []string
+	artifactsDir                        string
+	require                             []string
+	spec                                string
+	json, raw, verbose                  bool
+}
+
+// The groups under which help shows the flags of "run".
+const (
+	groupProgram   = "Program"
+	groupLimits    = "Limits"
+	groupFiles     = "Files"
+	groupIsolation = "Isolation"
+	groupOutput    = "Output"
+)
+
+// bind declares the flags. Back quotes mark a flag's placeholder in help.
+func (f *runFlags) bind(set *pflag.FlagSet) {
+	f.env, f.metadata = map[string]string{}, map[string]string{}
+
+	set.StringVarP(&f.language, "language", "l", "", "`NAME` of the language (default from the file name or the #! line)")
+	set.StringVar(&f.stdin, "stdin", "", "`FILE|-` for the program's stdin (default ours when it is a pipe or a file)")
+	set.VarP(pairs{f.env, "a variable"}, "env", "e", "set a variable, `K=V`; may be repeated")
+	set.StringVar(&f.spec, "spec", "", "read the whole request from `FILE|-`, in JSON; other flags override it")
+	set.Var(pairs{f.metadata, "a label"}, "metadata", "label the result with `K=V`; may be repeated")
+	group(set, groupProgram, "language", "stdin", "env", "spec", "metadata")
+
+	defaults := sandbox.DefaultLimits()
+	for _, info := range sandbox.LimitTable() {
+		usage := fmt.Sprintf("%s (default %s)", info.Meaning, sandbox.FormatQuantity(defaults.Get(info.Field), info.Unit))
+		set.Var(limitValue{info, &f.limits}, info.Flag, usage)
+		group(set, groupLimits, info.Flag)
+	}
+	set.Var(cpusValue{&f.limits}, "cpus", fmt.Sprintf("CPUs at once; 0.5 is half of one (default %g)", defaults.CPUs))
+	group(set, groupLimits, "cpus")
+
+	set.StringArrayVarP(&f.files, "file", "f", nil, "copy `HOST[:GUEST]` in, a file or a directory; may be repeated")
+	set.StringArrayVar(&f.mounts, "mount", nil, "show `HOST:GUEST[:ro|rw]` inside (default ro); may be repeated")
+	set.StringArrayVarP(&f.artifacts, "artifact", "a", nil, "bring out files that match `GLOB`; may be repeated")
+	set.StringVarP(&f.artifactsDir, "artifacts-dir", "o", "", "write artifacts below `DIR`, replacing; without --artifact, every new file")
+	group(set, groupFiles, "file", "mount", "artifact", "artifacts-dir")
+
+	set.StringVar(&f.driver, "driver", "", "`NAME` of the way to make the sandbox (default auto)")
+	set.StringVar(&f.template, "template", "", "`NAME` of what is inside (default host)")
+	set.StringSliceVar(&f.require, "require", nil, "refuse to run without these `FEATURES`: memory,network:none,…")
+	set.StringVar(&f.network, "network", "", "network `MODE` (default none, the only one)")
+	group(set, groupIsolation, "driver", "template", "require", "network")
+
+	set.BoolVar(&f.json, "json", false, "print one JSON result and nothing else")
+	set.BoolVar(&f.raw, "raw", false, "do not escape control characters on a terminal")
+	set.BoolVarP(&f.verbose, "verbose", "v", false, "say on stderr what was used and what was not enforced")
+	group(set, groupOutput, "json", "raw", "verbose")
+}
+
+// groupKey is the flag annotation that names its group in help.
+const groupKey = "pinfold_group"
+
+// group puts flags into a group of help. The flags exist: bind made them.
+func group(set *pflag.FlagSet, name string, flags ...string) {
+	for _, f := range flags {
+		if err := set.SetAnnotation(f, groupKey, []string{name}); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// override puts the flags that were given over the spec.
+func (f *runFlags) override(spec *sandbox.Spec) {
+	for _, s := range []struct {
+		to   *string
+		from string
+	}{
+		{&spec.Language, f.language},
+		{&spec.Driver, f.driver},
+		{&spec.Template, f.template},
+		{&spec.Network, f.network},
+	} {
+		if s.from != "" {
+			*s.to = s.from
+		}
+	}
+	for _, info := range sandbox.LimitTable() {
+		if v := f.limits.Get(info.Field); v != 0 {
+			spec.Limits.Set(info.Field, v)
+		}
+	}
+	if f.limits.CPUs != 0 {
+		spec.Limits.CPUs = f.limits.CPUs
+	}
+	spec.Env = merge(spec.Env, f.env)
+	spec.Metadata = merge(spec.Metadata, f.metadata)
+	spec.Artifacts = append(spec.Artifacts, f.artifacts...)
+	spec.Require = append(spec.Require, f.require...)
+}
+
+// merge returns base with over put over it.
+func merge(base, over map[string]string) map[string]string {
+	if len(base) == 0 {
+		return over
+	}
+	maps.Copy(base, over)
+	return base
+}
+
+// limitValue is the flag of one whole-number limit.
+type limitValue struct {
+	info sandbox.LimitInfo
+	into *sandbox.Limits
+}
+
+func (v limitValue) Set(s string) error {
+	n, err := v.parse(s)
+	if err != nil {
+		return sandbox.AsError(err).WithField("limits." + v.info.Field)
+	}
+	if err := v.info.Check(n); err != nil {
+		return err
+	}
+	v.into.Set(v.info.Field, n)
+	return nil
+}
+
+func (v limitValue) parse(s string) (int64, error) {
+	switch v.info.Unit {
+	case sandbox.UnitBytes:
+		return sandbox.ParseSize(s)
+	case sandbox.UnitMilliseconds:
+		return sandbox.ParseTime(s)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
+	if err != nil {
+		return 0, &sandbox.Error{
+			Code: sandbox.CodeLimitInvalid, Message: fmt.Sprintf(`"%s" is not a whole number in range`, sandbox.SafeText(s, 40)),
+		}
+	}
+	return n, nil
+}
+
+// String is empty for a limit that was not given; help shows the default.
+func (v limitValue) String() string {
+	if v.into == nil || v.into.Get(v.info.Field) == 0 {
+		return ""
+	}
+	return sandbox.FormatQuantity(v.into.Get(v.info.Field), v.info.Unit)
+}
+
+// Type is the placeholder in help.
+func (v limitValue) Type() string {
+	switch v.info.Unit {
+	case sandbox.UnitBytes:
+		return "SIZE"
+	case sandbox.UnitMilliseconds:
+		return "TIME"
+	}
+	return "N"
+}
+
+// cpusValue is the flag of limits.cpus.
+type cpusValue struct{ into *sandbox.Limits }
+
+func (v cpusValue) Set(s string) error {
+	n, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	if err != nil {
+		return &sandbox.Error{
+			Code: sandbox.CodeLimitInvalid, Field: "limits.cpus",
+			Message: fmt.Sprintf(`"%s" is not a number`, sandbox.SafeText(s, 40)),
+		}
+	}
+	if err := sandbox.CheckCPUs(n); err != nil {
+		return err
+	}
+	v.into.CPUs = n
+	return nil
+}
+
+func (v cpusValue) String() string {
+	if v.into == nil || v.into.CPUs == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(v.into.CPUs, 'g', -1, 64)
+}
+
+func (v cpusValue) Type() string { return "N" }
+
+// pairs is a flag K=V that may be repeated.
+type pairs struct {
+	into map[string]string
+	what string
+}
+
+func (p pairs) Set(s string) error {
+	k, v, ok := strings.Cut(s, "=")
+	if !ok || k == "" {
+		return usageError(`"%s" is not %s: write NAME=value`, sandbox.SafeText(s, 60), p.what)
+	}
+	p.into[k] = v
+	return nil
+}
+
+func (p pairs) String() string { return "" }
+func (p pairs) Type() string   { return "K=V" }

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// help prints what a command does, its examples first and its flags in groups.
+func (a *app) help(cmd *cobra.Command, _ []string) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s.\n\nUsage:\n  %s\n", cmd.Short, usageLine(cmd))
+	if cmd.Example != "" {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if cmd.Long != "" {
+		fmt.Fprintf(&b, "\n%s\n", strings.TrimSpace(cmd.Long))
+	}
+	writeCommands(&b, cmd)
+	writeFlags(&b, cmd)
+	_ = a.write(b.Bytes()) // a closed pipe (| head) is no error here
+}
+
+func usageLine(cmd *cobra.Command) string {
+	if cmd.HasAvailableSubCommands() {
+		return cmd.CommandPath() + " COMMAND"
+	}
+	return strings.TrimSuffix(cmd.UseLine(), " [flags]")
+}
+
+func writeCommands(b *bytes.Buffer, cmd *cobra.Command) {
+	if !cmd.HasAvailableSubCommands() {
+		return
+	}
+	b.WriteString("\nCommands:\n")
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			fmt.Fprintf(b, "  %-12s %s\n", c.Name(), c.Short)
+		}
+	}
+	fmt.Fprintf(b, "\nMore about one command: %s COMMAND --help\n", cmd.CommandPath())
+}
+
+// writeFlags prints the flags by group, in the order in which they were
+// declared; flags without a group come last.
+func writeFlags(b *bytes.Buffer, cmd *cobra.Command) {
+	const rest = "Flags"
+	lines, order := map[string][]string{}, []string{}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		name := rest
+		if g := f.Annotations[groupKey]; len(g) > 0 {
+			name = g[0]
+		}
+		if _, known := lines[name]; !known && name != rest {
+			order = append(order, name)
+		}
+		lines[name] = append(lines[name], flagLine(f))
+	})
+	for _, name := range append(order, rest) {
+		if len(lines[name]) > 0 {
+			fmt.Fprintf(b, "\n%s:\n%s", name, strings.Join(lines[name], ""))
+		}
+	}
+}
+
+func flagLine(f *pflag.Flag) string {
+	placeholder, usage := pflag.UnquoteUsage(f)
+	left := "      --" + f.Name
+	if f.Shorthand != "" {
+		left = "  -" + f.Shorthand + ", --" + f.Name
+	}
+	if placeholder != "" {
+		left += " " + placeholder
+	}
+	return fmt.Sprintf("%-34s %s\n", left, strings.ReplaceAll(usage, "`", ""))
+}

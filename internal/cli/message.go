@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"syscall"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"pinfold/internal/nearest"
+	"pinfold/sandbox"
+)
+
+const maxMessage = 400 // runes of foreign text in one message
+
+// brokenPipeError says that nobody reads our output any more. It ends the
+// command without a word.
+type brokenPipeError struct{}
+
+func (*brokenPipeError) Error() string { return "nobody reads the output" }
+
+// say writes one line of our own to stderr.
+func (a *app) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(a.Stderr, "pinfold: "+format+"\n", args...)
+}
+
+// fail reports an error in the form that was asked for and returns the exit
+// status that belongs to it.
+func (a *app) fail(err error) int {
+	e := sandbox.AsError(err)
+	if wantsJSON(a.Args) {
+		if wErr := a.writeJSON(sandbox.ErrorBody{Error: e}); wErr != nil {
+			return exitBrokenPipe
+		}
+		return errorStatus(e)
+	}
+	message := e.Message
+	if e.Field != "" && !strings.HasPrefix(message, "-") { // a flag has its own name
+		message = e.Field + ": " + message
+	}
+	a.say("%s", sandbox.SafeText(message, maxMessage))
+	if e.Hint != "" {
+		_, _ = fmt.Fprintf(a.Stderr, "hint: %s\n", sandbox.SafeText(e.Hint, maxMessage))
+	}
+	return errorStatus(e)
+}
+
+// wantsJSON looks for --json where flags may stand. It is asked when parsing
+// the flags may have failed.
+func wantsJSON(args []string) bool {
+	for _, arg := range args {
+		switch arg {
+		case "--":
+			return false
+		case "--json", "--json=true":
+			return true
+		}
+	}
+	return false
+}
+
+// writeJSON writes v to stdout, for a person on a terminal with indentation,
+// otherwise on one line. The only errors are those of writing.
+func (a *app) writeJSON(v any) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if isTerminal(a.Stdout) {
+		enc.SetIndent("", "  ")
+	}
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	return a.write(printableJSON(buf.Bytes()))
+}
+
+// write writes to stdout, and tells apart that nobody reads it.
+func (a *app) write(p []byte) error {
+	defer catchBrokenPipe()()
+	_, err := io.Copy(a.Stdout, bytes.NewReader(p))
+	if errors.Is(err, syscall.EPIPE) {
+		return &brokenPipeError{}
+	}
+	return err
+}
+
+// printableJSON escapes the characters that encoding/json leaves as they are
+// but a terminal acts upon: C1 controls, DEL, bidirectional overrides. Outside
+// ASCII, valid JSON has characters only in strings, where an escape means the
+// same.
+func printableJSON(b []byte) []byte {
+	unsafe := func(r rune) bool { return r == 0x7f || (r >= 0x80 && !unicode.IsGraphic(r)) }
+	if bytes.IndexFunc(b, unsafe) < 0 {
+		return b
+	}
+	var out bytes.Buffer
+	for _, r := range string(b) {
+		switch {
+		case !unsafe(r):
+			out.WriteRune(r)
+		case r > 0xffff:
+			hi, lo := utf16Pair(r)
+			fmt.Fprintf(&out, `\u%04x\u%04x`, hi, lo)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.Bytes()
+}
+
+func utf16Pair(r rune) (hi, lo rune) {
+	r -= 0x10000
+	return 0xd800 + r>>10, 0xdc00 + r&0x3ff
+}
+
+// flagError turns a complaint of the flag parser into an Error with a hint.
+func flagError(cmd *cobra.Command, err error) error {
+	var e *sandbox.Error
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &e) && errors.As(err, &invalid) {
+		c := *e
+		c.Message = "--" + invalid.GetFlag().Name + ": " + e.Message
+		return &c
+	}
+	out := &sandbox.Error{Code: sandbox.CodeSpecInvalid, Message: sandbox.SafeText(err.Error(), maxMessage)}
+	var missing *pflag.NotExistError
+	if !errors.As(err, &missing) {
+		return out
+	}
+	name := missing.GetSpecifiedName()
+	out.Message = "no such flag: --" + sandbox.SafeText(name, 60)
+	out.Hint = "pinfold " + cmd.Name() + " --help lists the flags"
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if len(name) == 1 {
+		out.Message = "no such flag: -" + sandbox.SafeText(name, 60)
+	} else if near := nearest.Word(name, names); near != "" {
+		out.Hint = "did you mean --" + near + "?"
+	}
+	return out
+}
+
+// unknownCommand is the argument check of the root command.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	e := usageError("no such command: %s", sandbox.SafeText(args[0], 60))
+	e.Hint = "pinfold --help lists the commands"
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	if near := nearest.Word(args[0], names); near != "" {
+		e.Hint = "did you mean pinfold " + near + "?"
+	} else if looksLikeFile(args[0]) {
+		e.Hint = "to run a file: pinfold run " + sandbox.SafeText(args[0], 60)
+	}
+	return e
+}
+
+// usageError is a wrong command line.
+func usageError(format string, args ...any) *sandbox.Error {
+	return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"pinfold/internal/engine"
+	"pinfold/sandbox"
+)
+
+const runLong = `Run one program in a fresh sandbox that is used once.
+
+FILE - reads the program from stdin. The program's own stdin is ours when that
+is a pipe or a file and FILE is not -; a terminal is passed on only with
+--stdin -, and --stdin /dev/null gives none. stdout and stderr pass through as
+they come. On a terminal, control characters and escape sequences in them are
+shown as text; --raw passes them on.
+
+Exit status: the program's own; 128+n when it died of its own signal n; 124
+when its time ran out; 137 when memory or another limit ended it; 125 when
+Pinfold failed or the request was wrong; 126 when a requirement cannot be met;
+130 when it was cancelled; 141 when nobody reads our output.`
+
+const runExamples = `  pinfold run script.py
+  pinfold run --timeout 2s --memory 64MiB job.js -- --depth 3
+  echo 'print(6*7)' | pinfold run --language python --json -
+  pinfold run --file data.csv --artifact '*.svg' --artifacts-dir out plot.py
+  pinfold run --require memory,network:none,seccomp untrusted.py
+  pinfold run --spec request.json --json`
+
+func (a *app) runCommand() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use:     "run [flags] FILE|- [-- ARGS]",
+		Short:   "Run one program in a fresh sandbox",
+		Long:    runLong,
+		Example: runExamples,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			program, rest, err := splitArgs(args, cmd.ArgsLenAtDash(), f.spec != "")
+			if err != nil {
+				return err
+			}
+			return a.run(cmd.Context(), f, program, rest)
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveDefault // file names
+		},
+	}
+	f.bind(cmd.Flags())
+	completeRunFlags(cmd)
+	return cmd
+}
+
+// splitArgs separates the program's file from its arguments. dash is how many
+// arguments stand before "--", or -1.
+func splitArgs(args []string, dash int, hasSpec bool) (program string, rest []string, err error) {
+	before := args
+	if dash >= 0 {
+		before, rest = args[:dash], args[dash:]
+	}
+	switch {
+	case len(before) > 1:
+		e := usageError("the arguments of the program go after --")
+		return "", nil, e.WithHint("pinfold run " + sandbox.SafeText(before[0], 80) + " -- " + sandbox.SafeText(before[1], 80))
+	case len(before) == 1 && before[0] == "":
+		return "", nil, usageError("the name of the program is empty")
+	case len(before) == 1:
+		return before[0], rest, nil
+	case !hasSpec:
+		return "", nil, usageError("no program given").WithHint("pinfold run FILE, or - to read it from stdin")
+	}
+	return "", rest, nil
+}
+
+// run is the command once its words are sorted out.
+func (a *app) run(ctx context.Context, f *runFlags, program string, args []string) error {
+	if err := checkStdin(f, program); err != nil {
+		return err
+	}
+	spec, err := a.buildSpec(f, program, args)
+	if err != nil {
+		return err
+	}
+	if len(spec.Artifacts) > 0 && f.artifactsDir == "" && !f.json {
+		return usageError("artifacts would be thrown away").WithHint("add --artifacts-dir out, or --json to get them in the result")
+	}
+	in, err := collectInputs(f.files)
+	if err != nil {
+		return err
+	}
+	defer in.close()
+	stdin, closeStdin, err := a.programStdin(f, spec, program)
+	if err != nil {
+		return err
+	}
+	defer closeStdin()
+	sink, err := newArtifactSink(f.artifactsDir)
+	if err != nil {
+		return err
+	}
+	defer sink.close()
+
+	req := engine.Request{Spec: spec, Inputs: in.list, Streams: engine.Streams{Stdin: stdin}}
+	if len(spec.Artifacts) > 0 || f.artifactsDir != "" {
+		req.Artifact = sink.take
+	}
+	return a.execute(ctx, f, req, sink)
+}
+
+// programStdin is what the program reads, or nil.
+func (a *app) programStdin(f *runFlags, spec sandbox.Spec, program string) (io.Reader, func(), error) {
+	nothing := func() {}
+	switch f.stdin {
+	case fromStdin:
+		return a.Stdin, nothing, nil
+	case "":
+		if spec.Stdin != "" || program == fromStdin || f.spec == fromStdin || !passesOn(a.Stdin) {
+			return nil, nothing, nil
+		}
+		return a.Stdin, nothing, nil
+	}
+	file, err := openProgramFile(f.stdin)
+	if err != nil {
+		return nil, nil, prefixed("--stdin", err)
+	}
+	return file, func() { _ = file.Close() }, nil
+}
+
+// passesOn says whether stdin is a pipe, a socket or a file with content that
+// somebody may have meant for the program.
+func passesOn(stdin *os.File) bool {
+	info, err := stdin.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice == 0 && !info.IsDir()
+}
+
+// execute runs the request and reports what became of it.
+func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink *artifactSink) error {
+	defer catchBrokenPipe()()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer cancelOnSignal(cancel)()
+
+	runner, closeRunner, err := a.runner(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeRunner()
+
+	out := a.liveOutput(f, cancel)
+	req.Streams.Stdout, req.Streams.Stderr = out.writers()
+	result, err := runner.Run(ctx, req)
+	out.finish(ctx)
+	if err != nil {
+		return err
+	}
+	complete := sink.finish(result)
+	a.exit = exitStatus(result)
+	if !complete {
+		a.exit = exitPinfold
+	}
+	if out.gone() {
+		return &brokenPipeError{}
+	}
+	if f.json {
+		return a.writeJSON(result)
+	}
+	a.report(result, f.verbose)
+	return nil
+}
+
+// cancelOnSignal ends the run at the first SIGINT, SIGTERM or SIGHUP and this
+// process at the second.
+func cancelOnSignal(cancel func()) (stop func()) {
+	ch := make(chan os.Signal, 2)
+	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-ch:
+			cancel()
+		case <-done:
+			return
+		}
+		select {
+		case <-ch:
+			os.Exit(exitCancelled)
+		case <-done:
+		}
+	}()
+	return func() { signal.Stop(ch); close(done) }
+}

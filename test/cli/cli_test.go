@@ -1,0 +1,59 @@
+// Package cli tests the command line as people use it: scripts that run the
+// real main of Pinfold's command line, with a runner that plays a program's
+// fate instead of making sandboxes. Scripts with real sandboxes live beside
+// the drivers.
+package cli
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"pinfold/internal/cli"
+	"pinfold/internal/probe"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"pinfold": pinfold})
+}
+
+// pinfold is the program of the scripts.
+func pinfold() {
+	if len(os.Args) > 1 && os.Args[1] == probe.ChildCommand {
+		os.Exit(probe.Child(os.Args[2:]))
+	}
+	os.Exit(cli.Main(context.Background(), cli.Deps{
+		Args:  os.Args[1:],
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Version:   "1.2.3-test",
+		NewRunner: func(context.Context) (cli.Runner, error) { return player{}, nil },
+		Probe:     hostFromEnv,
+	}))
+}
+
+// hostFromEnv lets a script choose the host that the doctor sees.
+func hostFromEnv(ctx context.Context) []probe.Finding {
+	switch os.Getenv("HOST") {
+	case "real":
+		return probe.Run(ctx)
+	case "bad":
+		return []probe.Finding{
+			{Code: "a", Title: "something fine", Severity: probe.OK, Answer: probe.Yes, Probed: "looked", Means: "m"},
+			{
+				Code: "b", Title: "something broken", Severity: probe.Problem, Answer: probe.No,
+				Probed: "tried \x1b[2J", Means: "nothing works", Fix: "sudo mend it",
+			},
+		}
+	}
+	return []probe.Finding{{Code: "a", Title: "something fine", Severity: probe.OK, Answer: probe.Yes, Probed: "looked", Means: "m"}}
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+	})
+}

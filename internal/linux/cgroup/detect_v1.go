@@ -1,6 +1,8 @@
 package cgroup
 
 import (
+	"errors"
+	"io/fs"
 	"path"
 	"slices"
 )
@@ -39,13 +41,14 @@ func (h *Hierarchy) addTree(root string, c Controller) {
 }
 
 // placeV1 checks the directory in which the next mkdir will happen. An
-// administrator may have made "pinfold" for an ordinary user.
+// administrator may have made "pinfold" for an ordinary user; another process
+// of ours may remove it at any moment.
 func (h host) placeV1(mountDir string) (string, error) {
-	dir := mountDir
-	if groups := path.Join(mountDir, groupsDir); exists(groups) {
-		dir = groups
+	groups := path.Join(mountDir, groupsDir)
+	if err := h.writable(groups); !errors.Is(err, fs.ErrNotExist) {
+		return groups, err
 	}
-	return dir, h.writable(dir)
+	return mountDir, h.writable(mountDir)
 }
 
 // deniedV1 differs from version 2: systemd delegates no version 1 hierarchy.

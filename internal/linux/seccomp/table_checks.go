@@ -69,6 +69,10 @@ var typeCheck = check{
 	why: "no raw sockets",
 }
 
+// socketChecks leave netlink out. Name resolution, servers and clients do
+// without it in every language that we test; only programs that list network
+// interfaces fail (getifaddrs, if_nameindex, Node's os.networkInterfaces), and
+// there is nothing to list but the loopback.
 var socketChecks = []check{
 	familyCheck(afUNIX, afINET, afINET6),
 	typeCheck,

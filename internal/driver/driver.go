@@ -91,6 +91,10 @@ type Plan struct {
 	Mounts   []sandbox.Mount
 	Hostname string
 
+	// SwitchUser says that the agent is root inside and becomes the user for
+	// every process; otherwise it is the user itself.
+	SwitchUser bool
+
 	// Posture is what the machine must enforce; the result repeats it.
 	Posture sandbox.Isolation
 }

@@ -41,6 +41,8 @@ type Report struct {
 	Driver   string
 	Blocked  *sandbox.Error
 	Findings []Finding
+	// SwitchUser is copied into every plan.
+	SwitchUser bool
 }
 
 // MakePlan turns a spec into a plan, or refuses. It is pure: the same
@@ -56,8 +58,8 @@ func MakePlan(spec sandbox.Spec, report Report, id string) (Plan, error) {
 	}
 	plan := Plan{
 		ID: id, Template: spec.Template, Limits: spec.Limits, Mounts: spec.Mounts,
-		Hostname: "sandbox",
-		Posture:  sandbox.Isolation{Driver: report.Driver, Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
+		Hostname: "sandbox", SwitchUser: report.SwitchUser,
+		Posture: sandbox.Isolation{Driver: report.Driver, Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
 	}
 	for _, f := range report.Findings {
 		if f.Answer == Yes {

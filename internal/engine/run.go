@@ -7,22 +7,13 @@ package engine
 import (
 	"context"
 	"io"
+	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/guest"
+	"pinfold/internal/language"
 	"pinfold/sandbox"
 )
-
-// Options are what an Engine needs.
-type Options struct {
-	// Drivers are the ways to make sandboxes, strongest first. "auto" takes
-	// the first that is not blocked.
-	Drivers []driver.Driver
-}
-
-// Engine runs programs. It is safe for concurrent use.
-type Engine struct {
-	drivers []driver.Driver
-}
 
 // Streams are the live ends of a run. Every field may be nil. Writers are
 // called from one goroutine each and see the same bytes that the result
@@ -40,7 +31,7 @@ type Input struct {
 	Mode uint32                        // permission bits
 	Size int64                         // bytes
 	Dir  bool                          // make a directory; Open is not called
-	Open func() (io.ReadCloser, error) // called once, when the file is copied
+	Open func() (io.ReadCloser, error) // called once for each sandbox: compiled programs have two
 }
 
 // Request is one run: the spec and what does not fit in it.
@@ -49,7 +40,8 @@ type Request struct {
 	Streams Streams
 	Inputs  []Input
 	// Artifact receives each artifact as it comes out, in path order. It is
-	// called from one goroutine. nil keeps the content in Result.Artifacts.
+	// called from one goroutine; the hash is known only later, in the result.
+	// nil keeps the content of declared artifacts in Result.Artifacts.
 	Artifact func(a sandbox.Artifact, content io.Reader) error
 }
 
@@ -61,5 +53,198 @@ type Request struct {
 // ends, the sandbox is destroyed at once and the result's cause is "cancelled".
 // When Run returns, nothing of the sandbox is left on the host.
 func (e *Engine) Run(ctx context.Context, req Request) (*sandbox.Result, error) {
-	return nil, sandbox.Errorf(sandbox.CodeInternal, "not there yet")
+	j, err := e.prepare(ctx, req)
+	if err != nil {
+		return nil, sandbox.AsError(err)
+	}
+	if err := j.run(ctx); err != nil {
+		if ctx.Err() == nil {
+			return nil, sandbox.AsError(err)
+		}
+		j.judge(evidence{limits: j.spec.Limits, trigger: cancelled()})
+	}
+	return j.result, nil
+}
+
+// job is one run on its way.
+type job struct {
+	request Request
+	spec    sandbox.Spec
+	driver  driver.Driver
+	report  driver.Report
+	plan    driver.Plan
+	steps   language.Steps
+	main    string // the program's file
+	result  *sandbox.Result
+}
+
+// prepare does everything that needs no sandbox: a refusal comes from here.
+func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
+	spec := req.Spec.WithDefaults()
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	lang, err := findLanguage(spec)
+	if err != nil {
+		return nil, err
+	}
+	template, err := e.options.Template(spec.Template)
+	if err != nil {
+		return nil, err
+	}
+	lookup := func(candidates []string) (string, bool) { return template.Lookup(e.options.Host, candidates) }
+	steps, err := lang.Plan(spec.Entrypoint, spec.Args, spec.Limits, lookup)
+	if err != nil {
+		return nil, err
+	}
+	d, report, err := e.choose(ctx, spec.Driver)
+	if err != nil {
+		return nil, err
+	}
+	id := newID()
+	plan, err := driver.MakePlan(spec, report, machineID(id))
+	if err != nil {
+		return nil, err
+	}
+	j := &job{request: req, spec: spec, driver: d, report: report, plan: plan, steps: steps, main: spec.Entrypoint}
+	if j.main == "" {
+		j.main = lang.File
+	}
+	j.result = &sandbox.Result{
+		ID: id, Results: []map[string]any{}, Artifacts: []sandbox.Artifact{},
+		Isolation: plan.Posture, Language: lang.Name, Metadata: spec.Metadata,
+	}
+	return j, nil
+}
+
+// findLanguage takes the language that was named, or the one that the program's
+// name or first line tells.
+func findLanguage(s sandbox.Spec) (language.Language, error) {
+	if s.Language != "" {
+		return language.Find(s.Language)
+	}
+	first := s.Code
+	for _, f := range s.Files {
+		if f.Path == s.Entrypoint {
+			if b, err := f.Bytes(); err == nil {
+				first = string(b)
+			}
+		}
+	}
+	return language.Detect(s.Entrypoint, []byte(first[:min(len(first), 256)]))
+}
+
+// run makes the sandbox, or two when there is something to compile, and fills
+// in the result.
+func (j *job) run(ctx context.Context) error {
+	var products *session
+	if j.steps.Compile != nil {
+		var ok bool
+		var err error
+		products, ok, err = j.compile(ctx)
+		if products != nil {
+			defer products.close(ctx) //nolint:errcheck // closed and checked in copyProducts
+		}
+		if err != nil || !ok {
+			return err
+		}
+	}
+	start := time.Now()
+	s, err := openSession(ctx, j.driver, j.plan)
+	if err != nil {
+		return err
+	}
+	err = j.fill(ctx, s)
+	if err == nil && products != nil {
+		err = copyProducts(ctx, products, s, j.steps.Dir)
+	}
+	j.result.Timings.CreateMS = milliseconds(time.Since(start))
+	if err == nil {
+		err = j.execute(ctx, s)
+	}
+	start = time.Now()
+	if closeErr := s.close(ctx); closeErr != nil && err == nil {
+		j.result.Status = sandbox.StatusError
+		j.result.Error = sandbox.AsError(closeErr)
+	}
+	j.result.Timings.DestroyMS = milliseconds(time.Since(start))
+	j.fillPeaks(s.machine.Usage())
+	return err
+}
+
+// execute runs the program itself and collects what it made.
+func (j *job) execute(ctx context.Context, s *session) error {
+	r, err := s.run(ctx, execution{
+		command: j.command(j.steps.Run), limits: j.spec.Limits,
+		streams: j.request.Streams,
+	})
+	if err != nil {
+		return err
+	}
+	j.result.Timings.ExecMS = milliseconds(r.wall)
+	j.fillOutput(r)
+	j.judge(r.evidence(j.spec.Limits))
+	if r.death != nil || ctx.Err() != nil {
+		return nil // nothing can come out any more
+	}
+	return j.collect(ctx, s)
+}
+
+// collect ends what the program left behind and takes its files out. That a
+// hostile sandbox makes this fail does not change what became of the program.
+func (j *job) collect(ctx context.Context, s *session) error {
+	start := time.Now()
+	defer func() { j.result.Timings.CollectMS = milliseconds(time.Since(start)) }()
+	ctx, cancel := context.WithTimeout(ctx, collectPatience)
+	defer cancel()
+	if !s.endGuest(ctx) {
+		return nil
+	}
+	c := &collector{session: s, sink: j.request.Artifact, skip: j.inputPaths(), result: j.result}
+	if err := c.collect(ctx, j.spec.Artifacts); err != nil {
+		c.reject("", sandbox.AsError(err).Code, sandbox.AsError(err).Message)
+	}
+	return nil
+}
+
+// collectPatience bounds how long files may take to come out.
+const collectPatience = 5 * time.Minute
+
+// command completes a step with the caller's environment and the limits that
+// the kernel keeps for each process.
+func (j *job) command(step language.Step) guest.Command {
+	env := append([]string(nil), step.Env...)
+	for k, v := range j.spec.Env {
+		env = setEnv(env, k, v)
+	}
+	return guest.Command{
+		Args: step.Args, Env: env, Dir: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID,
+		Rlimits: rlimits(step.Limits),
+	}
+}
+
+// judge writes the verdict into the result.
+func (j *job) judge(e evidence) {
+	r := j.result
+	r.Status, r.Cause = verdict(e)
+	r.TimedOut = timedOut(r.Cause.Kind)
+	r.ExitCode, r.Signal = ending(e)
+}
+
+// ending says how the program ended in the words of wait(2).
+func ending(e evidence) (code *int, signal string) {
+	switch {
+	case e.exit != nil && e.exit.signal != 0:
+		return nil, SignalName(e.exit.signal)
+	case e.exit != nil && e.trigger == nil:
+		c := e.exit.code
+		return &c, ""
+	case e.trigger != nil || e.usage.OOMKills > 0:
+		return nil, SignalName(sigKill)
+	}
+	return nil, ""
+}
+
+func milliseconds(d time.Duration) float64 {
+	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
 }

@@ -151,9 +151,12 @@ func (m *machine) pen(socket int) *pen {
 	n := &pen{
 		template: h.template, targets: h.targets, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname,
 		socket: socket, agent: int(h.agent.Fd()),
-		switchUser: h.ids.pool != nil || h.ids.sub != nil,
+		switchUser: m.plan.SwitchUser,
 		uid:        sandbox.UID, gid: sandbox.GID,
 		timeNS: m.plan.Enforces(sandbox.FeatureTimeNS),
+	}
+	if !h.can(cgroup.Pids) {
+		n.processes = m.plan.Limits.Processes
 	}
 	if m.plan.Enforces(sandbox.FeatureLandlock) {
 		n.landlock = h.features.landlock

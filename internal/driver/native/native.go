@@ -44,6 +44,8 @@ type Options struct {
 	StateDir string
 	// Agent returns the agent's executable.
 	Agent func() ([]byte, error)
+	// Template describes what the sandboxes of a template hold.
+	Template func(name string) (image.Template, error)
 }
 
 // Driver makes native sandboxes. It is safe for concurrent use.
@@ -105,7 +107,7 @@ func (d *Driver) open() (h *host, err error) {
 			h = nil
 		}
 	}()
-	if h.template, err = image.Host(os.DirFS("/")); err != nil {
+	if h.template, err = d.options.Template(sandbox.TemplateHost); err != nil {
 		return h, err
 	}
 	h.targets = directories(h.template)

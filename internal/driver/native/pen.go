@@ -14,6 +14,7 @@ import (
 	"pinfold/internal/image"
 	"pinfold/internal/linux/mount"
 	"pinfold/internal/linux/spawn"
+	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
@@ -66,8 +67,9 @@ type pen struct {
 	agent  int   // the agent's program
 	join   []int // cgroup v1: files to write "0" to
 
-	switchUser bool // more than one id is mapped: the agent is root inside
-	uid, gid   int  // the user's ids inside
+	switchUser bool  // more than one id is mapped: the agent is root inside
+	uid, gid   int   // the user's ids inside
+	processes  int64 // where no cgroup limits tasks: the limit for RLIMIT_NPROC
 	timeNS     bool
 	landlock   *landlockRules
 	filter     *filterProgram
@@ -229,6 +231,15 @@ func (n *pen) surroundings(p *spawn.Program) {
 	loopback(p)
 	for _, l := range inheritedRlimits {
 		p.Rlimit(l.resource, l.value)
+	}
+	if n.processes > 0 {
+		// The kernel counts the tasks of each user in each user namespace. The
+		// agent is another user than the guest, unless there is only one.
+		limit := n.processes
+		if !n.switchUser {
+			limit += wire.MaxTasks
+		}
+		p.Rlimit(unix.RLIMIT_NPROC, uint64(limit)) //nolint:gosec // validated to be positive
 	}
 }
 

@@ -42,6 +42,7 @@ func (d *Driver) Probe(context.Context) (driver.Report, error) {
 	if err != nil {
 		return r, err
 	}
+	r.SwitchUser = h.ids.pool != nil || h.ids.sub != nil
 	for _, f := range always {
 		r.Findings = append(r.Findings, driver.Finding{Feature: f, Answer: driver.Yes, Because: "part of every sandbox"})
 	}
@@ -203,7 +204,7 @@ func explainStep(step string, err error) *sandbox.Error {
 }
 
 var refusedSteps = []struct{ step, why, fix string }{
-	{"clone3", "the host refused new namespaces", "run pinfold doctor; inside Docker, start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined"},
+	{"clone", "the host refused new namespaces", "run pinfold doctor; inside Docker, start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined"},
 	{"make mounts private", "a new user namespace got no rights: AppArmor or another security module restricts it", "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
 	{"mount proc", "parts of /proc are hidden here, as in a container, so the kernel allows no fresh one", "start the container with --security-opt systempaths=unconfined"},
 }

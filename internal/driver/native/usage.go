@@ -206,5 +206,10 @@ func (t *meter) fillGaps(pid int) {
 	}
 	if tasks {
 		u.Processes = max(0, tree.Tasks-wire.MaxTasks)
+		// RLIMIT_NPROC counts no refusals; that the limit is reached is all
+		// there is to see.
+		if u.Processes >= t.machine.plan.Limits.Processes-wire.MaxTasks {
+			u.ProcessesDenied = max(1, u.ProcessesDenied)
+		}
 	}
 }

@@ -93,6 +93,18 @@ func (p *Program) NoNewPrivs() {
 	p.Call("set no_new_privs", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 }
 
+// resetSignals makes every signal do again what it does by default. The child
+// has copies of our handlers, which are code of the Go runtime. (An exec would
+// do the same, but too late: see UnblockSignals.)
+func (p *Program) resetSignals() {
+	byDefault := make([]byte, 32) // struct sigaction
+	for signal := 1; signal <= 64; signal++ {
+		if signal != int(unix.SIGKILL) && signal != int(unix.SIGSTOP) {
+			p.Call("reset signals", unix.SYS_RT_SIGACTION, signal, byDefault, nil, 8)
+		}
+	}
+}
+
 // UnblockSignals empties the signal mask. It belongs directly before the exec:
 // the process starts with every signal blocked.
 func (p *Program) UnblockSignals() {

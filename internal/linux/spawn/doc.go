@@ -1,7 +1,7 @@
 // Package spawn starts a process from a table of system calls.
 //
 // A Program is a list of steps, each one system call with a name. Start makes
-// a new process with clone3 and that process does nothing but walk the table
+// a new process with clone (or clone3, to enter a cgroup) and that process does nothing but walk the table
 // until a step replaces it (execve) or fails. The walk is a few lines of
 // assembly: the new process shares its parent's memory (CLONE_VM) but uses no
 // stack and runs no Go code, so the parent neither copies its page tables nor

@@ -3,6 +3,7 @@
 package spawn
 
 import (
+	"runtime"
 	"slices"
 	"unsafe"
 
@@ -25,10 +26,15 @@ const (
 )
 
 // outcome is where the child says how far it came. The parent reads it after
-// the status pipe has closed.
+// the status pipe has closed. The first two fields are known to the assembly;
+// the others are here because they, too, must not move while the kernel has
+// their addresses.
 type outcome struct {
 	reached uintptr
 	errno   uintptr
+
+	args  cloneArgs
+	pidfd int32
 }
 
 // Cell is a word that holds the result of a step for later steps.
@@ -176,24 +182,27 @@ type cloneArgs struct {
 	setTID, setTIDSize, cgroup                                           uint64
 }
 
-// clone3AndWalk is in assembly.
+// cloneAndWalk is in assembly.
 //
 //go:noescape
-func clone3AndWalk(args *cloneArgs, size uintptr, steps *step, count uintptr, out *outcome) uintptr
+func cloneAndWalk(trap, a0, a1, a2 uintptr, steps *step, count uintptr, out *outcome) uintptr
 
 // clone makes the process. The caller's thread has all signals blocked while
 // the child is made, so that none can run one of the Go runtime's handlers in
-// it; the child clears the handlers and unblocks in a step of its own.
+// it; the child resets the handlers and unblocks in steps of its own.
+//
+// clone3 is used only where a cgroup is to be entered: system-call filters
+// cannot look into its arguments, so sandboxes do not have it.
 func clone(c Clone, steps []step, out *outcome) (pid, pidfd int, err error) {
-	var fd int32 = -1
-	args := &cloneArgs{
-		flags:      c.Flags | unix.CLONE_VM | unix.CLONE_PIDFD | unix.CLONE_CLEAR_SIGHAND,
-		pidfd:      uint64(uintptr(unsafe.Pointer(&fd))),
-		exitSignal: uint64(unix.SIGCHLD),
-	}
+	flags := c.Flags | unix.CLONE_VM | unix.CLONE_PIDFD
+	pidfdAt := uintptr(unsafe.Pointer(&out.pidfd))
+	trap, a0, a1, a2 := uintptr(unix.SYS_CLONE), uintptr(flags)|uintptr(unix.SIGCHLD), uintptr(0), pidfdAt
 	if c.Cgroup > 0 {
-		args.flags |= unix.CLONE_INTO_CGROUP
-		args.cgroup = uint64(c.Cgroup)
+		out.args = cloneArgs{
+			flags: flags | unix.CLONE_INTO_CGROUP, pidfd: uint64(pidfdAt),
+			exitSignal: uint64(unix.SIGCHLD), cgroup: uint64(c.Cgroup),
+		}
+		trap, a0, a1, a2 = unix.SYS_CLONE3, uintptr(unsafe.Pointer(&out.args)), unsafe.Sizeof(out.args), 0
 	}
 	var old unix.Sigset_t
 	all := unix.Sigset_t{}
@@ -203,12 +212,13 @@ func clone(c Clone, steps []step, out *outcome) (pid, pidfd int, err error) {
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
 		return 0, -1, err
 	}
-	r := clone3AndWalk(args, unsafe.Sizeof(*args), &steps[0], uintptr(len(steps)), out)
+	r := cloneAndWalk(trap, a0, a1, a2, &steps[0], uintptr(len(steps)), out)
 	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil); err != nil {
 		panic("spawn: cannot restore the signal mask: " + err.Error())
 	}
+	runtime.KeepAlive(out)
 	if r > ^uintptr(4095) {
 		return 0, -1, unix.Errno(-r)
 	}
-	return int(r), int(fd), nil
+	return int(r), int(out.pidfd), nil
 }

@@ -59,9 +59,11 @@ func (p *Program) Start(c Clone) (*Child, error) {
 		return nil, fmt.Errorf("status pipe: %w", err)
 	}
 	defer unix.Close(held) //nolint:errcheck // a pipe's end
-	closing := p.closeOthers(held)
-	steps := slices.Concat(closing.steps, p.steps)
-	p.names = slices.Concat(closing.names, p.names)
+	first := p.closeOthers(held)
+	first.resetSignals()
+	steps := slices.Concat(first.steps, p.steps)
+	p.names = slices.Concat(first.names, p.names)
+	p.keep = append(p.keep, first.keep...)
 	out := new(outcome)
 	p.keep = append(p.keep, steps, out)
 
@@ -70,7 +72,7 @@ func (p *Program) Start(c Clone) (*Child, error) {
 	runtime.UnlockOSThread()
 	if err != nil {
 		status.Close() //nolint:errcheck,gosec // nothing was written
-		return nil, &StepError{Step: "clone3", Errno: errnoOf(err)}
+		return nil, &StepError{Step: "clone", Errno: errnoOf(err)}
 	}
 	return &Child{PID: pid, Pidfd: pidfd, program: p, outcome: out, status: status}, nil
 }

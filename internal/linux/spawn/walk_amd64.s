@@ -15,21 +15,24 @@
 	JCC  2(PC)                     \
 	MOVQ (reg), reg
 
-// func clone3AndWalk(args *cloneArgs, size uintptr, steps *step, count uintptr, out *outcome) uintptr
+// func cloneAndWalk(trap, a0, a1, a2 uintptr, steps *step, count uintptr, out *outcome) uintptr
 //
-// The parent returns the result of clone3. The child walks the steps and never
+// The parent returns the result of clone or clone3. The child walks the steps and never
 // returns. It touches no stack: the parent goes on using the same one.
-TEXT ·clone3AndWalk(SB), NOSPLIT, $0-48
-	MOVQ args+0(FP), DI
-	MOVQ size+8(FP), SI
-	MOVQ steps+16(FP), R12
-	MOVQ count+24(FP), R13
-	MOVQ out+32(FP), BX
-	MOVL $435, AX            // clone3
+TEXT ·cloneAndWalk(SB), NOSPLIT, $0-64
+	MOVQ a0+8(FP), DI
+	MOVQ a1+16(FP), SI
+	MOVQ a2+24(FP), DX
+	XORQ R10, R10
+	XORQ R8, R8
+	MOVQ steps+32(FP), R12
+	MOVQ count+40(FP), R13
+	MOVQ out+48(FP), BX
+	MOVQ trap+0(FP), AX
 	SYSCALL
 	TESTQ AX, AX
 	JEQ  child
-	MOVQ AX, ret+40(FP)
+	MOVQ AX, ret+56(FP)
 	RET
 
 child:

@@ -14,19 +14,22 @@
 	TBZ  $i, R9, 2(PC)             \
 	MOVD (reg), reg
 
-// func clone3AndWalk(args *cloneArgs, size uintptr, steps *step, count uintptr, out *outcome) uintptr
+// func cloneAndWalk(trap, a0, a1, a2 uintptr, steps *step, count uintptr, out *outcome) uintptr
 //
 // See walk_amd64.s.
-TEXT ·clone3AndWalk(SB), NOSPLIT, $0-48
-	MOVD args+0(FP), R0
-	MOVD size+8(FP), R1
-	MOVD steps+16(FP), R19
-	MOVD count+24(FP), R20
-	MOVD out+32(FP), R21
-	MOVD $435, R8            // clone3
+TEXT ·cloneAndWalk(SB), NOSPLIT, $0-64
+	MOVD a0+8(FP), R0
+	MOVD a1+16(FP), R1
+	MOVD a2+24(FP), R2
+	MOVD ZR, R3
+	MOVD ZR, R4
+	MOVD steps+32(FP), R19
+	MOVD count+40(FP), R20
+	MOVD out+48(FP), R21
+	MOVD trap+0(FP), R8
 	SVC
 	CBZ  R0, child
-	MOVD R0, ret+40(FP)
+	MOVD R0, ret+56(FP)
 	RET
 
 child:

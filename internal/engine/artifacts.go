@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// Caps on what comes out of one run.
+const (
+	maxArtifacts      = 1000
+	maxArtifactBytes  = 1 << 30 // of one file
+	maxArtifactsTotal = 4 << 30 // of all files
+	maxInlineTotal    = 32 << 20
+	maxDiscovered     = 100
+	maxDiscoveredSum  = 64 << 20
+)
+
+// collector takes files out of a session in which nothing of the guest's runs
+// any more.
+type collector struct {
+	session  *session
+	sink     func(a sandbox.Artifact, content io.Reader) error
+	declared bool // the caller named patterns
+	skip     map[string]bool
+
+	total  int64
+	inline int64
+	result *sandbox.Result
+}
+
+// collect finds the files that match the patterns, or, without patterns, those
+// that the program made, and takes them out.
+func (c *collector) collect(ctx context.Context, patterns []string) error {
+	most := maxArtifacts
+	if c.declared = len(patterns) > 0; !c.declared {
+		patterns, most = []string{"**"}, maxDiscovered
+	}
+	found, err := c.session.guest.Glob(ctx, sandbox.Home, patterns, most)
+	if err != nil {
+		return err
+	}
+	for _, f := range found.Files {
+		if !c.declared && c.skip[f.Path] {
+			continue
+		}
+		if err := c.take(ctx, f); err != nil {
+			return err
+		}
+	}
+	if found.More {
+		c.reject("", sandbox.CodeTooLarge, "there are more files; name the ones you want with artifacts")
+	}
+	if found.Unprintable > 0 {
+		c.reject("", sandbox.CodePathInvalid, fmt.Sprintf("%d files have names that are too long or cannot be printed", found.Unprintable))
+	}
+	return nil
+}
+
+func (c *collector) reject(name, code, reason string) {
+	c.result.ArtifactsSkipped = append(c.result.ArtifactsSkipped, sandbox.SkippedArtifact{Path: name, Code: code, Reason: reason})
+}
+
+// take brings out one file, or notes why not.
+func (c *collector) take(ctx context.Context, f wire.FileEntry) error {
+	limit, sum := int64(maxArtifactBytes), int64(maxArtifactsTotal)
+	if !c.declared && c.sink == nil {
+		limit, sum = maxDiscoveredSum, maxDiscoveredSum
+	}
+	switch {
+	case f.Type != "file":
+		c.reject(f.Path, sandbox.CodeNotRegularFile, "it is not a regular file")
+		return nil
+	case f.Size > limit || c.total+f.Size > sum:
+		c.reject(f.Path, sandbox.CodeTooLarge, "it is larger than what is left of "+sandbox.FormatSize(sum))
+		return nil
+	case c.declared && c.sink == nil && c.inline+f.Size > maxInlineTotal:
+		c.reject(f.Path, sandbox.CodeTooLarge, "artifacts in line may have "+sandbox.FormatSize(maxInlineTotal)+" together; ask for files instead")
+		return nil
+	}
+	a, err := c.read(ctx, f)
+	if err != nil {
+		known := sandbox.AsError(err)
+		switch known.Code {
+		case sandbox.CodeNotRegularFile, sandbox.CodeFileNotFound, sandbox.CodeTooLarge, sandbox.CodePathInvalid:
+			c.reject(f.Path, known.Code, known.Message)
+			return nil
+		}
+		return err
+	}
+	c.total += a.Size
+	c.result.Artifacts = append(c.result.Artifacts, a)
+	return nil
+}
+
+// read streams one file through the hash to where it belongs. Its size is what
+// was read, not what the directory said.
+func (c *collector) read(ctx context.Context, f wire.FileEntry) (sandbox.Artifact, error) {
+	a := sandbox.Artifact{Path: f.Path, Size: f.Size, MediaType: mediaType(f.Path)}
+	hash := sha256.New()
+	var kept bytes.Buffer
+	var err error
+	switch {
+	case c.sink != nil:
+		err = c.pipe(ctx, &a, hash)
+	case c.declared:
+		a.Size, err = c.session.guest.ReadFile(ctx, f.Path, f.Size, io.MultiWriter(hash, &kept))
+		c.inline += a.Size
+		a.Content = kept.Bytes()
+	default:
+		a.Size, err = c.session.guest.ReadFile(ctx, f.Path, f.Size, hash)
+	}
+	a.SHA256 = hex.EncodeToString(hash.Sum(nil))
+	return a, err
+}
+
+// pipe hands the content to the sink while it is read and hashed.
+func (c *collector) pipe(ctx context.Context, a *sandbox.Artifact, hash io.Writer) error {
+	r, w := io.Pipe()
+	var n int64
+	done := make(chan error, 1)
+	size := a.Size
+	go func() {
+		var err error
+		n, err = c.session.guest.ReadFile(ctx, a.Path, size, w)
+		w.CloseWithError(err) //nolint:errcheck // always nil
+		done <- err
+	}()
+	content := io.TeeReader(r, hash)
+	sinkErr := c.sink(*a, content)
+	_, _ = io.Copy(io.Discard, content) // the hash is of the whole file
+	readErr := <-done
+	a.Size = n
+	if readErr != nil {
+		return readErr
+	}
+	return sinkErr
+}
+
+// mediaTypes maps the endings that data work produces to their media types.
+var mediaTypes = map[string]string{
+	".csv": "text/csv", ".gif": "image/gif", ".gz": "application/gzip", ".html": "text/html",
+	".ipynb": "application/x-ipynb+json", ".jpeg": "image/jpeg", ".jpg": "image/jpeg",
+	".js": "text/javascript", ".json": "application/json", ".jsonl": "application/jsonl",
+	".md": "text/markdown", ".mp3": "audio/mpeg", ".mp4": "video/mp4", ".parquet": "application/vnd.apache.parquet",
+	".pdf": "application/pdf", ".png": "image/png", ".py": "text/x-python", ".svg": "image/svg+xml",
+	".tar": "application/x-tar", ".toml": "application/toml", ".tsv": "text/tab-separated-values",
+	".txt": "text/plain", ".log": "text/plain", ".wav": "audio/wav", ".webp": "image/webp", ".xml": "application/xml",
+	".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+	".yaml": "application/yaml", ".yml": "application/yaml", ".zip": "application/zip",
+}
+
+// mediaType goes by the name alone: the content is the guest's.
+func mediaType(name string) string {
+	if t, ok := mediaTypes[strings.ToLower(path.Ext(name))]; ok {
+		return t
+	}
+	return "application/octet-stream"
+}

@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// Linux's numbers for the resource limits that each process of the guest gets.
+const (
+	rlimitFileSize  = 1
+	rlimitOpenFiles = 7
+)
+
+func rlimits(l sandbox.Limits) []wire.Rlimit {
+	return []wire.Rlimit{
+		{Resource: rlimitFileSize, Value: uint64(l.FileSizeBytes)}, //nolint:gosec // validated to be positive
+		{Resource: rlimitOpenFiles, Value: uint64(l.OpenFiles)},    //nolint:gosec // as above
+	}
+}
+
+// setEnv sets a variable in a list of K=V.
+func setEnv(env []string, key, value string) []string {
+	for i, kv := range env {
+		if strings.HasPrefix(kv, key+"=") {
+			env[i] = key + "=" + value
+			return env
+		}
+	}
+	return append(env, key+"="+value)
+}
+
+// inputPaths are the files that went in, which do not come out again unless they
+// are asked for.
+func (j *job) inputPaths() map[string]bool {
+	paths := map[string]bool{j.main: true}
+	for _, f := range j.spec.Files {
+		paths[f.Path] = true
+	}
+	for _, in := range j.request.Inputs {
+		paths[in.Path] = true
+	}
+	return paths
+}
+
+// fill copies everything into the sandbox that has to be there before the
+// program starts.
+func (j *job) fill(ctx context.Context, s *session) error {
+	if j.steps.Dir != "" {
+		if err := s.guest.Mkdir(ctx, j.steps.Dir, 0o755); err != nil {
+			return err
+		}
+	}
+	for _, f := range j.steps.Files {
+		if err := put(ctx, s, f.Path, 0o644, f.Content); err != nil {
+			return err
+		}
+	}
+	if j.spec.Code != "" {
+		if err := put(ctx, s, j.main, 0o644, []byte(j.spec.Code)); err != nil {
+			return err
+		}
+	}
+	for i, f := range j.spec.Files {
+		content, err := f.Bytes()
+		if err != nil {
+			return err
+		}
+		mode := uint32(0o644)
+		if f.Executable {
+			mode = 0o755
+		}
+		if err := put(ctx, s, f.Path, mode, content); err != nil {
+			return sandbox.AsError(err).WithField(fmt.Sprintf("files[%d]", i))
+		}
+	}
+	for _, in := range j.request.Inputs {
+		if err := putInput(ctx, s, in); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func put(ctx context.Context, s *session, path string, mode uint32, content []byte) error {
+	return s.guest.WriteFile(ctx, path, mode, int64(len(content)), bytes.NewReader(content))
+}
+
+// putInput streams one file of the host's into the sandbox.
+func putInput(ctx context.Context, s *session, in Input) error {
+	if in.Dir {
+		return s.guest.Mkdir(ctx, in.Path, in.Mode)
+	}
+	f, err := in.Open()
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeFileNotFound, "cannot read the input for %s: %w", sandbox.SafeText(in.Path, 80), err)
+	}
+	defer f.Close() //nolint:errcheck // only read
+	return s.guest.WriteFile(ctx, in.Path, in.Mode, in.Size, f)
+}
+
+// compile runs the compile step in a sandbox of its own, under its own limits.
+// ok says that the program may run; otherwise the result says why not. The
+// session holds what was made and must be closed.
+func (j *job) compile(ctx context.Context) (s *session, ok bool, err error) {
+	step := *j.steps.Compile
+	plan := j.plan
+	plan.ID += "-c"
+	plan.Limits = step.Limits
+	start := time.Now()
+	s, err = openSession(ctx, j.driver, plan)
+	if err != nil {
+		return nil, false, err
+	}
+	if err := j.fill(ctx, s); err != nil {
+		return s, false, err
+	}
+	r, err := s.run(ctx, execution{command: j.command(step), limits: step.Limits})
+	if err != nil {
+		return s, false, err
+	}
+	j.result.Timings.CompileMS = milliseconds(time.Since(start))
+	e := r.evidence(step.Limits)
+	c := &sandbox.Compile{
+		Stdout: r.stdout.text(), Stderr: r.stderr.text(),
+		StdoutTruncated: r.stdout.truncated(), StderrTruncated: r.stderr.truncated(),
+		WallMS: r.wall.Milliseconds(), CPUMS: r.usage.CPUNanos / 1e6, Limits: step.Limits,
+	}
+	c.ExitCode, c.Signal = ending(e)
+	j.result.Compile = c
+	status, _ := verdict(e)
+	if status == sandbox.StatusSucceeded {
+		return s, true, nil
+	}
+	j.compileFailed(r, e)
+	return s, false, s.close(ctx)
+}
+
+// compileFailed makes the compiler's words and fate those of the run.
+func (j *job) compileFailed(r *execResult, e evidence) {
+	j.fillOutput(r)
+	j.judge(e)
+	j.result.Cause.Phase = sandbox.PhaseCompile
+	if j.result.Cause.Kind == sandbox.CauseExited {
+		j.result.Cause.Hint = "the program does not compile; stderr has the compiler's messages"
+	} else if j.result.Cause.Limit != 0 {
+		j.result.Cause.Hint = "the compiler needed more than the compile step's own limits allow; make the program smaller"
+	}
+	streams := j.request.Streams
+	if streams.Stdout != nil {
+		_, _ = io.WriteString(streams.Stdout, j.result.Stdout)
+	}
+	if streams.Stderr != nil {
+		_, _ = io.WriteString(streams.Stderr, j.result.Stderr)
+	}
+}
+
+// maxProducts bounds what a compile step may hand on.
+const maxProducts = 4096
+
+// copyProducts moves what was compiled from one sandbox to the other, and ends
+// the first. Both are hostile: names are checked, sizes are bounded by the
+// second one's disk.
+func copyProducts(ctx context.Context, from, to *session, dir string) error {
+	found, err := from.guest.Glob(ctx, dir, []string{"**"}, maxProducts)
+	if err != nil {
+		return err
+	}
+	if found.More {
+		return sandbox.Errorf(sandbox.CodeTooLarge, "the compiler made more than %d files", maxProducts)
+	}
+	for _, f := range found.Files {
+		if f.Type != "file" {
+			continue
+		}
+		if err := copyFile(ctx, from, to, dir+"/"+f.Path, f.Size); err != nil {
+			return err
+		}
+	}
+	return from.close(ctx)
+}
+
+func copyFile(ctx context.Context, from, to *session, path string, size int64) error {
+	r, w := io.Pipe()
+	go func() {
+		_, err := from.guest.ReadFile(ctx, path, size, w)
+		w.CloseWithError(err) //nolint:errcheck // always nil
+	}()
+	err := to.guest.WriteFile(ctx, path, 0o755, size, r)
+	r.CloseWithError(io.ErrClosedPipe) //nolint:errcheck // always nil
+	return err
+}
+
+// fillOutput writes the output and the usage into the result.
+func (j *job) fillOutput(r *execResult) {
+	out := j.result
+	out.Stdout, out.StdoutTruncated, out.StdoutBytes = r.stdout.text(), r.stdout.truncated(), r.stdout.total()
+	out.Stderr, out.StderrTruncated, out.StderrBytes = r.stderr.text(), r.stderr.truncated(), r.stderr.total()
+	out.PipesHeld = r.held
+	out.DeniedSyscalls = r.usage.Denied
+	out.Usage = sandbox.Usage{
+		WallMS: r.wall.Milliseconds(), CPUMS: r.usage.CPUNanos / 1e6,
+		MemoryPeakBytes: r.usage.MemoryPeak, ProcessesPeak: r.usage.ProcessesPeak,
+		DiskPeakBytes: r.usage.DiskPeak, InodesPeak: r.usage.InodesPeak,
+		ReadBytes: r.usage.ReadBytes, WrittenBytes: r.usage.WrittenBytes,
+	}
+}
+
+// fillPeaks takes the high-water marks that the kernel tells when all is over.
+func (j *job) fillPeaks(last driver.Usage) {
+	u := &j.result.Usage
+	u.MemoryPeakBytes = max(u.MemoryPeakBytes, last.MemoryPeak)
+	u.ProcessesPeak = max(u.ProcessesPeak, last.ProcessesPeak)
+	u.ReadBytes = max(u.ReadBytes, last.ReadBytes)
+	u.WrittenBytes = max(u.WrittenBytes, last.WrittenBytes)
+}

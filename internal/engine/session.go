@@ -1,0 +1,195 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/guest"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// handshakePatience bounds how long a new agent may take to say hello.
+const handshakePatience = 10 * time.Second
+
+// killPatience bounds how long the agent may take to end the guest's processes
+// when asked; after it the whole machine is ended from outside.
+const killPatience = 500 * time.Millisecond
+
+// session is one living machine and the connection to its agent.
+type session struct {
+	plan    driver.Plan
+	machine driver.Machine
+	guest   *guest.Guest
+}
+
+// openSession makes a machine and greets its agent. On error nothing is left.
+func openSession(ctx context.Context, d driver.Driver, plan driver.Plan) (*session, error) {
+	m, err := d.Create(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{plan: plan, machine: m}
+	if err := s.greet(ctx); err != nil {
+		return nil, errors.Join(err, s.close(ctx))
+	}
+	return s, nil
+}
+
+func (s *session) greet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, handshakePatience)
+	defer cancel()
+	conn, err := s.machine.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	s.guest, err = guest.New(ctx, conn, wire.Hello{
+		Version: wire.Version, UID: sandbox.UID, GID: sandbox.GID,
+		SwitchUser: s.plan.SwitchUser, Home: sandbox.Home,
+	})
+	return err
+}
+
+// close ends the machine and removes its traces. It is idempotent and goes on
+// when ctx has ended.
+func (s *session) close(ctx context.Context) error {
+	err := s.machine.Destroy(context.WithoutCancel(ctx))
+	if s.guest != nil {
+		_ = s.guest.Close()
+	}
+	return err
+}
+
+// execution is one program to run in a session.
+type execution struct {
+	command guest.Command
+	limits  sandbox.Limits
+	streams Streams
+}
+
+// execResult is what came of it.
+type execResult struct {
+	exit    *exit
+	held    bool
+	trigger *trigger
+	death   *driver.Death
+	usage   driver.Usage
+	wall    time.Duration
+	stdout  *capture
+	stderr  *capture
+}
+
+// evidence puts together what the verdict needs.
+func (r *execResult) evidence(l sandbox.Limits) evidence {
+	return evidence{
+		limits: l, usage: r.usage, wallMS: r.wall.Milliseconds(),
+		trigger: r.trigger, death: r.death, exit: r.exit,
+	}
+}
+
+// run starts the program, watches it, and returns when it has ended, one way or
+// another. The error means that it was never started, or that the agent broke
+// the protocol. Processes that it left behind may still live.
+func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
+	r := &execResult{
+		stdout: newCapture(x.limits.OutputBytes, x.streams.Stdout),
+		stderr: newCapture(x.limits.OutputBytes, x.streams.Stderr),
+	}
+	base := s.machine.Usage()
+	p, err := s.guest.Start(ctx, x.command, guest.Streams{Stdin: x.streams.Stdin, Stdout: r.stdout, Stderr: r.stderr})
+	if err != nil {
+		if ctx.Err() != nil {
+			r.trigger = cancelled()
+			return r, nil
+		}
+		return nil, s.explain(err)
+	}
+	w := startWatch(s.machine, x.limits, base, r.stdout, r.stderr)
+	err = s.await(ctx, p, w, r)
+	r.wall = time.Since(w.started)
+	r.trigger = w.end()
+	r.usage = since(s.machine.Usage(), base)
+	if r.trigger != nil || r.death != nil {
+		return r, nil
+	}
+	return r, err
+}
+
+// await waits for the first of: the program's end, a reason to end it, the
+// caller's wish, the machine's death.
+func (s *session) await(ctx context.Context, p *guest.Process, w *watch, r *execResult) error {
+	ended := make(chan error, 1)
+	waitCtx, stopWaiting := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWaiting()
+	go func() {
+		e, err := p.Wait(waitCtx)
+		if err == nil {
+			r.exit, r.held = &exit{code: e.Code, signal: int(e.Signal)}, p.PipesHeld()
+		}
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		return s.afterEnd(err, r)
+	case <-ctx.Done():
+		w.fire(cancelled())
+		_ = s.close(ctx)
+	case <-w.stop:
+		if !s.endGuest(ctx) {
+			_ = s.close(ctx)
+		}
+	case <-s.machine.Dead():
+		r.death = deathOf(s.machine)
+	}
+	select { // what the program had written is still on its way
+	case err := <-ended:
+		return err
+	case <-time.After(killPatience):
+		stopWaiting()
+		return <-ended
+	}
+}
+
+// afterEnd looks at an end that nobody here caused. A connection that ended may
+// be a machine that died.
+func (s *session) afterEnd(err error, r *execResult) error {
+	if err == nil {
+		return nil
+	}
+	select {
+	case <-s.machine.Dead():
+		r.death = deathOf(s.machine)
+		return nil
+	case <-time.After(killPatience):
+		return s.explain(err)
+	}
+}
+
+// explain prefers the machine's death to the broken connection that it caused.
+func (s *session) explain(err error) error {
+	select {
+	case <-s.machine.Dead():
+		return sandbox.Errorf(sandbox.CodeSetupFailed, "the sandbox ended before the program started: %s", s.machine.Death().Evidence)
+	case <-time.After(10 * time.Millisecond):
+		return err
+	}
+}
+
+// endGuest asks the agent to end every process of the guest. It says whether
+// that worked; the agent may be hostile.
+func (s *session) endGuest(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
+	defer cancel()
+	return s.guest.KillAll(ctx) == nil
+}
+
+func deathOf(m driver.Machine) *driver.Death {
+	d := m.Death()
+	return &d
+}
+
+func cancelled() *trigger {
+	return &trigger{kind: sandbox.CauseCancelled, evidence: "the caller ended the run"}
+}

@@ -23,9 +23,6 @@ const module = "pinfold"
 // pkg is what `go list` says of one package, test files left out.
 type pkg struct {
 	ImportPath string
-	Name       string
-	Doc        string
-	Dir        string
 	Standard   bool
 	Imports    []string
 	Deps       []string
@@ -80,7 +77,7 @@ var listed = sync.OnceValues(func() ([]pkg, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Name,Doc,Dir,Standard,Imports,Deps", "./...")
+	cmd := exec.Command("go", "list", "-e", "-deps", "-json=ImportPath,Standard,Imports,Deps", "./...")
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"go/ast"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -85,13 +86,21 @@ func TestLibrariesDoNotPrint(t *testing.T) {
 }
 
 func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
-	for _, p := range packages(t) {
-		want := "Package " + p.Name + " "
-		if p.Name == "main" {
-			want = "Command " + filepath.Base(p.Dir) + " "
+	type key struct{ dir, name string }
+	said := make(map[key]string)
+	for _, s := range sources(t) {
+		k := key{path.Dir(s.path), strings.TrimSuffix(s.file.Name.Name, "_test")}
+		if doc := s.file.Doc.Text(); doc != "" || said[k] == "" {
+			said[k] = doc
 		}
-		if !strings.HasPrefix(p.Doc, want) {
-			t.Errorf("%s: its comment begins %q, not %q (in a file that is no test)", p.path(), p.Doc, want)
+	}
+	for k, doc := range said {
+		want := "Package " + k.name + " "
+		if k.name == "main" {
+			want = "Command " + path.Base(k.dir) + " "
+		}
+		if !strings.HasPrefix(doc, want) {
+			t.Errorf("%s: its comment begins %.40q, not %q", k.dir, doc, want)
 		}
 	}
 }

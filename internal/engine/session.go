@@ -85,7 +85,7 @@ type execResult struct {
 func (r *execResult) evidence(l sandbox.Limits) evidence {
 	return evidence{
 		limits: l, usage: r.usage, wallMS: r.wall.Milliseconds(),
-		trigger: r.trigger, death: r.death, exit: r.exit,
+		trigger: r.trigger, death: r.death, exit: r.exit, held: r.held,
 	}
 }
 

@@ -18,6 +18,7 @@ type evidence struct {
 	trigger *trigger      // what the watch or the caller ended it for, if anything
 	death   *driver.Death // the machine ended before the program was seen to end
 	exit    *exit         // how the program ended, when it was seen to
+	held    bool          // processes that it left behind were ended by the host
 }
 
 // exit is a program's own end.
@@ -55,6 +56,10 @@ func verdict(e evidence) (sandbox.Status, sandbox.Cause) {
 		return e.deathVerdict()
 	case e.exit == nil:
 		return sandbox.StatusError, sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the program's end was not seen"}
+	case e.held && e.usage.ProcessesDenied > 0:
+		// The program is gone, but what it left behind went on forking until
+		// it was ended.
+		return sandbox.StatusKilled, e.refusal(sandbox.CauseProcesses)
 	case e.exit.code == 0 && e.exit.signal == 0:
 		return sandbox.StatusSucceeded, sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 0"}
 	}

@@ -83,15 +83,15 @@ func build(t *testing.T) (*vm.Image, []vm.Job) {
 	dir := t.TempDir()
 	image := vm.NewImage()
 	built := map[string]bool{}
-	add := func(name string, compile ...string) {
+	add := func(name, pkg string, compile ...string) {
 		t.Helper()
 		if built[name] {
 			return
 		}
 		built[name] = true
 		bin := filepath.Join(dir, filepath.Base(name))
-		args := append(compile[:len(compile)-1:len(compile)-1], "-trimpath", "-ldflags=-s -w", "-o", bin, compile[len(compile)-1])
-		cmd := exec.Command("go", args...)
+		compile = append(compile, "-trimpath", "-ldflags=-s -w", "-o", bin, pkg)
+		cmd := exec.CommandContext(t.Context(), "go", compile...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
@@ -100,21 +100,24 @@ func build(t *testing.T) (*vm.Image, []vm.Job) {
 			t.Fatal(err)
 		}
 	}
-	add("/init", "build", "pinfold/test/kernels/init")
-	if err := image.AddBusybox(); err != nil {
+	add("/init", "pinfold/test/kernels/init", "build")
+	if err := image.AddBusybox(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := image.AddPython(); err != nil {
 		t.Fatal(err)
 	}
-	// That the userland works: in the form of a test, as check wants it.
-	const program = "import json, random, subprocess; print(subprocess.getoutput('echo --- PASS: busybox and python'))"
+	// That the guest is fit for sandboxes, said in the form of a test, as check
+	// wants it: Python, a shell, and a root that pivot_root can leave.
+	const program = `import json, random, subprocess
+print(subprocess.getoutput("""unshare -Urm sh -c '
+	mount -t tmpfs none /mnt && cd /mnt && mkdir old && pivot_root . old && old/usr/bin/busybox echo "--- PASS: userland"'"""))`
 	jobs := []vm.Job{{Name: "userland", Path: "/usr/bin/python3", Args: []string{"-c", program}, Timeout: time.Minute, UID: vm.User}}
 	for _, s := range suites {
 		bin := "/test/" + strings.ReplaceAll(s.pkg, "/", "-") + ".test"
-		add(bin, "test", "-c", s.pkg)
+		add(bin, s.pkg, "test", "-c")
 		for name, pkg := range s.programs {
-			add(name, "build", pkg)
+			add(name, pkg, "build")
 		}
 		j := vm.Job{
 			Name: s.name, Path: bin, Args: append([]string{"-test.v", "-test.timeout=60s"}, s.args...),

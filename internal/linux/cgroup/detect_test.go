@@ -132,7 +132,8 @@ func TestDetectV2Finds(t *testing.T) {
 				own: "/" + scope, denied: []string{"/cgroup.procs"},
 				files: rootAnd(cgroup2(nil, scope, "domain", "cpu memory pids\n", "", "4242\n")),
 			},
-			"/" + scope, true, []Controller{Memory, Pids, CPU},
+			"/" + scope, true,
+			[]Controller{Memory, Pids, CPU},
 		},
 		"user, second start in the same scope": {
 			fake{

@@ -86,7 +86,10 @@ func (h *Hierarchy) make(name string, l Limits) (g *Group, err error) {
 	}
 	for _, s := range h.settings(l) {
 		err := writeFile(path.Join(g.where[s.controller], s.file), s.value)
-		if err != nil && !(s.optional && errors.Is(err, fs.ErrNotExist)) {
+		if s.optional && errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
 			return g, err
 		}
 	}

@@ -230,7 +230,7 @@ func (g *Group) countIO(to *Stats) error {
 func pread(fd int, buf []byte) (int, error) {
 	for {
 		n, err := unix.Pread(fd, buf, 0)
-		if err != unix.EINTR {
+		if !errors.Is(err, unix.EINTR) {
 			return n, err
 		}
 	}

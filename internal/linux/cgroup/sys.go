@@ -13,7 +13,7 @@ import (
 // retry repeats a system call that a signal interrupted.
 func retry(call func() error) error {
 	for {
-		if err := call(); err != unix.EINTR {
+		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}
@@ -79,7 +79,7 @@ func mkdir(path string) error {
 // rmdir removes a group's directory. That it is gone already is no error.
 func rmdir(path string) error {
 	err := retry(func() error { return unix.Rmdir(path) })
-	if err == unix.ENOENT || err == nil {
+	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
 	return fmt.Errorf("cannot remove %s: %w", path, err)

@@ -73,7 +73,8 @@ func start(r *reporter, j vm.Job) error {
 	ctx, cancel := context.WithTimeout(context.Background(), j.Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, j.Path, j.Args...)
-	cmd.Dir, cmd.Env = "/tmp", append(j.Env, "PATH=/usr/bin:/usr/sbin", "HOME=/root", "TMPDIR=/tmp")
+	cmd.Dir = "/tmp"
+	cmd.Env = append([]string{"PATH=/usr/bin:/usr/sbin", "HOME=/root", "TMPDIR=/tmp"}, j.Env...)
 	cmd.Stdout, cmd.Stderr = r, r
 	cmd.WaitDelay = time.Second // for output that an orphan keeps open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

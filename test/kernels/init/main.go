@@ -4,7 +4,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,7 +42,7 @@ func boot() error {
 	if err := unix.Sethostname([]byte("guest")); err != nil {
 		return err
 	}
-	cmd := exec.Command("/init")
+	cmd := exec.CommandContext(context.Background(), "/init")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = []string{"PATH=/usr/bin:/usr/sbin", "HOME=/root"}
 	if err := cmd.Start(); err != nil {
@@ -48,7 +50,7 @@ func boot() error {
 	}
 	for {
 		pid, err := unix.Wait4(-1, nil, 0, nil)
-		if err == unix.EINTR {
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil || pid == cmd.Process.Pid {

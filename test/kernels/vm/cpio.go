@@ -46,9 +46,9 @@ func (c *cpio) add(e entry) error {
 	if e.size == 0 {
 		return nil
 	}
-	n, err := io.Copy(c.w, io.LimitReader(e.content, e.size))
-	if err != nil || n != e.size {
-		return fmt.Errorf("cpio: %s has %d bytes, not %d: %v", e.name, n, e.size, err)
+	n, err := io.CopyN(c.w, e.content, e.size)
+	if err != nil {
+		return fmt.Errorf("cpio: %s ended after %d of %d bytes: %w", e.name, n, e.size, err)
 	}
 	c.at += n
 	return c.pad()

@@ -138,7 +138,7 @@ func (i *Image) CopyProgram(name, host string) error {
 	}
 	needed, err := f.DynString(elf.DT_NEEDED)
 	if err != nil {
-		return nil //nolint:nilerr // a static program
+		return err
 	}
 	for _, lib := range needed {
 		if err := i.copyLibrary(lib); err != nil {

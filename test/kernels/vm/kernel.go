@@ -74,7 +74,7 @@ func Kernel(ctx context.Context) (string, error) {
 	return fetch(ctx, cache)
 }
 
-// newer orders cached images by when they were fetched.
+// newer orders cached images by when they were built.
 func newer(a, b string) int {
 	age := func(p string) int64 {
 		st, err := os.Stat(p)

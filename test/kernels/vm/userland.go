@@ -3,6 +3,7 @@ package vm
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,12 +13,12 @@ import (
 
 // AddBusybox adds the host's statically linked busybox and a link for each of
 // its commands.
-func (i *Image) AddBusybox() error {
+func (i *Image) AddBusybox(ctx context.Context) error {
 	const busybox = "/bin/busybox"
 	if err := i.Copy("/usr/bin/busybox", busybox); err != nil {
 		return err
 	}
-	list, err := exec.Command(busybox, "--list").Output()
+	list, err := exec.CommandContext(ctx, busybox, "--list").Output()
 	if err != nil {
 		return fmt.Errorf("busybox --list: %w", err)
 	}
@@ -36,12 +37,12 @@ var pythonSkips = []string{"config-", "test", "lib2to3", "pydoc_data", "distutil
 // AddPython adds the system's Python 3 with the larger part of its standard
 // library.
 func (i *Image) AddPython() error {
-	real, err := filepath.EvalSymlinks("/usr/bin/python3")
+	program, err := filepath.EvalSymlinks("/usr/bin/python3")
 	if err != nil {
 		return err
 	}
-	name := filepath.Base(real) // python3.11
-	if err := i.CopyProgram("/usr/bin/"+name, real); err != nil {
+	name := filepath.Base(program) // python3.11
+	if err := i.CopyProgram("/usr/bin/"+name, program); err != nil {
 		return err
 	}
 	i.Link("/usr/bin/python3", name)

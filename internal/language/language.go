@@ -1,0 +1,106 @@
+// Package language is the table of programming languages that Pinfold knows,
+// as data: what their files are called, how a program is compiled and run, how
+// a version is read, and which environment makes the tools behave in a
+// sandbox.
+//
+// It decides and describes; it runs nothing, touches no file and never reads a
+// program beyond its first line. What is in a template is asked through a
+// Lookup that the caller gives.
+package language
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"pinfold/internal/nearest"
+	"pinfold/sandbox"
+)
+
+// Language is one entry of the table. It is plain data.
+//
+// Strings of Compile, Run, Version and Env may hold these words in braces:
+//
+//	{file}      the program's file, relative to the working directory
+//	{args}      the program's arguments; only as a whole argument
+//	{out}       where a compiled program goes
+//	{support}   the directory of support files
+//	{cpus}      limits.cpus, rounded up
+//	{heap_mib}  three quarters of the step's memory limit
+//	{python3}   the path of a program: the first candidate's name of each
+type Language struct {
+	Name         string   // in requests and results: "python"
+	Title        string   // for people: "Python"
+	Aliases      []string // other names that people use
+	Extensions   []string // of file names, with the dot, in lower case
+	Interpreters []string // names in a #! line, without a version number
+	File         string   // the name of a program that comes without one
+
+	Programs []Program // what must be in the template, the main one first
+	Compile  []string  // the compile step's arguments; nil for interpreted languages
+	Run      []string  // the run's arguments
+	Env      []string  // K=V, in addition to BaseEnv, for both steps
+	Support  []string  // files of Pinfold's that the steps need: keys of the support files
+	Version  Version
+
+	// CompileLimits are the compile step's own; fields that are zero are as in
+	// the run's limits.
+	CompileLimits sandbox.Limits
+}
+
+// Program is a program that a language needs: the first of the candidates that
+// the template has. Package is the Debian package that provides it.
+type Program struct {
+	Candidates []string
+	Package    string
+}
+
+// Lookup finds the first of the candidates that a template has and returns its
+// absolute path in the sandbox.
+type Lookup func(candidates []string) (path string, ok bool)
+
+// Table returns a copy of the table, in the order in which it is shown.
+func Table() []Language { return slices.Clone(table) }
+
+// Find returns the language of that name or alias, in any case. The error is a
+// *sandbox.Error of code language_unknown whose hint names the nearest.
+func Find(name string) (Language, error) {
+	lower := strings.ToLower(name)
+	for _, l := range table {
+		if l.Name == lower || slices.Contains(l.Aliases, lower) {
+			return l, nil
+		}
+	}
+	return Language{}, &sandbox.Error{
+		Code: sandbox.CodeLanguageUnknown, Field: "language",
+		Message: fmt.Sprintf("no language %q", sandbox.SafeText(name, 40)),
+		Hint:    suggestion(lower),
+	}
+}
+
+// suggestion names the language that was probably meant, and all of them.
+func suggestion(word string) string {
+	var names, words []string
+	for _, l := range table {
+		names = append(names, l.Name)
+		words = append(words, l.Name)
+		words = append(words, l.Aliases...)
+	}
+	hint := "the languages are " + strings.Join(names, ", ")
+	if near := nearest.Word(word, words); near != "" {
+		return fmt.Sprintf("did you mean %q? %s", near, hint)
+	}
+	return hint
+}
+
+// Missing returns the programs that the template lacks. Empty means that the
+// language works there.
+func (l Language) Missing(lookup Lookup) []Program {
+	var missing []Program
+	for _, p := range l.Programs {
+		if _, ok := lookup(p.Candidates); !ok {
+			missing = append(missing, p)
+		}
+	}
+	return missing
+}

@@ -1,0 +1,168 @@
+package language
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pinfold/internal/image"
+	"pinfold/sandbox"
+)
+
+// Steps is what it takes to run one program in a sandbox whose working
+// directory is sandbox.Home and holds the program's file.
+type Steps struct {
+	// Dir must be made first, as the user's, when it is not empty.
+	Dir   string
+	Files []File // to write before the first step
+
+	Compile *Step // nil for interpreted languages
+	Run     Step
+}
+
+// Step is one command. Env is its whole environment, K=V, sorted; a caller's
+// own variables go on top. Limits are complete.
+type Step struct {
+	Args   []string
+	Env    []string
+	Limits sandbox.Limits
+}
+
+// BaseEnv returns the environment of every process in a sandbox. Caches go to
+// /tmp, so that the working directory holds only what the program made.
+func BaseEnv() []string {
+	return []string{
+		"HOME=" + sandbox.Home,
+		"LANG=C.UTF-8",
+		"LOGNAME=" + sandbox.User,
+		"PATH=" + image.SearchPath,
+		"TERM=dumb",
+		"TMPDIR=/tmp",
+		"USER=" + sandbox.User,
+		"XDG_CACHE_HOME=/tmp/.cache",
+	}
+}
+
+// Plan says how to run the program in mainFile (a path relative to the working
+// directory; empty means the language's File) with the arguments, under the
+// run's limits, in the template that lookup looks into. Zero limits are the
+// defaults.
+//
+// The error is a *sandbox.Error: language_missing when the template lacks a
+// program, with the command that installs it as the hint, or bad_path.
+func (l Language) Plan(mainFile string, args []string, limits sandbox.Limits, lookup Lookup) (Steps, error) {
+	if mainFile == "" {
+		mainFile = l.File
+	}
+	if err := sandbox.CheckGuestPath("entrypoint", mainFile); err != nil {
+		return Steps{}, err
+	}
+	words, err := l.words(lookup)
+	if err != nil {
+		return Steps{}, err
+	}
+	words["file"] = notAnOption(mainFile)
+	limits = limits.WithDefaults()
+
+	files, err := supportFiles(l.Support)
+	if err != nil {
+		return Steps{}, sandbox.Errorf(sandbox.CodeInternal, "support files of %s: %w", l.Name, err)
+	}
+	steps := Steps{Files: files, Run: l.step(l.Run, args, words, limits)}
+	if l.Compile != nil {
+		step := l.step(l.Compile, nil, words, overlay(limits, l.CompileLimits))
+		steps.Compile = &step
+	}
+	if steps.Compile != nil || len(files) > 0 {
+		steps.Dir = SupportDir
+	}
+	return steps, nil
+}
+
+// VersionStep says how to ask for the version, like Plan. ok is false when the
+// language has no version or the template lacks it.
+func (l Language) VersionStep(lookup Lookup) (step Step, stdin string, ok bool) {
+	words, err := l.words(lookup)
+	if err != nil || l.Version.Args == nil {
+		return Step{}, "", false
+	}
+	return l.step(l.Version.Args, nil, words, sandbox.DefaultLimits()), l.Version.Stdin, true
+}
+
+// words returns what the words in braces stand for, as far as the template
+// decides it.
+func (l Language) words(lookup Lookup) (map[string]string, error) {
+	words := map[string]string{"out": program, "support": SupportDir}
+	for _, p := range l.Programs {
+		found, ok := lookup(p.Candidates)
+		if !ok {
+			return nil, missing(l, l.Missing(lookup))
+		}
+		words[p.Candidates[0]] = found
+	}
+	return words, nil
+}
+
+func missing(l Language, programs []Program) *sandbox.Error {
+	var names, packages []string
+	for _, p := range programs {
+		names = append(names, strings.Join(p.Candidates, " or "))
+		packages = append(packages, p.Package)
+	}
+	slices.Sort(packages)
+	return &sandbox.Error{
+		Code: sandbox.CodeLanguageMissing, Field: "language",
+		Message: fmt.Sprintf("%s is not in the template: it needs %s", l.Title, strings.Join(names, " and ")),
+		Hint:    "apt-get install " + strings.Join(slices.Compact(packages), " "),
+	}
+}
+
+// step fills in one step's arguments and environment.
+func (l Language) step(template, args []string, words map[string]string, limits sandbox.Limits) Step {
+	pairs := []string{
+		"{cpus}", strconv.Itoa(max(1, int(math.Ceil(limits.CPUs)))),
+		"{heap_mib}", strconv.FormatInt(max(1, limits.MemoryBytes>>20*3/4), 10),
+	}
+	for k, v := range words {
+		pairs = append(pairs, "{"+k+"}", v)
+	}
+	fill := strings.NewReplacer(pairs...)
+	step := Step{Limits: limits}
+	for _, a := range template {
+		if a == "{args}" {
+			step.Args = append(step.Args, args...)
+			continue
+		}
+		step.Args = append(step.Args, fill.Replace(a))
+	}
+	step.Env = BaseEnv()
+	for _, kv := range l.Env {
+		step.Env = append(step.Env, fill.Replace(kv))
+	}
+	slices.Sort(step.Env)
+	return step
+}
+
+// notAnOption keeps a file name that begins like an option ("-c") or a list of
+// arguments ("@x") from being read as one.
+func notAnOption(file string) string {
+	if strings.HasPrefix(file, "-") || strings.HasPrefix(file, "@") {
+		return "./" + file
+	}
+	return file
+}
+
+// overlay returns limits with every field that over sets.
+func overlay(limits, over sandbox.Limits) sandbox.Limits {
+	for _, info := range sandbox.LimitTable() {
+		if v := over.Get(info.Field); v != 0 {
+			limits.Set(info.Field, v)
+		}
+	}
+	if over.CPUs != 0 {
+		limits.CPUs = over.CPUs
+	}
+	return limits
+}

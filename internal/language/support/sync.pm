@@ -1,0 +1,4 @@
+# Output appears when it is printed, also when it does not go to a terminal.
+package sync;
+$| = 1;
+1;

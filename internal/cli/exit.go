@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"strings"
 
@@ -75,8 +77,11 @@ func signalNumber(name string) int {
 
 // errorStatus is the exit status for an error.
 func errorStatus(e *sandbox.Error) int {
-	if e.Code == sandbox.CodeRequirementUnmet {
+	switch {
+	case e.Code == sandbox.CodeRequirementUnmet:
 		return exitRequirement
+	case errors.Is(e, context.Canceled):
+		return exitCancelled
 	}
 	return exitPinfold
 }

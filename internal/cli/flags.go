@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -34,37 +35,38 @@ const (
 	groupOutput    = "Output"
 )
 
-// bind declares the flags. Back quotes mark a flag's placeholder in help.
+// bind declares the flags.
 func (f *runFlags) bind(set *pflag.FlagSet) {
 	f.env, f.metadata = map[string]string{}, map[string]string{}
 
-	set.StringVarP(&f.language, "language", "l", "", "`NAME` of the language (default from the file name or the #! line)")
-	set.StringVar(&f.stdin, "stdin", "", "`FILE|-` for the program's stdin (default ours when it is a pipe or a file)")
-	set.VarP(pairs{f.env, "a variable"}, "env", "e", "set a variable, `K=V`; may be repeated")
-	set.StringVar(&f.spec, "spec", "", "read the whole request from `FILE|-`, in JSON; other flags override it")
-	set.Var(pairs{f.metadata, "a label"}, "metadata", "label the result with `K=V`; may be repeated")
-	group(set, groupProgram, "language", "stdin", "env", "spec", "metadata")
+	set.StringVarP(&f.language, "language", "l", "", "the language (default from the #! line or the file name)")
+	set.StringVar(&f.stdin, "stdin", "", "the program's stdin (default ours when it is a pipe or a file)")
+	set.VarP(pairs{f.env, "a variable"}, "env", "e", "set a variable; may be repeated")
+	set.StringVar(&f.spec, "spec", "", "read the whole request, in JSON; other flags override it")
+	set.Var(pairs{f.metadata, "a label"}, "metadata", "label the result; may be repeated")
+	group(set, groupProgram, "language NAME", "stdin FILE|-", "env K=V", "spec FILE|-", "metadata K=V")
 
 	defaults := sandbox.DefaultLimits()
 	for _, info := range sandbox.LimitTable() {
 		usage := fmt.Sprintf("%s (default %s)", info.Meaning, sandbox.FormatQuantity(defaults.Get(info.Field), info.Unit))
-		set.Var(limitValue{info, &f.limits}, info.Flag, usage)
-		group(set, groupLimits, info.Flag)
+		value := limitValue{info, &f.limits}
+		set.Var(value, info.Flag, usage)
+		group(set, groupLimits, info.Flag+" "+value.Type())
 	}
 	set.Var(cpusValue{&f.limits}, "cpus", fmt.Sprintf("CPUs at once; 0.5 is half of one (default %g)", defaults.CPUs))
-	group(set, groupLimits, "cpus")
+	group(set, groupLimits, "cpus N")
 
-	set.StringArrayVarP(&f.files, "file", "f", nil, "copy `HOST[:GUEST]` in, a file or a directory; may be repeated")
-	set.StringArrayVar(&f.mounts, "mount", nil, "show `HOST:GUEST[:ro|rw]` inside (default ro); may be repeated")
-	set.StringArrayVarP(&f.artifacts, "artifact", "a", nil, "bring out files that match `GLOB`; may be repeated")
-	set.StringVarP(&f.artifactsDir, "artifacts-dir", "o", "", "write artifacts below `DIR`, replacing; without --artifact, every new file")
-	group(set, groupFiles, "file", "mount", "artifact", "artifacts-dir")
+	set.StringArrayVarP(&f.files, "file", "f", nil, "copy a file or a directory in; may be repeated")
+	set.StringArrayVar(&f.mounts, "mount", nil, "show a host directory inside (default ro); may be repeated")
+	set.StringArrayVarP(&f.artifacts, "artifact", "a", nil, "bring out the files that match; may be repeated")
+	set.StringVarP(&f.artifactsDir, "artifacts-dir", "o", "", "write artifacts here, replacing files of the same name")
+	group(set, groupFiles, "file HOST[:GUEST]", "mount HOST:GUEST[:ro|rw]", "artifact GLOB", "artifacts-dir DIR")
 
-	set.StringVar(&f.driver, "driver", "", "`NAME` of the way to make the sandbox (default auto)")
-	set.StringVar(&f.template, "template", "", "`NAME` of what is inside (default host)")
-	set.StringSliceVar(&f.require, "require", nil, "refuse to run without these `FEATURES`: memory,network:none,…")
-	set.StringVar(&f.network, "network", "", "network `MODE` (default none, the only one)")
-	group(set, groupIsolation, "driver", "template", "require", "network")
+	set.StringVar(&f.driver, "driver", "", "the way to make the sandbox (default auto)")
+	set.StringVar(&f.template, "template", "", "what is inside (default host)")
+	set.StringSliceVar(&f.require, "require", nil, "refuse to run unless these are enforced: memory,network:none,…")
+	set.StringVar(&f.network, "network", "", "the network (default none, the only one)")
+	group(set, groupIsolation, "driver NAME", "template NAME", "require FEATURES", "network MODE")
 
 	set.BoolVar(&f.json, "json", false, "print one JSON result and nothing else")
 	set.BoolVar(&f.raw, "raw", false, "do not escape control characters on a terminal")
@@ -72,13 +74,21 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	group(set, groupOutput, "json", "raw", "verbose")
 }
 
-// groupKey is the flag annotation that names its group in help.
-const groupKey = "pinfold_group"
+// Annotations of flags for help.
+const (
+	groupKey       = "pinfold_group"
+	placeholderKey = "pinfold_placeholder"
+)
 
-// group puts flags into a group of help. The flags exist: bind made them.
+// group puts flags, each "name" or "name PLACEHOLDER", into a group of help.
+// The flags exist: they were just declared.
 func group(set *pflag.FlagSet, name string, flags ...string) {
 	for _, f := range flags {
-		if err := set.SetAnnotation(f, groupKey, []string{name}); err != nil {
+		flag, placeholder, _ := strings.Cut(f, " ")
+		err := errors.Join(
+			set.SetAnnotation(flag, groupKey, []string{name}),
+			set.SetAnnotation(flag, placeholderKey, []string{placeholder}))
+		if err != nil {
 			panic(err)
 		}
 	}

@@ -72,13 +72,12 @@ func writeFlags(b *bytes.Buffer, cmd *cobra.Command) {
 }
 
 func flagLine(f *pflag.Flag) string {
-	placeholder, usage := pflag.UnquoteUsage(f)
 	left := "      --" + f.Name
 	if f.Shorthand != "" {
 		left = "  -" + f.Shorthand + ", --" + f.Name
 	}
-	if placeholder != "" {
-		left += " " + placeholder
+	if p := f.Annotations[placeholderKey]; len(p) > 0 && p[0] != "" {
+		left += " " + p[0]
 	}
-	return fmt.Sprintf("%-34s %s\n", left, strings.ReplaceAll(usage, "`", ""))
+	return fmt.Sprintf("%-34s %s\n", left, f.Usage)
 }

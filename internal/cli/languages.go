@@ -92,8 +92,9 @@ func (a *app) languagesCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().StringVar(&template, "template", "", "`NAME` of the template to ask (default host)")
-	cmd.Flags().StringVar(&driver, "driver", "", "`NAME` of the way to make the sandbox (default auto)")
+	cmd.Flags().StringVar(&template, "template", "", "the template to ask (default host)")
+	cmd.Flags().StringVar(&driver, "driver", "", "the way to make the sandbox (default auto)")
+	group(cmd.Flags(), groupIsolation, "template NAME", "driver NAME")
 	return cmd
 }
 
@@ -141,7 +142,7 @@ func askLanguage(ctx context.Context, runner Runner, base sandbox.Spec, l langua
 	}
 	switch {
 	case result.Cause.Kind == sandbox.CauseCancelled:
-		return state, &sandbox.Error{Code: sandbox.CodeInternal, Message: "cancelled"}
+		return state, &sandbox.Error{Code: sandbox.CodeInternal, Message: "cancelled", Err: context.Canceled}
 	case result.Status == sandbox.StatusSucceeded:
 		state.Available = true
 		state.Version, _ = l.Version.Parse([]byte(result.Stdout + result.Stderr))

@@ -4,8 +4,6 @@ import (
 	"context"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -171,26 +169,4 @@ func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink
 	}
 	a.report(result, f.verbose)
 	return nil
-}
-
-// cancelOnSignal ends the run at the first SIGINT, SIGTERM or SIGHUP and this
-// process at the second.
-func cancelOnSignal(cancel func()) (stop func()) {
-	ch := make(chan os.Signal, 2)
-	signal.Notify(ch, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-ch:
-			cancel()
-		case <-done:
-			return
-		}
-		select {
-		case <-ch:
-			os.Exit(exitCancelled)
-		case <-done:
-		}
-	}()
-	return func() { signal.Stop(ch); close(done) }
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"syscall"
 	"unicode"
 	"unicode/utf8"
@@ -23,15 +22,6 @@ func isTerminal(f *os.File) bool {
 		_, _, errno = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TCGETS, 0)
 	})
 	return err == nil && errors.Is(errno, syscall.EFAULT)
-}
-
-// catchBrokenPipe makes a write to a closed pipe an error instead of the end
-// of this process, until the returned function is called. Unlike ignoring the
-// signal, catching it is not inherited by the programs we start.
-func catchBrokenPipe() (release func()) {
-	ch := make(chan os.Signal, 1)
-	signal.Notify(ch, syscall.SIGPIPE)
-	return func() { signal.Stop(ch) }
 }
 
 // visible is a writer for terminals. It passes text on and writes as escapes

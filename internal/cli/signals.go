@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// cancelOnSignal ends the run at the first SIGINT, SIGTERM or SIGHUP and this
+// process at the second. A signal that our parent ignores for us (nohup, a
+// shell's background job) stays ignored.
+func cancelOnSignal(cancel func()) (stop func()) {
+	ch := make(chan os.Signal, 2)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			signal.Notify(ch, s)
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-ch:
+			cancel()
+		case <-done:
+			return
+		}
+		select {
+		case <-ch:
+			os.Exit(exitCancelled)
+		case <-done:
+		}
+	}()
+	return func() { signal.Stop(ch); close(done) }
+}
+
+// catchBrokenPipe makes a write to a closed pipe an error instead of the end
+// of this process, until the returned function is called. Unlike ignoring the
+// signal, catching it is not inherited by the programs we start.
+func catchBrokenPipe() (release func()) {
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, syscall.SIGPIPE)
+	return func() { signal.Stop(ch) }
+}

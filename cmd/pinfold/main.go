@@ -16,7 +16,7 @@ var version = "dev"
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == probe.ChildCommand {
-		os.Exit(probe.Child(os.Args[2:]))
+		os.Exit(probe.Child(os.Args[2:], os.Stdout))
 	}
 	os.Exit(cli.Main(context.Background(), cli.Deps{
 		Args:  os.Args[1:],

@@ -31,13 +31,13 @@ const childTime = 2 * time.Second
 
 // Child runs one trial in this process and returns its exit status. It is for
 // the main function only, see ChildCommand. What it found goes to stdout.
-func Child(args []string) int {
+func Child(args []string, stdout io.Writer) int {
 	switch {
 	case len(args) == 1 && args[0] == askNamespaces:
-		tryMounts(os.Stdout)
+		tryMounts(stdout)
 	case len(args) == 1 && args[0] == askKVM:
 		failed, err := kvm.Try()
-		fmt.Printf("%s\n%v\n", failed, err)
+		_, _ = fmt.Fprintf(stdout, "%s\n%v\n", failed, err)
 	default:
 		return 2
 	}

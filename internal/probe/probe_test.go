@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == ChildCommand {
-		os.Exit(Child(os.Args[2:]))
+		os.Exit(Child(os.Args[2:], os.Stdout))
 	}
 	os.Exit(m.Run())
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 // pinfold is the program of the scripts.
 func pinfold() {
 	if len(os.Args) > 1 && os.Args[1] == probe.ChildCommand {
-		os.Exit(probe.Child(os.Args[2:]))
+		os.Exit(probe.Child(os.Args[2:], os.Stdout))
 	}
 	os.Exit(cli.Main(context.Background(), cli.Deps{
 		Args:  os.Args[1:],

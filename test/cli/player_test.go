@@ -59,9 +59,10 @@ func (player) Run(ctx context.Context, req engine.Request) (*sandbox.Result, err
 		p.shell()
 		return p.result, nil
 	}
+	known := words()
 	for line := range strings.Lines(req.Spec.Code) {
 		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if do, ok := words[word]; ok && !p.over {
+		if do, ok := known[word]; ok && !p.over {
 			do(p, rest)
 		}
 	}
@@ -72,10 +73,8 @@ func (player) Run(ctx context.Context, req engine.Request) (*sandbox.Result, err
 }
 
 // words is what programs can say.
-var words map[string]func(p *play, rest string)
-
-func init() { // breaks the cycle through play's methods
-	words = map[string]func(p *play, rest string){
+func words() map[string]func(p *play, rest string) {
+	return map[string]func(p *play, rest string){
 		"print":    func(p *play, rest string) { p.out(unquote(rest)) },
 		"warn":     func(p *play, rest string) { p.warn(unquote(rest)) },
 		"cat":      func(p *play, _ string) { p.cat() },

@@ -27,6 +27,7 @@ type meter struct {
 	mu     sync.Mutex
 	root   int // O_PATH descriptor of the sandbox's root, -1 when closed
 	base   unix.Statfs_t
+	limit  int64 // the memory limit in force
 	last   driver.Usage
 	ended  bool // last is the final reading
 	ending bool // Destroy has begun
@@ -180,7 +181,17 @@ func (t *meter) moveMemoryLimit() {
 	l := t.machine.plan.Limits
 	held := t.last.DiskBytes / memoryStep * memoryStep
 	limit := l.MemoryBytes + min(l.DiskBytes, held+min(held, memoryAhead))
-	_ = t.machine.cgroup.SetMemoryLimit(limit) // shrinking may be refused; it is tried again
+	// Lowering the limit below what is in use by the time of the write would
+	// make the kernel kill; so it is lowered late and not to the last byte.
+	if limit < t.limit && limit+2*memoryAhead > t.limit {
+		return
+	}
+	if limit < t.limit {
+		limit += memoryAhead
+	}
+	if t.machine.cgroup.SetMemoryLimit(limit) == nil {
+		t.limit = limit
+	}
 }
 
 // set stores a counter that could be read.

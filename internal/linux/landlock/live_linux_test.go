@@ -126,6 +126,9 @@ func TestLevels(t *testing.T) {
 	t.Logf("level %d, errata %#x", best, errata)
 	control := try(t, 0)
 	for _, a := range attempts {
+		if os.Geteuid() != 0 && control[a.name] == "EPERM" {
+			continue // it takes root; the run as root has the proof
+		}
 		if a.since > 0 && a.since <= best && control[a.name] != "ok" {
 			t.Errorf("%s without Landlock: %s: no proof", a.name, control[a.name])
 		}

@@ -101,6 +101,12 @@ func apply(m mode, argv []string) error {
 // run starts a program under a mode and waits for it.
 func run(t *testing.T, m mode, dir string, argv ...string) outcome {
 	t.Helper()
+	return runWith(t, m, dir, (*Listener).Serve, argv...)
+}
+
+// runWith leaves the listener to serve, which has to end with the program.
+func runWith(t *testing.T, m mode, dir string, serve func(*Listener) error, argv ...string) outcome {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -124,17 +130,17 @@ func run(t *testing.T, m mode, dir string, argv ...string) outcome {
 	if m == heard {
 		l := receiveListener(t, ours)
 		served := make(chan error, 1)
-		go func() { served <- l.Serve() }()
+		go func() { served <- serve(l) }()
 		defer l.Close()
 		err = cmd.Wait()
-		unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what the program left running
 		select {
 		case e := <-served:
 			if e != nil {
 				t.Fatalf("Serve: %v", e)
 			}
 		case <-time.After(10 * time.Second):
-			t.Fatalf("Serve goes on although the last process is gone")
+			unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+			t.Fatalf("Serve goes on: a process was left running, or the end was not noticed")
 		}
 		o.denied, o.killed = l.Denied(), l.Killed()
 	} else {

@@ -20,8 +20,9 @@ var threads = []string{
 // javaFlags suit a short run in a small sandbox: the serial collector, because
 // the others start threads and keep memory; a heap that leaves room for the
 // rest of the process, because the JVM sees the host's memory and not the
-// limit; no counters file in /tmp. Only javac does without the second
-// compiler: it starts no slower, and a long computation is three times faster.
+// limit; no counters file in /tmp. Only javac goes without the JVM's second
+// compiler: with it programs start no slower, and long computations take a
+// third of the time.
 var javaFlags = []string{
 	"-Xmx{heap_mib}m", "-XX:+UseSerialGC", "-XX:ActiveProcessorCount={cpus}",
 	"-Xshare:auto", "-XX:-UsePerfData", "-Dfile.encoding=UTF-8",

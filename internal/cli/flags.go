@@ -59,7 +59,7 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.StringArrayVarP(&f.files, "file", "f", nil, "copy a file or a directory in; may be repeated")
 	set.StringArrayVar(&f.mounts, "mount", nil, "show a host directory inside (default ro); may be repeated")
 	set.StringArrayVarP(&f.artifacts, "artifact", "a", nil, "bring out the files that match; may be repeated")
-	set.StringVarP(&f.artifactsDir, "artifacts-dir", "o", "", "write artifacts here, replacing files of the same name")
+	set.StringVarP(&f.artifactsDir, "artifacts-dir", "o", "", "write artifacts here, replacing; without --artifact, every new file")
 	group(set, groupFiles, "file HOST[:GUEST]", "mount HOST:GUEST[:ro|rw]", "artifact GLOB", "artifacts-dir DIR")
 
 	set.StringVar(&f.driver, "driver", "", "the way to make the sandbox (default auto)")

@@ -81,10 +81,9 @@ func (e evidence) deathVerdict() (sandbox.Status, sandbox.Cause) {
 
 // failureCause finds out why a program ended unhappily by itself.
 func (e evidence) failureCause() sandbox.Cause {
-	sys := e.exit.signal == sigSys || e.exit.code == 128+sigSys
 	switch {
-	case sys:
-		return e.syscallCause()
+	case e.diedOf(sigSys), e.usage.Killed != "" && e.diedOf(sigKill):
+		return e.syscallCause() // a program that catches SIGSYS is ended by SIGKILL
 	case e.exit.signal == sigXFSZ:
 		return e.limitCause(sandbox.CauseFileSize, e.limits.FileSizeBytes, "the kernel sent SIGXFSZ")
 	case e.exit.signal == sigXCPU:
@@ -102,6 +101,12 @@ func (e evidence) failureCause() sandbox.Cause {
 		}
 	}
 	return sandbox.Cause{Kind: sandbox.CauseExited, Evidence: fmt.Sprintf("exit status %d", e.exit.code)}
+}
+
+// diedOf says whether a signal ended the program, or a child whose fate a shell
+// then made its own.
+func (e evidence) diedOf(signal int) bool {
+	return e.exit.signal == signal || e.exit.signal == 0 && e.exit.code == 128+signal
 }
 
 // signalHints says what usually lies behind a program's own signal.

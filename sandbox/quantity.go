@@ -49,7 +49,7 @@ func ParseSize(s string) (int64, error) {
 
 func sizeError(s string) error {
 	return &Error{
-		Code: CodeLimitInvalid, Message: fmt.Sprintf("%q is not a size", SafeText(s, 40)),
+		Code: CodeLimitInvalid, Message: fmt.Sprintf("\"%s\" is not a size", SafeText(s, 40)),
 		Hint: "write sizes as 64MiB, 1.5GiB, 10MB or a number of bytes",
 	}
 }
@@ -61,7 +61,7 @@ func ParseTime(s string) (int64, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(s))
 	if err != nil || d < 0 {
 		return 0, &Error{
-			Code: CodeLimitInvalid, Message: fmt.Sprintf("%q is not a time", SafeText(s, 40)),
+			Code: CodeLimitInvalid, Message: fmt.Sprintf("\"%s\" is not a time", SafeText(s, 40)),
 			Hint: "write times as 2s, 500ms or 1m30s",
 		}
 	}

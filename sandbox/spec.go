@@ -217,7 +217,7 @@ func (s Spec) validateChoices() error {
 		if !KnownFeature(r) {
 			return &Error{
 				Code: CodeFeatureUnknown, Field: fmt.Sprintf("require[%d]", i),
-				Message: fmt.Sprintf("no feature %q", SafeText(r, 60)),
+				Message: fmt.Sprintf("no feature \"%s\"", SafeText(r, 60)),
 				Hint:    "the features are " + strings.Join(featureNames(), ", "),
 			}
 		}
@@ -225,7 +225,7 @@ func (s Spec) validateChoices() error {
 	if s.Network != "" && s.Network != NetworkNone {
 		return &Error{
 			Code: CodeNetworkUnsupported, Field: "network",
-			Message: fmt.Sprintf("no network mode %q", SafeText(s.Network, 60)), Hint: `the only mode is "none"`,
+			Message: fmt.Sprintf("no network mode \"%s\"", SafeText(s.Network, 60)), Hint: `the only mode is "none"`,
 		}
 	}
 	if len(s.Metadata) > MaxMetadata {
@@ -270,7 +270,7 @@ func CheckGuestPath(field, p string) error {
 	}
 	return &Error{
 		Code: CodePathInvalid, Field: field,
-		Message: fmt.Sprintf("%q %s", SafeText(p, 80), reason),
+		Message: fmt.Sprintf("\"%s\" %s", SafeText(p, 80), reason),
 		Hint:    "paths are relative to " + Home + ", like data/table.csv",
 	}
 }

@@ -36,7 +36,7 @@ func templates(host fs.FS) func(string) (image.Template, error) {
 		}
 		return image.Template{}, &sandbox.Error{
 			Code: sandbox.CodeTemplateUnknown, Field: "template",
-			Message: fmt.Sprintf("no template %q", sandbox.SafeText(name, 60)), Hint: `the only template is "host"`,
+			Message: fmt.Sprintf("no template \"%s\"", sandbox.SafeText(name, 60)), Hint: `the only template is "host"`,
 		}
 	}
 }

@@ -103,7 +103,10 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	}
 	defer sink.close()
 
-	req := engine.Request{Spec: spec, Inputs: in.list, Streams: engine.Streams{Stdin: stdin}}
+	req := engine.Request{
+		Spec: spec, Inputs: in.list, Streams: engine.Streams{Stdin: stdin},
+		NoArtifacts: !f.json && f.artifactsDir == "",
+	}
 	if len(spec.Artifacts) > 0 || f.artifactsDir != "" {
 		req.Artifact = sink.take
 	}

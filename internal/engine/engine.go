@@ -90,7 +90,7 @@ func (e *Engine) choose(ctx context.Context, name string) (driver.Driver, driver
 	}
 	return nil, driver.Report{}, &sandbox.Error{
 		Code: sandbox.CodeDriverUnknown, Field: "driver",
-		Message: fmt.Sprintf("no driver %q", sandbox.SafeText(name, 60)),
+		Message: fmt.Sprintf("no driver \"%s\"", sandbox.SafeText(name, 60)),
 		Hint:    "the drivers are auto, " + strings.Join(names, ", "),
 	}
 }

@@ -7,6 +7,7 @@ package engine
 import (
 	"context"
 	"io"
+	"strings"
 	"time"
 
 	"pinfold/internal/driver"
@@ -43,6 +44,8 @@ type Request struct {
 	// called from one goroutine; the hash is known only later, in the result.
 	// nil keeps the content of declared artifacts in Result.Artifacts.
 	Artifact func(a sandbox.Artifact, content io.Reader) error
+	// NoArtifacts says that nobody wants files that were not declared.
+	NoArtifacts bool
 }
 
 // Run makes a sandbox, runs the program in it, destroys the sandbox and says
@@ -176,7 +179,7 @@ func (j *job) run(ctx context.Context) error {
 func (j *job) execute(ctx context.Context, s *session) error {
 	r, err := s.run(ctx, execution{
 		command: j.command(j.steps.Run), limits: j.spec.Limits,
-		streams: j.request.Streams,
+		streams: j.streams(),
 	})
 	if err != nil {
 		return err
@@ -190,6 +193,15 @@ func (j *job) execute(ctx context.Context, s *session) error {
 	return j.collect(ctx, s)
 }
 
+// streams are the caller's, with the spec's stdin where the caller gave none.
+func (j *job) streams() Streams {
+	s := j.request.Streams
+	if s.Stdin == nil && j.spec.Stdin != "" {
+		s.Stdin = strings.NewReader(j.spec.Stdin)
+	}
+	return s
+}
+
 // collect ends what the program left behind and takes its files out. That a
 // hostile sandbox makes this fail does not change what became of the program.
 func (j *job) collect(ctx context.Context, s *session) error {
@@ -197,7 +209,7 @@ func (j *job) collect(ctx context.Context, s *session) error {
 	defer func() { j.result.Timings.CollectMS = milliseconds(time.Since(start)) }()
 	ctx, cancel := context.WithTimeout(ctx, collectPatience)
 	defer cancel()
-	if !s.endGuest(ctx) {
+	if j.request.NoArtifacts && len(j.spec.Artifacts) == 0 || !s.endGuest(ctx) {
 		return nil
 	}
 	c := &collector{session: s, sink: j.request.Artifact, skip: j.inputPaths(), result: j.result}

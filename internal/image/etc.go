@@ -6,6 +6,7 @@ import (
 	"path"
 	"regexp"
 	"strings"
+	"sync"
 
 	"pinfold/sandbox"
 )
@@ -122,7 +123,9 @@ const maxPHPFiles = 128
 
 // phpExtension is the one kind of line that is taken from PHP's settings. The
 // rest of them may hold passwords and licence keys.
-var phpExtension = regexp.MustCompile(`(?m)^[ \t]*((?:zend_)?extension)[ \t]*=[ \t]*"?([A-Za-z0-9_]{1,64}(?:\.so)?)"?[ \t\r]*$`)
+var phpExtension = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^[ \t]*((?:zend_)?extension)[ \t]*=[ \t]*"?([A-Za-z0-9_]{1,64}(?:\.so)?)"?[ \t\r]*$`)
+})
 
 // phpExtensions makes a php.ini for each PHP of Debian's that the host has: it
 // loads the extensions that the host's command-line PHP loads, in its order,
@@ -138,7 +141,7 @@ func phpExtensions(v view) []phpINI {
 			if !ok {
 				continue
 			}
-			for _, m := range phpExtension.FindAllSubmatch(content, -1) {
+			for _, m := range phpExtension().FindAllSubmatch(content, -1) {
 				fmt.Fprintf(&b, "%s=%s\n", m[1], m[2])
 			}
 		}

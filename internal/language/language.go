@@ -73,7 +73,7 @@ func Find(name string) (Language, error) {
 	}
 	return Language{}, &sandbox.Error{
 		Code: sandbox.CodeLanguageUnknown, Field: "language",
-		Message: fmt.Sprintf("no language %q", sandbox.SafeText(name, 40)),
+		Message: fmt.Sprintf("no language \"%s\"", sandbox.SafeText(name, 40)),
 		Hint:    suggestion(lower),
 	}
 }

@@ -2,6 +2,7 @@ package language
 
 import (
 	"regexp"
+	"sync"
 )
 
 // Version is how a language's version is read: what to run, what to give it as
@@ -18,7 +19,9 @@ type Version struct {
 const MaxVersionOutput = 4 << 10
 
 // versionShape is what a version may look like, whatever was printed.
-var versionShape = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*[0-9A-Za-z.+~_-]{0,24}$`)
+var versionShape = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[0-9]+(\.[0-9]+)*[0-9A-Za-z.+~_-]{0,24}$`)
+})
 
 // Parse reads the version from the output (standard output and error, in any
 // order) of the version command. ok is false when it is not there.
@@ -28,7 +31,7 @@ func (v Version) Parse(output []byte) (version string, ok bool) {
 		return "", false
 	}
 	m := pattern.FindSubmatch(output[:min(len(output), MaxVersionOutput)])
-	if len(m) < 2 || len(m[1]) > 64 || !versionShape.Match(m[1]) {
+	if len(m) < 2 || len(m[1]) > 64 || !versionShape().Match(m[1]) {
 		return "", false
 	}
 	return string(m[1]), true

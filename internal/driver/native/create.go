@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
-	"pinfold/internal/image"
 	"pinfold/internal/linux/cgroup"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
@@ -149,7 +148,7 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 func (m *machine) pen(socket int) *pen {
 	h := m.host
 	n := &pen{
-		template: h.template, targets: h.targets, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname,
+		template: h.template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname,
 		socket: socket, agent: int(h.agent.Fd()),
 		switchUser: m.plan.SwitchUser,
 		uid:        sandbox.UID, gid: sandbox.GID,
@@ -282,15 +281,6 @@ func closeAll(fds []int) {
 // can says whether a cgroup controller is ours to use.
 func (h *host) can(c cgroup.Controller) bool {
 	return h.hierarchy.Support(c).Answer == cgroup.Yes
-}
-
-// directories says which of the template's binds show directories.
-func directories(t image.Template) map[string]bool {
-	dirs := map[string]bool{}
-	for _, b := range t.Binds {
-		dirs[b.Source] = isDir(b.Source)
-	}
-	return dirs
 }
 
 func isDir(path string) bool {

@@ -61,7 +61,6 @@ type Driver struct {
 // host is what the driver has found out and holds open, once.
 type host struct {
 	template  image.Template
-	targets   map[string]bool // bind sources that are directories
 	hierarchy *cgroup.Hierarchy
 	ids       identity
 	agent     *os.File // sealed, read-only
@@ -110,7 +109,6 @@ func (d *Driver) open() (h *host, err error) {
 	if h.template, err = d.options.Template(sandbox.TemplateHost); err != nil {
 		return h, err
 	}
-	h.targets = directories(h.template)
 	if h.hierarchy, err = cgroup.Detect(cgroup.Options{}); err != nil {
 		return h, setupError("look for cgroups", err)
 	}

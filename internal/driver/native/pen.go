@@ -58,7 +58,6 @@ var devices = []string{"null", "zero", "full", "random", "urandom"}
 // pen is what the table of system calls is made from.
 type pen struct {
 	template image.Template
-	targets  map[string]bool // bind sources that are directories
 	limits   sandbox.Limits
 	mounts   []sandbox.Mount
 	hostname string
@@ -165,8 +164,8 @@ func (n *pen) openViews(p *spawn.Program) []view {
 	const common = mount.NoSuid | mount.NoDev
 	var views []view
 	for _, b := range n.template.Binds {
-		tree := mount.Clone(p, b.Source, n.targets[b.Source], common|mount.ReadOnly)
-		views = append(views, view{target: b.Target, dir: n.targets[b.Source], tree: tree})
+		tree := mount.Clone(p, b.Source, b.Dir, common|mount.ReadOnly)
+		views = append(views, view{target: b.Target, dir: b.Dir, tree: tree})
 	}
 	for _, d := range devices {
 		tree := mount.Clone(p, "/dev/"+d, false, mount.NoSuid|mount.NoExec)
@@ -248,7 +247,10 @@ var inheritedRlimits = []struct {
 	resource int
 	value    uint64
 }{
-	{unix.RLIMIT_CORE, 0},
+	// No core dumps. 0 would still feed a pipe in core_pattern; 1 means none at
+	// all: for a file it is too little, and for a pipe the kernel takes it as a
+	// no (fs/coredump.c).
+	{unix.RLIMIT_CORE, 1},
 	{unix.RLIMIT_MEMLOCK, 64 << 10},
 	{unix.RLIMIT_MSGQUEUE, 0},
 	{unix.RLIMIT_NICE, 0},

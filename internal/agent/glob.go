@@ -93,20 +93,22 @@ func (w *walk) entry(dir int, p place, e entry) {
 	if p.path != "." {
 		rel = p.path + "/" + e.name
 	}
-	if sandbox.CheckGuestPath("", rel) != nil {
-		w.outcome.Unprintable++
-		return
-	}
 	var st unix.Stat_t
 	if unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return // gone
 	}
 	kind := typeOf(st.Mode)
-	if kind == wire.TypeDir && w.patterns.goesOn(at) {
+	inside := kind == wire.TypeDir && w.patterns.goesOn(at)
+	matches, literal := w.patterns.accepts(at)
+	listed := literal || (matches && kind == wire.TypeFile)
+	if (inside || listed) && sandbox.CheckGuestPath("", rel) != nil {
+		w.outcome.Unprintable++
+		return
+	}
+	if inside {
 		w.todo = append(w.todo, place{rel, at})
 	}
-	matches, literal := w.patterns.accepts(at)
-	if !literal && (!matches || kind != wire.TypeFile) {
+	if !listed {
 		return
 	}
 	if w.room--; w.room < 0 {

@@ -8,40 +8,56 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/spawn"
 )
 
-// deadly are the signals whose handler in the Go runtime would end the agent.
-// SIGPIPE, SIGURG and SIGCHLD keep theirs, which do no harm. None is set to be
-// ignored: that would be inherited by every program.
-var deadly = []unix.Signal{
-	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGILL, unix.SIGTRAP, unix.SIGABRT, unix.SIGUSR1,
-	unix.SIGUSR2, unix.SIGALRM, unix.SIGTERM, unix.SIGSTKFLT, unix.SIGXCPU, unix.SIGXFSZ,
-	unix.SIGVTALRM, unix.SIGPROF, unix.SIGIO, unix.SIGPWR, unix.SIGSYS,
+// lastSignal is the highest signal number of Linux.
+const lastSignal = 64
+
+// kept says which signals the Go runtime must go on handling: that a child has
+// ended, its own preemption, and, except in pid 1, the report of a panic (in
+// another process nothing protects us anyway).
+func kept(sig unix.Signal) bool {
+	switch sig {
+	case unix.SIGCHLD, unix.SIGURG:
+		return true
+	case unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE:
+		return os.Getpid() != 1
+	}
+	return false
 }
 
-// faults are those with which the Go runtime reports its own panics. Pid 1 can
-// do without the report; another process cannot be protected anyway.
-var faults = []unix.Signal{unix.SIGSEGV, unix.SIGBUS, unix.SIGFPE}
-
 // harden makes the process hard to look into and to kill from beside it.
+//
+// Signals are ignored one by one, although pid 1 is said to be safe from those
+// with the default action: one that arrives while the first thread has it
+// blocked (because it is in a handler) ends the process all the same.
 func harden() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
-	for _, s := range deadly {
-		defaultAction(s)
-	}
-	if os.Getpid() == 1 {
-		for _, s := range faults {
-			defaultAction(s)
+	for s := unix.Signal(1); s <= lastSignal; s++ {
+		if !kept(s) {
+			ignore(s)
 		}
 	}
 	return nil
 }
 
-// The threads that are not made by makeThreads: the runtime's monitor and its
-// thread for making threads, and the one that runs makeThreads.
-const otherThreads = 3
+// defaultSignals undoes for a new process what harden did, and what the
+// agent's own parent may have ignored: that is inherited even by an exec.
+func defaultSignals(p *spawn.Program) {
+	for s := 1; s <= lastSignal; s++ {
+		if sig := unix.Signal(s); sig != unix.SIGKILL && sig != unix.SIGSTOP {
+			p.Call("reset signal", unix.SYS_RT_SIGACTION, s, make([]byte, 32), nil, 8)
+		}
+	}
+}
+
+// otherThreads are those that makeThreads does not count: the runtime's
+// monitor, its thread for making threads, the one that runs makeThreads, and
+// the one that runs the rest meanwhile.
+const otherThreads = 4
 
 // makeThreads makes every thread that the agent may ever need. The runtime
 // keeps idle threads for ever.

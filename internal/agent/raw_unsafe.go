@@ -25,9 +25,8 @@ func rawIO(trap, fd uintptr, p []byte) (int, syscall.Errno) {
 	}
 }
 
-// defaultAction gives a signal its default action. For pid 1 of a pid
-// namespace that is to be ignored, when it comes from inside.
-func defaultAction(sig syscall.Signal) {
-	var action [4]uint64 // struct sigaction: SIG_DFL, no flags, no restorer, empty mask
+// ignore makes the kernel drop a signal.
+func ignore(sig syscall.Signal) {
+	action := [4]uint64{1} // struct sigaction: SIG_IGN, no flags, no restorer, empty mask
 	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
 }

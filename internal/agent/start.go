@@ -106,6 +106,7 @@ func (a *agent) program(req *wire.StartRequest, program string, dir int, pipes *
 		p.Dup2(from, fd)
 	}
 	p.CloseOnExecFrom(3)
+	defaultSignals(p)
 	p.UnblockSignals()
 	p.Exec(program, req.Args, req.Env)
 	return p

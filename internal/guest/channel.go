@@ -1,0 +1,223 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"sync/atomic"
+
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// use is what a channel is used for. The methods are called by the reading
+// loop, must not block, and return a *wire.Violation for what does not fit.
+type use interface {
+	event(wire.Event) error
+	closed(wire.Outcome) error // the agent's close, before anybody learns of it
+	finished()                 // the channel is over
+}
+
+// plain is the use of a channel without events.
+type plain struct{}
+
+func (plain) event(wire.Event) error    { return broken("an event where none belongs") }
+func (plain) closed(wire.Outcome) error { return nil }
+func (plain) finished()                 {}
+
+// channel is one operation under way.
+type channel struct {
+	g   *Guest
+	id  uint32
+	use use
+
+	upload   *wire.Credit              // stream 0, or nil
+	sated    bool                      // the agent takes no more of stream 0; reading loop only
+	download [wire.Streams]*wire.Inbox // streams 1 and 2, or nil
+
+	abandoned atomic.Bool // we have sent close
+	over      chan struct{}
+	outcome   wire.Outcome // valid once over is closed
+	err       error        // the connection's end, likewise
+}
+
+// shape says which streams a channel has.
+type shape struct {
+	upload    bool
+	downloads int
+}
+
+// open asks for one operation.
+func (g *Guest) open(ctx context.Context, req wire.Request, u use, s shape) (*channel, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	payload, err := wire.Encode(req)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a request: %w", err)
+	}
+	if len(payload) > wire.MaxOpen {
+		return nil, sandbox.Errorf(sandbox.CodeTooLarge, "the request has %d bytes, more than %d", len(payload), wire.MaxOpen)
+	}
+	c := &channel{g: g, use: u, over: make(chan struct{})}
+	if s.upload {
+		c.upload = wire.NewCredit()
+	}
+	for i := range s.downloads {
+		c.download[1+i] = wire.NewInbox()
+	}
+	if err := g.register(c, payload); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// register gives a channel its id and sends its open frame. Both happen under
+// the lock, because ids must arrive in rising order.
+func (g *Guest) register(c *channel, payload []byte) error {
+	g.mu.Lock()
+	switch {
+	case g.err != nil:
+		defer g.mu.Unlock()
+		return g.err
+	case len(g.channels) >= wire.MaxChannels || g.last == math.MaxUint32:
+		defer g.mu.Unlock()
+		return sandbox.Errorf(sandbox.CodeResourceUnavailable, "too many operations at once in one sandbox")
+	}
+	g.last++
+	c.id = g.last
+	g.channels[c.id] = c
+	fits := g.out.add(func(b []byte) []byte { return wire.AppendFrame(b, wire.KindOpen, c.id, payload) })
+	g.mu.Unlock()
+	if !fits {
+		g.end(gone(broken("the agent does not read")))
+		return g.Err()
+	}
+	return nil
+}
+
+// flow handles data, eof and window.
+func (c *channel) flow(f wire.Frame) error {
+	stream, rest, err := f.Stream()
+	if err != nil {
+		return err
+	}
+	inbox := c.download[stream]
+	upload := c.upload
+	if stream != wire.Stdin {
+		upload = nil
+	}
+	switch {
+	case f.Kind == wire.KindData && inbox != nil:
+		return inbox.Put(rest)
+	case f.Kind == wire.KindEOF && inbox != nil:
+		return inbox.EOF()
+	case f.Kind == wire.KindEOF && upload != nil && !c.sated:
+		c.sated = true
+		upload.Close()
+		return nil
+	case f.Kind == wire.KindWindow && upload != nil:
+		return upload.Grant(wire.Grant(rest))
+	}
+	return broken("a frame for a stream that the channel does not have")
+}
+
+// finish is called once, when the channel is over.
+func (c *channel) finish(o wire.Outcome, err error) {
+	c.outcome, c.err = o, err
+	if c.upload != nil {
+		c.upload.Close()
+	}
+	for _, inbox := range c.download {
+		if inbox != nil {
+			inbox.Finish()
+		}
+	}
+	close(c.over)
+	c.use.finished()
+}
+
+// abandon tells the agent that nobody waits for the operation any more.
+func (c *channel) abandon() {
+	if c.abandoned.Swap(true) {
+		return
+	}
+	if c.upload != nil {
+		c.upload.Close()
+	}
+	for _, inbox := range c.download {
+		if inbox != nil {
+			inbox.Close()
+		}
+	}
+	c.g.send(func(b []byte) []byte { return wire.AppendFrame(b, wire.KindClose, c.id, []byte("{}")) })
+}
+
+// wait waits for the end of the operation. When the context ends first the
+// operation is given up.
+func (c *channel) wait(ctx context.Context) (wire.Outcome, error) {
+	select {
+	case <-c.over:
+		if !c.abandoned.Load() {
+			return c.outcome, c.result()
+		}
+	case <-ctx.Done():
+		c.abandon()
+	}
+	return wire.Outcome{}, context.Cause(ctx)
+}
+
+// result is the operation's error once it is over.
+func (c *channel) result() error {
+	if c.err != nil {
+		return c.err
+	}
+	return faultError(c.outcome.Error)
+}
+
+// violated ends the connection because of what the channel's content shows.
+func (c *channel) violated(what string) error {
+	c.g.end(gone(broken(what)))
+	return c.g.Err()
+}
+
+// chunk is how much is read from a caller's reader at once.
+const chunk = 32 << 10
+
+// errSated means that the agent has ended an upload before its end.
+var errSated = errors.New("the agent takes no more")
+
+// pump sends r on stream 0 until r ends, and says how much it was. The error is
+// r's, or errSated.
+func (c *channel) pump(r io.Reader) (total int64, err error) {
+	buf := make([]byte, chunk)
+	for {
+		n, err := r.Read(buf)
+		for p := buf[:n]; len(p) > 0; {
+			k := c.upload.Take(len(p))
+			if k == 0 {
+				return total, errSated
+			}
+			c.g.send(func(b []byte) []byte { return wire.AppendData(b, c.id, wire.Stdin, p[:k]) })
+			p = p[k:]
+			total += int64(k)
+		}
+		if err == io.EOF { //nolint:errorlint // readers return it bare
+			c.g.send(func(b []byte) []byte { return wire.AppendEOF(b, c.id, wire.Stdin) })
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// received releases what a download's Next returned and grants it.
+func (c *channel) received(stream uint8) {
+	n := c.download[stream].Release()
+	if n == 0 || c.abandoned.Load() {
+		return
+	}
+	c.g.send(func(b []byte) []byte { return wire.AppendWindow(b, c.id, stream, n) })
+}

@@ -1,0 +1,252 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// Command is a program to start.
+type Command struct {
+	Args     []string // Args[0] is looked up in the PATH of Env unless it has a slash
+	Env      []string // the whole environment, K=V
+	Dir      string   // empty: the home directory
+	UID, GID int      // 0: the sandbox's default user
+	Rlimits  []wire.Rlimit
+}
+
+// Streams are the standard streams of a process. A nil Stdin is /dev/null; a
+// nil writer discards. Each writer is called from one goroutine. One that is
+// slow stops the program; what comes after its first error is discarded.
+// Reading ends with the process, but a Stdin that blocks for ever keeps its
+// goroutine.
+type Streams struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
+// Exit is how a process ended, as the agent says.
+type Exit struct {
+	Code   int            // meaningful when Signal is 0
+	Signal syscall.Signal // the signal that ended it, or 0
+	Wall   time.Duration
+	CPU    time.Duration // of the process and the children it waited for
+}
+
+// Process is a started process.
+type Process struct {
+	c    *channel
+	pid  int
+	held bool
+	exit Exit
+
+	state   int           // of the reading loop: 0 asked for, 1 started, 2 exited
+	started chan struct{} // the exec has succeeded
+	exited  chan struct{}
+	parts   atomic.Int32 // what has to end: the channel and two outputs
+	done    chan struct{}
+}
+
+// Start starts a program and returns when its exec has succeeded. Otherwise the
+// error says which step failed; code command_not_found or
+// command_not_runnable when it was the exec. When the context ends before that,
+// the process is killed; afterwards the context has no effect on it.
+func (g *Guest) Start(ctx context.Context, cmd Command, s Streams) (*Process, error) {
+	req, err := g.startRequest(cmd)
+	if err != nil {
+		return nil, err
+	}
+	req.Stdin = s.Stdin != nil
+	p := &Process{started: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{})}
+	p.parts.Store(3)
+	p.c, err = g.open(ctx, wire.Request{Op: wire.OpStart, Start: req}, p, shape{upload: req.Stdin, downloads: 2})
+	if err != nil {
+		return nil, err
+	}
+	go p.copyOut(wire.Stdout, s.Stdout)
+	go p.copyOut(wire.Stderr, s.Stderr)
+	select {
+	case <-p.started:
+	case <-p.c.over:
+		if err := p.c.result(); err != nil {
+			return nil, err
+		}
+	case <-ctx.Done():
+		p.c.abandon()
+		return nil, context.Cause(ctx)
+	}
+	if s.Stdin != nil {
+		go p.copyIn(s.Stdin)
+	}
+	return p, nil
+}
+
+// startRequest checks a command: what cannot be sent unchanged is refused.
+func (g *Guest) startRequest(cmd Command) (*wire.StartRequest, error) {
+	if len(cmd.Args) == 0 {
+		return nil, &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "args", Message: "there is no command to start"}
+	}
+	for field, list := range map[string][]string{"args": cmd.Args, "env": cmd.Env, "dir": {cmd.Dir}} {
+		for i, s := range list {
+			if !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0 {
+				return nil, &sandbox.Error{
+					Code: sandbox.CodeSpecInvalid, Field: fmt.Sprintf("%s[%d]", field, i),
+					Message: "is not valid UTF-8 or contains a NUL byte",
+				}
+			}
+		}
+	}
+	req := &wire.StartRequest{
+		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, UID: cmd.UID, GID: cmd.GID, Rlimits: cmd.Rlimits,
+	}
+	if req.UID == 0 {
+		req.UID = g.hello.UID
+	}
+	if req.GID == 0 {
+		req.GID = g.hello.GID
+	}
+	return req, nil
+}
+
+// PID returns the process's id inside the sandbox, as the agent says.
+func (p *Process) PID() int { return p.pid }
+
+// Exited is closed as soon as the process has ended, while its output may
+// still come, and when the connection ends. ExitStatus then knows more.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// ExitStatus returns how the process ended. ok is false before that, and when
+// the connection ended first.
+func (p *Process) ExitStatus() (exit Exit, ok bool) {
+	select {
+	case <-p.exited:
+		return p.exit, p.exit.Wall >= 0
+	default:
+		return Exit{}, false
+	}
+}
+
+// Done is closed when the process has ended and its output has been written,
+// or the connection has ended.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait waits for Done. The error is the context's or the connection's.
+func (p *Process) Wait(ctx context.Context) (Exit, error) {
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		return Exit{}, context.Cause(ctx)
+	}
+	if err := p.c.result(); err != nil {
+		return Exit{}, err
+	}
+	return p.exit, nil
+}
+
+// PipesHeld says whether another process still held the output after the end
+// of this one, so that it was cut. Valid after Done.
+func (p *Process) PipesHeld() bool {
+	select {
+	case <-p.done:
+		return p.held
+	default:
+		return false
+	}
+}
+
+// Signal sends a signal to the process, or to its process group. To a process
+// that has ended it does nothing.
+func (p *Process) Signal(sig syscall.Signal, group bool) error {
+	if sig <= 0 || sig > maxSignal {
+		return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "signal", Message: "no such signal"}
+	}
+	select {
+	case <-p.c.over:
+		return p.c.err
+	default:
+	}
+	m, err := wire.Encode(wire.Control{Signal: int(sig), Group: group})
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeInternal, "encoding a signal: %w", err)
+	}
+	p.c.g.send(func(b []byte) []byte { return wire.AppendFrame(b, wire.KindControl, p.c.id, m) })
+	return nil
+}
+
+// event implements use.
+func (p *Process) event(e wire.Event) error {
+	switch {
+	case e.Kind == wire.EventStarted && p.state == 0 && e.PID > 0:
+		p.state, p.pid = 1, e.PID
+		close(p.started)
+		return nil
+	case e.Kind == wire.EventExited && p.state == 1:
+		if err := checkExit(e.Exit); err != nil {
+			return err
+		}
+		p.state = 2
+		p.exit = Exit{
+			Code: e.Exit.Code, Signal: syscall.Signal(e.Exit.Signal),
+			Wall: time.Duration(e.Exit.WallNS), CPU: time.Duration(e.Exit.CPUNS),
+		}
+		close(p.exited)
+		return nil
+	}
+	return broken("an event out of order")
+}
+
+// closed implements use.
+func (p *Process) closed(o wire.Outcome) error {
+	if started := p.state > 0; started != (o.Error == nil) || p.state == 1 {
+		return broken("a process that ends without an exit")
+	}
+	p.held = o.Held
+	return nil
+}
+
+// finished implements use.
+func (p *Process) finished() {
+	if p.state < 2 {
+		p.exit.Wall = -1 // nobody knows how it ended
+		close(p.exited)
+	}
+	p.part()
+}
+
+// part is called when the channel or one of the outputs has ended.
+func (p *Process) part() {
+	if p.parts.Add(-1) == 0 {
+		close(p.done)
+	}
+}
+
+// copyOut writes what the process wrote.
+func (p *Process) copyOut(stream uint8, w io.Writer) {
+	defer p.part()
+	inbox := p.c.download[stream]
+	for b := inbox.Next(); b != nil; b = inbox.Next() {
+		if w != nil {
+			if _, err := w.Write(b); err != nil {
+				w = nil
+			}
+		}
+		p.c.received(stream)
+	}
+}
+
+// copyIn sends the process its stdin. A reader that fails ends it there.
+func (p *Process) copyIn(r io.Reader) {
+	if _, err := p.c.pump(r); err != nil && !errors.Is(err, errSated) {
+		p.c.g.send(func(b []byte) []byte { return wire.AppendEOF(b, p.c.id, wire.Stdin) })
+	}
+}

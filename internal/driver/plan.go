@@ -41,8 +41,10 @@ type Report struct {
 	Driver   string
 	Blocked  *sandbox.Error
 	Findings []Finding
-	// SwitchUser is copied into every plan.
-	SwitchUser bool
+	// SwitchUser is copied into every plan, but not into one with mounts when
+	// MountsAsSelf says that only the caller's own id can use them.
+	SwitchUser   bool
+	MountsAsSelf bool
 }
 
 // MakePlan turns a spec into a plan, or refuses. It is pure: the same
@@ -58,10 +60,11 @@ func MakePlan(spec sandbox.Spec, report Report, id string) (Plan, error) {
 	}
 	plan := Plan{
 		ID: id, Template: spec.Template, Limits: spec.Limits, Mounts: spec.Mounts,
-		Hostname: "sandbox", SwitchUser: report.SwitchUser,
+		Hostname: "sandbox", SwitchUser: report.SwitchUser && !(report.MountsAsSelf && len(spec.Mounts) > 0),
 		Posture: sandbox.Isolation{Driver: report.Driver, Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
 	}
 	for _, f := range report.Findings {
+		f = withMounts(f, spec.Mounts)
 		if f.Answer == Yes {
 			plan.Posture.Enforced = append(plan.Posture.Enforced, f.Feature)
 			continue
@@ -78,6 +81,22 @@ func MakePlan(spec sandbox.Spec, report Report, id string) (Plan, error) {
 		}
 	}
 	return plan, nil
+}
+
+// withMounts takes back what a writable view of the host undoes: what a program
+// writes there is on the host's disk.
+func withMounts(f Finding, mounts []sandbox.Mount) Finding {
+	if f.Feature != sandbox.FeatureDisk && f.Feature != sandbox.FeatureInodes {
+		return f
+	}
+	for _, m := range mounts {
+		if m.Writable {
+			f.Answer = No
+			f.Because = m.Guest + " is a writable view of the host, and what is written there is not counted"
+			f.Fix = "show it read-only, and take results out with --artifacts-dir"
+		}
+	}
+	return f
 }
 
 func unmet(plan Plan, required string, index int) *sandbox.Error {

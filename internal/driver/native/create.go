@@ -125,6 +125,11 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	h := m.host
 	defer theirs.Close() //nolint:errcheck // the child has its own
 	n := m.pen(int(theirs.Fd()))
+	var err error
+	if n.trees, err = m.openMounts(); err != nil {
+		return nil, err
+	}
+	defer closeFiles(n.trees)
 	clone := spawn.Clone{Flags: namespaces}
 	if m.cgroup != nil {
 		files, err := m.cgroup.JoinFiles()
@@ -208,7 +213,7 @@ func (m *machine) mapIDs(ctx context.Context) error {
 	switch {
 	case m.block != nil:
 		return userns.MapBlock(m.child.PID, userns.Range{First: m.block.Base, Count: idblock.Size})
-	case m.host.ids.sub != nil:
+	case m.plan.SwitchUser:
 		return m.host.ids.sub.Map(ctx, m.child.PID)
 	}
 	return userns.MapSelf(m.child.PID, sandbox.UID, sandbox.GID)

@@ -5,6 +5,7 @@ package native
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -60,6 +61,7 @@ type pen struct {
 	template image.Template
 	limits   sandbox.Limits
 	mounts   []sandbox.Mount
+	trees    []*os.File // for each of mounts: the view, where it is open already
 	hostname string
 
 	socket int   // the agent's end of the connection; later also carries the pen's descriptors to the host
@@ -78,6 +80,11 @@ type pen struct {
 // to the exec of the agent. Names of steps appear in error messages.
 func (n *pen) program() *spawn.Program {
 	keep := append([]int{n.socket, n.agent}, n.join...)
+	for _, t := range n.trees {
+		if t != nil {
+			keep = append(keep, int(t.Fd()))
+		}
+	}
 	p := spawn.New(keep...)
 	for _, fd := range n.join {
 		p.Call("join cgroup", unix.SYS_WRITE, fd, "0", 1)
@@ -161,22 +168,17 @@ func (v view) makeTarget(p *spawn.Program) {
 
 // openViews takes hold of every part of the host before the new root hides it.
 func (n *pen) openViews(p *spawn.Program) []view {
-	const common = mount.NoSuid | mount.NoDev
 	var views []view
 	for _, b := range n.template.Binds {
-		tree := mount.Clone(p, b.Source, b.Dir, common|mount.ReadOnly)
+		tree := mount.Clone(p, b.Source, b.Dir, viewFlags|mount.ReadOnly)
 		views = append(views, view{target: b.Target, dir: b.Dir, tree: tree})
 	}
 	for _, d := range devices {
 		tree := mount.Clone(p, "/dev/"+d, false, mount.NoSuid|mount.NoExec)
 		views = append(views, view{target: "/dev/" + d, tree: tree})
 	}
-	for _, m := range n.mounts {
-		flags := uint64(common)
-		if !m.Writable {
-			flags |= mount.ReadOnly
-		}
-		views = append(views, view{target: m.Guest, dir: isDir(m.Host), tree: mount.Clone(p, m.Host, true, flags)})
+	for i := range n.mounts {
+		views = append(views, n.viewOf(p, i))
 	}
 	return views
 }

@@ -43,6 +43,7 @@ func (d *Driver) Probe(context.Context) (driver.Report, error) {
 		return r, err
 	}
 	r.SwitchUser = h.ids.pool != nil || h.ids.sub != nil
+	r.MountsAsSelf = h.ids.pool == nil
 	for _, f := range always {
 		r.Findings = append(r.Findings, driver.Finding{Feature: f, Answer: driver.Yes, Because: "part of every sandbox"})
 	}

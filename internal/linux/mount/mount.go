@@ -26,7 +26,11 @@ const (
 )
 
 // Tree is a copy of a mount, not yet visible anywhere.
-type Tree struct{ fd spawn.Cell }
+type Tree struct{ fd any } // an argument of a step: a number or a spawn.Ref
+
+// Opened is a tree that this process has made already, see IDMapped. The
+// descriptor must be among those that the program keeps.
+func Opened(fd int) Tree { return Tree{fd} }
 
 // Private cuts the namespace off from every other: no mount made here is seen
 // elsewhere, and none made elsewhere is seen here.
@@ -48,14 +52,14 @@ func Clone(p *spawn.Program, path string, recursive bool, flags uint64) Tree {
 	if flags != 0 {
 		p.Call("restrict "+path, unix.SYS_MOUNT_SETATTR, fd.Ref(), "", at, attr(flags), attrSize)
 	}
-	return Tree{fd}
+	return Tree{fd.Ref()}
 }
 
 // Attach makes the tree visible at target, which must exist and be of the same
 // kind (directory or file), and closes the tree's descriptor.
 func (t Tree) Attach(p *spawn.Program, target string) {
-	p.Call("mount "+target, unix.SYS_MOVE_MOUNT, t.fd.Ref(), "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	p.Call("close "+target, unix.SYS_CLOSE, t.fd.Ref())
+	p.Call("mount "+target, unix.SYS_MOVE_MOUNT, t.fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	p.Call("close "+target, unix.SYS_CLOSE, t.fd)
 }
 
 // Filesystem mounts a new instance of a file system.

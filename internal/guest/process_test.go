@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -311,84 +310,6 @@ func TestSlowReaderGetsEverything(t *testing.T) {
 		t.Fatalf("%d bytes, held %v", out.n.Load(), p.PipesHeld())
 	}
 }
-
-func TestLargeOutputFlatMemory(t *testing.T) {
-	const size = 100 << 20
-	l := startAgent(t, mode{pid1: true})
-	out := &slowly{pause: 100 * time.Microsecond}
-	p, err := l.Start(deadline(t), guest.Command{Args: []string{"head", "-c", strconv.Itoa(size), "/dev/zero"}, Env: env}, guest.Streams{Stdout: out})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Wait(deadline(t)); err != nil {
-		t.Fatal(err)
-	}
-	if out.n.Load() != size {
-		t.Fatalf("%d bytes came, want %d", out.n.Load(), size)
-	}
-	if peak := status(t, l.pid, "VmHWM"); peak > 16<<10 {
-		t.Fatalf("the agent used %d KiB", peak)
-	}
-}
-
-// status reads a number of /proc/PID/status.
-func status(t testing.TB, pid int, field string) int {
-	t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, field+":"); ok {
-			n, err := strconv.Atoi(strings.Fields(rest)[0])
-			if err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
-	}
-	t.Fatalf("no %s", field)
-	return 0
-}
-
-// The agent never needs a thread that it did not make at its start.
-func TestThreadsAreBounded(t *testing.T) {
-	l := startAgent(t, mode{pid1: true})
-	l.sh(t, "true", "")
-	if n := status(t, l.pid, "Threads"); n > wire.MaxTasks {
-		t.Errorf("%d threads after the start, want at most %d", n, wire.MaxTasks)
-	}
-	done := make(chan error)
-	const jobs = 48
-	for i := range jobs {
-		go func() {
-			if i%3 == 0 {
-				done <- l.WriteFile(deadline(t), fmt.Sprintf("f%d", i), 0o644, 3<<20, io.LimitReader(zeros{}, 3<<20))
-				return
-			}
-			p, err := l.Start(deadline(t), guest.Command{Args: []string{"sh", "-c", "head -c 2000000 /dev/zero; cat >/dev/null"}, Env: env},
-				guest.Streams{Stdin: io.LimitReader(zeros{}, 1<<20), Stdout: io.Discard})
-			if err == nil {
-				_, err = p.Wait(deadline(t))
-			}
-			done <- err
-		}()
-	}
-	most := 0
-	for range jobs {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		most = max(most, status(t, l.pid, "Threads"))
-	}
-	if most > wire.MaxTasks {
-		t.Fatalf("%d threads under load, want at most %d", most, wire.MaxTasks)
-	}
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestStartManyAtOnce(t *testing.T) {
 	eachMode(t, func(t *testing.T, l *live) {

@@ -32,6 +32,20 @@ section() {
 	fi
 }
 
+# step is section for scripts that go on after a failure and then call verdict.
+failed=()
+step() { section "$@" || failed+=("$1"); }
+
+# verdict NAME says how it went, and ends the script if a step failed.
+verdict() {
+	if [ ${#failed[@]} -gt 0 ]; then
+		printf '\n%s: %d failed:\n' "$1" ${#failed[@]} >&2
+		printf '  %s\n' "${failed[@]}" >&2
+		exit 1
+	fi
+	say "$1: passed in $SECONDS s"
+}
+
 # have says whether a command exists.
 have() { command -v "$1" >/dev/null 2>&1; }
 

@@ -207,7 +207,7 @@ func (j *job) fillOutput(r *execResult) {
 	out.DeniedSyscalls = r.usage.Denied
 	out.Usage = sandbox.Usage{
 		WallMS: r.wall.Milliseconds(), CPUMS: r.usage.CPUNanos / 1e6,
-		MemoryPeakBytes: r.usage.MemoryPeak, ProcessesPeak: r.usage.ProcessesPeak,
+		MemoryPeakBytes: r.usage.MemoryPeak, ProcessesPeak: max(1, r.usage.ProcessesPeak),
 		DiskPeakBytes: r.usage.DiskPeak, InodesPeak: r.usage.InodesPeak,
 		ReadBytes: r.usage.ReadBytes, WrittenBytes: r.usage.WrittenBytes,
 	}

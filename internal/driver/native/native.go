@@ -14,6 +14,7 @@
 package native
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -98,40 +99,61 @@ func (d *Driver) prepare() (*host, error) {
 	return d.host, d.hostErr
 }
 
-func (d *Driver) open() (h *host, err error) {
-	h = &host{}
-	defer func() {
-		if err != nil {
-			h.close()
-			h = nil
-		}
-	}()
-	if h.template, err = d.options.Template(sandbox.TemplateHost); err != nil {
-		return h, err
+func (d *Driver) open() (*host, error) {
+	h := &host{}
+	// None of these depends on another, and a single run waits for all of them.
+	err := together(
+		func() (err error) {
+			h.template, err = d.options.Template(sandbox.TemplateHost)
+			return err
+		},
+		func() (err error) {
+			h.agent, err = sealedAgent(d.options.Agent)
+			return err
+		},
+		func() error {
+			h.features = kernelSupport()
+			return nil
+		},
+		func() error { return h.lookAround(d) },
+	)
+	if err != nil {
+		h.close()
+		return nil, err
 	}
+	return h, nil
+}
+
+// together runs functions at once and returns the first one's error that has one.
+func together(functions ...func() error) error {
+	errs := make([]error, len(functions))
+	var wg sync.WaitGroup
+	for i, f := range functions {
+		wg.Go(func() { errs[i] = f() })
+	}
+	wg.Wait()
+	return cmp.Or(errs...)
+}
+
+// lookAround finds out about cgroups and user ids, and takes this process's lock.
+func (h *host) lookAround(d *Driver) (err error) {
 	if h.hierarchy, err = cgroup.Detect(cgroup.Options{}); err != nil {
-		return h, setupError("look for cgroups", err)
+		return setupError("look for cgroups", err)
 	}
-	if h.agent, err = sealedAgent(d.options.Agent); err != nil {
-		return h, err
-	}
-	h.features = kernelSupport()
 	if err = d.lockState(h); err != nil {
-		return h, err
+		return err
 	}
 	if os.Geteuid() == 0 {
 		h.ids.pool, err = idblock.New(filepath.Join(h.lockDir, "ids"), idblock.NoProcess)
 		if err != nil {
-			return h, setupError("open the directory of id blocks", err)
+			return setupError("open the directory of id blocks", err)
 		}
-		return h, nil
+		return nil
 	}
-	sub, subErr := userns.FindSubordinate()
-	if subErr != nil {
-		h.ids.why = subErr.Error()
+	if h.ids.sub, err = userns.FindSubordinate(); err != nil {
+		h.ids.why = err.Error()
 	}
-	h.ids.sub = sub
-	return h, nil
+	return nil
 }
 
 func (h *host) close() {

@@ -43,14 +43,28 @@ func Read(pid int) Usage {
 		u.Tasks += threads
 		statm, _ := os.ReadFile(dir + "/statm")
 		u.MemoryBytes += parseStatm(statm)
-		children, _ := os.ReadFile(dir + "/task/" + strconv.Itoa(queue[n]) + "/children")
-		for _, f := range bytes.Fields(children) {
+		queue = append(queue, children(dir)...)
+	}
+	return u
+}
+
+// children lists a process's children. Each hangs on the thread that made it.
+func children(dir string) (pids []int) {
+	tasks, err := os.Open(dir + "/task")
+	if err != nil {
+		return nil // it has ended
+	}
+	defer tasks.Close() //nolint:errcheck // only read
+	threads, _ := tasks.Readdirnames(maxProcesses)
+	for _, thread := range threads {
+		list, _ := os.ReadFile(dir + "/task/" + thread + "/children")
+		for _, f := range bytes.Fields(list) {
 			if child, err := strconv.Atoi(string(f)); err == nil {
-				queue = append(queue, child)
+				pids = append(pids, child)
 			}
 		}
 	}
-	return u
+	return pids
 }
 
 // parseStat returns the CPU time and the number of threads from a stat file.

@@ -4,13 +4,43 @@ package proctree
 
 import (
 	"os"
+	"os/exec"
+	"runtime"
 	"testing"
+	"time"
 )
 
 func TestReadSelf(t *testing.T) {
 	u := Read(os.Getpid())
 	if u.Tasks < 1 || u.MemoryBytes < 1<<16 {
 		t.Fatalf("implausible reading of ourselves: %+v", u)
+	}
+}
+
+// The kernel lists a child under the thread that made it, which in the agent
+// is hardly ever the first one.
+func TestReadChildrenOfEveryThread(t *testing.T) {
+	before := Read(os.Getpid()).Tasks
+	const n = 8
+	made := make(chan *exec.Cmd, n)
+	for range n {
+		go func() {
+			runtime.LockOSThread() // so that each has a thread of its own
+			defer runtime.UnlockOSThread()
+			cmd := exec.Command("sleep", "60")
+			if err := cmd.Start(); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(10 * time.Millisecond)
+			made <- cmd
+		}()
+	}
+	for range n {
+		cmd := <-made
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	}
+	if got := Read(os.Getpid()).Tasks; got < before+n {
+		t.Fatalf("%d tasks before %d children were made, %d after", before, n, got)
 	}
 }
 

@@ -1,39 +1,60 @@
-// Package agenttest gives tests the agent's executable, built from the source
-// beside them. A test binary lies in a directory of its own, so agentbin.Open
-// finds nothing there.
+// Package agenttest gives tests the agent's executable, and other programs of
+// this module, built from the source beside them. A test binary lies in a
+// directory of its own, so agentbin.Open finds nothing there.
 package agenttest
 
 import (
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"sync"
 	"testing"
 )
 
+// Agent is the package of the agent.
+const Agent = "pinfold/cmd/pinfold-agent"
+
+// DirEnv names a directory with programs that are built already, for test
+// binaries that are started again where no Go is.
+const DirEnv = "PINFOLD_TEST_PROGRAMS"
+
 // Bytes returns the agent's executable, stripped as in a release. It is built
 // once in the life of a test binary. A build that fails ends the test.
 func Bytes(tb testing.TB) []byte {
 	tb.Helper()
-	agent, err := build()
-	if err != nil {
-		tb.Fatalf("building the agent: %v", err)
-	}
-	return agent
+	return Program(tb, Agent)
 }
 
-var build = sync.OnceValues(func() ([]byte, error) {
+// Program returns the executable of a package, static and stripped, built once
+// like the agent. A build that fails ends the test.
+func Program(tb testing.TB, pkg string) []byte {
+	tb.Helper()
+	once, _ := built.LoadOrStore(pkg, sync.OnceValues(func() ([]byte, error) { return build(pkg) }))
+	program, err := once.(func() ([]byte, error))() //nolint:errcheck,forcetypeassert // stored above
+	if err != nil {
+		tb.Fatalf("building %s: %v", pkg, err)
+	}
+	return program
+}
+
+var built sync.Map // package to its sync.OnceValues
+
+func build(pkg string) ([]byte, error) {
+	if dir := os.Getenv(DirEnv); dir != "" {
+		return os.ReadFile(filepath.Join(dir, path.Base(pkg)))
+	}
 	dir, err := os.MkdirTemp("", "pinfold-agenttest-")
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	out := filepath.Join(dir, "pinfold-agent")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, "pinfold/cmd/pinfold-agent")
+	out := filepath.Join(dir, path.Base(pkg))
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", out, pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	cmd.Stderr = os.Stderr
 	if err := cmd.Run(); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(out)
-})
+}

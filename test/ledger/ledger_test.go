@@ -1,0 +1,80 @@
+//go:build linux
+
+package ledger
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Each kind of thing that a test can leave behind without privilege is seen,
+// and is gone from the ledger when it is gone.
+func TestSeesWhatIsLeft(t *testing.T) {
+	stateDir := t.TempDir()
+	for _, c := range []struct {
+		name string
+		make func(t *testing.T) (undo func())
+		want string
+	}{
+		{"descriptor", func(t *testing.T) func() {
+			f, err := os.Open("/dev/null")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() { _ = f.Close() }
+		}, "descriptor: /dev/null"},
+		{"goroutine", func(*testing.T) func() {
+			stop, stopped := make(chan bool), make(chan bool)
+			go func() { <-stop; close(stopped) }()
+			return func() { close(stop); <-stopped }
+		}, "goroutines: of this process"},
+		{"process", func(t *testing.T) func() {
+			cmd := exec.Command("sleep", "60")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			return func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
+		}, "process: "},
+		{"zombie", func(t *testing.T) func() {
+			cmd := exec.Command("true")
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			return func() { _ = cmd.Wait() }
+		}, "process: "},
+		{"state", func(t *testing.T) func() {
+			name := filepath.Join(stateDir, "lease")
+			if err := os.WriteFile(name, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return func() { _ = os.Remove(name) }
+		}, "state: " + stateDir},
+		{"temporary file", func(t *testing.T) func() {
+			dir, err := os.MkdirTemp("", "pinfold-ledger-")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return func() { _ = os.Remove(dir) }
+		}, "temporary file: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := Take(stateDir)
+			undo := c.make(t)
+			more := More(before, Take(stateDir))
+			undo()
+			seen := false
+			for _, line := range more {
+				seen = seen || strings.HasPrefix(line, "  "+c.want)
+			}
+			if !seen {
+				t.Errorf("no %q among %q", c.want, more)
+			}
+			if left := Wait(before, stateDir); len(left) > 0 {
+				t.Errorf("still there after it was undone: %q", left)
+			}
+		})
+	}
+}

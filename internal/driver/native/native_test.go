@@ -5,6 +5,7 @@ package native
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,7 +14,6 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/image"
-	"pinfold/sandbox"
 	"pinfold/test/asuser"
 )
 
@@ -42,10 +42,9 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return newDriver(t, state) }, drivertest.Options{
 		Kernel:    true,
 		KillAgent: func(m driver.Machine) error { return unix.Kill(m.(*machine).child.PID, unix.SIGKILL) },
-		Break: func(t *testing.T, p *driver.Plan) string {
-			missing := filepath.Join(t.TempDir(), "missing")
-			p.Mounts = []sandbox.Mount{{Host: missing, Guest: "/data"}}
-			return "open " + missing
+		Break: func(_ *testing.T, p *driver.Plan) string {
+			p.Hostname = strings.Repeat("x", 65) // the kernel takes 64 bytes
+			return "set host name"
 		},
 		State: []string{state},
 	})

@@ -1,0 +1,354 @@
+//go:build linux
+
+package drivertest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pinfold/internal/driver"
+	"pinfold/internal/guest"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+var reportTests = []test{
+	{"says the same twice", (*harness).testReportIsStable},
+	{"answers every feature, with a reason", (*harness).testReportIsComplete},
+	{"a plan refuses what it cannot have", (*harness).testPlanRefuses},
+}
+
+func (h *harness) testReportIsStable() {
+	again, err := h.driver.Probe(h.ctx)
+	if err != nil {
+		h.Fatal(err)
+	}
+	if diff := cmp.Diff(h.report, again); diff != "" {
+		h.Errorf("a second Probe answers otherwise (-first +second):\n%s", diff)
+	}
+	if h.report.Driver != h.driver.Name() {
+		h.Errorf("the report is of %q, the driver is %q", h.report.Driver, h.driver.Name())
+	}
+}
+
+func (h *harness) testReportIsComplete() {
+	for _, f := range sandbox.Features() {
+		n := 0
+		for _, found := range h.report.Findings {
+			if !sandbox.Satisfies(found.Feature, f.Name) {
+				continue
+			}
+			n++
+			if found.Because == "" {
+				h.Errorf("%s: %s, but not why", found.Feature, found.Answer)
+			}
+			if found.Answer == driver.No && found.Fix == "" {
+				h.Errorf("%s: no, but not what would change that", found.Feature)
+			}
+		}
+		if n != 1 {
+			h.Errorf("%d findings about %s", n, f.Name)
+		}
+	}
+}
+
+func (h *harness) testPlanRefuses() {
+	for i, f := range h.report.Findings {
+		spec := sandbox.Spec{Code: "x", Require: []string{f.Feature}}.WithDefaults()
+		_, err := driver.MakePlan(spec, h.report, fmt.Sprintf("refuse%d", i))
+		if (err == nil) != (f.Answer == driver.Yes) {
+			h.Errorf("%s is answered with %s, and requiring it gives: %v", f.Feature, f.Answer, err)
+		}
+		if err == nil {
+			continue
+		}
+		e := sandbox.AsError(err)
+		if e.Code != sandbox.CodeRequirementUnmet || e.Hint == "" || !strings.Contains(e.Message, f.Because) {
+			h.Errorf("%s is refused without reason or fix: %+v", f.Feature, e)
+		}
+	}
+}
+
+var lifeTests = []test{
+	{"create and destroy", (*harness).testCreateDestroy},
+	{"destroy is idempotent", (*harness).testDestroyTwice},
+	{"dial once", (*harness).testDialOnce},
+	{"hello and echo", (*harness).testEcho},
+	{"files", (*harness).testFiles},
+	{"dead when destroyed", (*harness).testDeath},
+	{"the agent dies", (*harness).testAgentDies},
+	{"the connection breaks", (*harness).testConnectionBreaks},
+	{"everything at once", (*harness).testEverythingAtOnce},
+	{"32 at once", (*harness).testMany},
+	{"cancelled while it is made", (*harness).testCancelledCreate},
+	{"a step fails", (*harness).testStepFails},
+	{"nothing of a living owner is a leftover", (*harness).testNoLeftovers},
+}
+
+func (h *harness) testCreateDestroy() {
+	m := h.create(sandbox.Limits{})
+	select {
+	case <-m.Dead():
+		h.Fatalf("dead at once: %+v", m.Death())
+	default:
+	}
+	if u := m.Usage(); u.OOMKills != 0 || u.ProcessesDenied != 0 || u.DiskFull || u.InodesFull || u.DiskBytes != 0 || u.Inodes != 0 {
+		h.Errorf("a fresh machine has used something: %+v", u)
+	}
+}
+
+func (h *harness) testDestroyTwice() {
+	m := h.create(sandbox.Limits{})
+	h.destroy(m)
+	last := m.Usage()
+	h.destroy(m)
+	ended, cancel := context.WithCancel(h.ctx)
+	cancel()
+	if err := m.Destroy(ended); err != nil {
+		h.Errorf("Destroy with a context that has ended: %v", err)
+	}
+	if diff := cmp.Diff(last, m.Usage()); diff != "" {
+		h.Errorf("Usage after Destroy is not the last reading:\n%s", diff)
+	}
+}
+
+func (h *harness) testDialOnce() {
+	m := h.create(sandbox.Limits{})
+	h.greet(m)
+	if conn, err := m.Dial(h.ctx); err == nil {
+		_ = conn.Close()
+		h.Error("a second Dial succeeds")
+	}
+}
+
+func (h *harness) testEcho() {
+	b := h.box(sandbox.Limits{})
+	if got := b.run("/bin/echo", "hello").out; got != "hello\n" {
+		h.Errorf("echo says %q", got)
+	}
+}
+
+func (h *harness) testFiles() {
+	b := h.box(sandbox.Limits{})
+	content := bytes.Repeat([]byte("0123456789abcdef"), 40_000)
+	if err := b.WriteFile(h.ctx, "dir/file", 0o640, int64(len(content)), bytes.NewReader(content)); err != nil {
+		h.Fatalf("WriteFile: %v", err)
+	}
+	var got bytes.Buffer
+	if _, err := b.ReadFile(h.ctx, "dir/file", int64(len(content)), &got); err != nil || !bytes.Equal(got.Bytes(), content) {
+		h.Errorf("ReadFile: %v, %d bytes", err, got.Len())
+	}
+	found, err := b.Glob(h.ctx, sandbox.Home, []string{"**"}, 10)
+	if err != nil || len(found.Files) != 1 || found.Files[0].Path != "dir/file" {
+		h.Errorf("Glob: %v, %+v", err, found)
+	}
+	if err := b.Remove(h.ctx, "dir"); err != nil {
+		h.Errorf("Remove: %v", err)
+	}
+	if _, err := b.Stat(h.ctx, "dir/file"); sandbox.AsError(err).Code != sandbox.CodeFileNotFound {
+		h.Errorf("Stat of what was removed: %v", err)
+	}
+}
+
+func (h *harness) testDeath() {
+	m := h.create(sandbox.Limits{})
+	h.destroy(m)
+	select {
+	case <-m.Dead():
+	default:
+		h.Fatal("destroyed and not dead")
+	}
+	if d := m.Death(); d.Kind != driver.DeathDestroyed || d.Evidence == "" {
+		h.Errorf("destroyed, and its death is %+v", d)
+	}
+}
+
+func (h *harness) testAgentDies() {
+	if h.o.KillAgent == nil {
+		h.Fatal("Options.KillAgent is not set")
+	}
+	b := h.box(sandbox.Limits{})
+	p, err := b.Start(h.ctx, guest.Command{Args: []string{"/bin/sleep", "60"}, Env: env}, guest.Streams{})
+	if err != nil {
+		h.Fatal(err)
+	}
+	if err := h.o.KillAgent(b.Machine); err != nil {
+		h.Fatalf("KillAgent: %v", err)
+	}
+	select {
+	case <-b.Dead():
+	case <-time.After(5 * time.Second):
+		h.Fatal("the agent is gone, and the machine is not dead")
+	}
+	if d := b.Death(); d.Kind != driver.DeathAgent || d.Evidence == "" {
+		h.Errorf("the death is %+v", d)
+	}
+	if _, err := p.Wait(h.ctx); err == nil {
+		h.Error("a process outlived its machine")
+	}
+	h.destroy(b.Machine)
+	if d := b.Death(); d.Kind != driver.DeathAgent {
+		h.Errorf("Destroy changed the death to %+v", d)
+	}
+}
+
+// That the connection broke is not a death by itself; whatever follows, the
+// machine can be destroyed.
+func (h *harness) testConnectionBreaks() {
+	m := h.create(sandbox.Limits{})
+	conn, err := m.Dial(h.ctx)
+	if err != nil {
+		h.Fatal(err)
+	}
+	_ = conn.Close()
+	m.Usage()
+	h.destroy(m)
+}
+
+func (h *harness) testEverythingAtOnce() {
+	for range 8 {
+		m := h.create(sandbox.Limits{})
+		var wg sync.WaitGroup
+		wg.Go(func() { h.useUntilItEnds(m) })
+		for range 3 {
+			wg.Go(func() {
+				for range 50 {
+					m.Usage()
+				}
+			})
+		}
+		for i := range 3 {
+			wg.Go(func() {
+				time.Sleep(time.Duration(i) * 3 * time.Millisecond)
+				h.destroy(m)
+				<-m.Dead()
+				_ = m.Death()
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// useUntilItEnds runs commands for as long as the machine lives.
+func (h *harness) useUntilItEnds(m driver.Machine) {
+	conn, err := m.Dial(h.ctx)
+	if err != nil {
+		return
+	}
+	g, err := guest.New(h.ctx, conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, SwitchUser: h.report.SwitchUser, Home: sandbox.Home})
+	if err != nil {
+		return
+	}
+	defer g.Close() //nolint:errcheck // it ends with the machine
+	for {
+		p, err := g.Start(h.ctx, guest.Command{Args: []string{"/bin/echo"}, Env: env}, guest.Streams{})
+		if err != nil {
+			return
+		}
+		if _, err := p.Wait(h.ctx); err != nil {
+			return
+		}
+	}
+}
+
+func (h *harness) testMany() {
+	var wg sync.WaitGroup
+	for i := range 32 {
+		wg.Go(func() {
+			text := fmt.Sprintf("machine %d", i)
+			m, err := h.driver.Create(h.ctx, h.plan(sandbox.Limits{}))
+			if err != nil {
+				h.Errorf("Create: %v", err)
+				return
+			}
+			defer h.destroy(m)
+			got, err := h.echo(m, text)
+			if err != nil || got != text+"\n" {
+				h.Errorf("%s: %q, %v", text, got, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// echo says something inside and returns what came out.
+func (h *harness) echo(m driver.Machine, text string) (string, error) {
+	conn, err := m.Dial(h.ctx)
+	if err != nil {
+		return "", err
+	}
+	g, err := guest.New(h.ctx, conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, SwitchUser: h.report.SwitchUser, Home: sandbox.Home})
+	if err != nil {
+		return "", err
+	}
+	defer g.Close() //nolint:errcheck // the machine is destroyed
+	var out bytes.Buffer
+	p, err := g.Start(h.ctx, guest.Command{Args: []string{"/bin/echo", text}, Env: env}, guest.Streams{Stdout: &out})
+	if err != nil {
+		return "", err
+	}
+	_, err = p.Wait(h.ctx)
+	return out.String(), err
+}
+
+// The context may end at any moment of Create: either there is a machine, or an
+// error and nothing else. The ledger sees what would be left.
+func (h *harness) testCancelledCreate() {
+	made, refused := 0, 0
+	for i := range 60 {
+		ctx, cancel := context.WithCancelCause(h.ctx)
+		stop := time.AfterFunc(time.Duration(i)*100*time.Microsecond, func() { cancel(context.Canceled) })
+		m, err := h.driver.Create(ctx, h.plan(sandbox.Limits{}))
+		stop.Stop()
+		cancel(nil)
+		if err == nil {
+			made++
+			h.destroy(m)
+			continue
+		}
+		refused++
+		var known *sandbox.Error
+		if !errors.As(err, &known) {
+			h.Fatalf("the error is no *sandbox.Error: %v", err)
+		}
+		if !errors.Is(err, context.Canceled) {
+			h.Errorf("cancelled, and the error is: %v", err)
+		}
+	}
+	if refused == 0 {
+		h.Errorf("none of %d creations was cancelled in time", made)
+	}
+}
+
+func (h *harness) testStepFails() {
+	if h.o.Break == nil {
+		h.Fatal("Options.Break is not set")
+	}
+	p := h.plan(sandbox.Limits{})
+	step := h.o.Break(h.T, &p)
+	m, err := h.driver.Create(h.ctx, p)
+	if err == nil {
+		h.destroy(m)
+		h.Fatal("a broken plan was carried out")
+	}
+	e := sandbox.AsError(err)
+	if e.Code != sandbox.CodeSetupFailed || !strings.Contains(e.Message, step) || e.Hint == "" {
+		h.Errorf("the error is %+v, and should name %q", e, step)
+	}
+}
+
+func (h *harness) testNoLeftovers() {
+	b := h.box(sandbox.Limits{})
+	if _, err := h.driver.Leftovers(h.ctx); err != nil {
+		h.Fatalf("Leftovers: %v", err)
+	}
+	if got := b.run("/bin/echo", "alive").out; got != "alive\n" {
+		h.Errorf("after Leftovers the machine says %q", got)
+	}
+}

@@ -1,0 +1,162 @@
+//go:build linux
+
+package drivertest
+
+import (
+	"strconv"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+var limitTests = []test{
+	{"memory", (*harness).testMemory},
+	{"files are not memory", (*harness).testFilesAreNotMemory},
+	{"processes", (*harness).testProcesses},
+	{"disk", (*harness).testDisk},
+	{"inodes", (*harness).testInodes},
+	{"cpu time", (*harness).testCPUTime},
+}
+
+const mib = 1 << 20
+
+// enforced says whether plans have a feature. A feature that they do not have
+// must come with a reason; the suite's report tests see to that.
+func (h *harness) enforced(feature string) bool { return h.plan(sandbox.Limits{}).Enforces(feature) }
+
+// page is the unit in which file systems count.
+const page = 4096
+
+// used is what the probe could use up.
+type used struct {
+	N     int64
+	Errno string
+}
+
+// With the kernel's limit, the OOM killer acts and is seen. Without it, the
+// counter must show the excess, so that the engine can act.
+func (h *harness) testMemory() {
+	b := h.probed(sandbox.Limits{MemoryBytes: 64 * mib})
+	if !h.enforced(sandbox.FeatureMemory) {
+		var took used
+		b.hold(&took, "alloc", strconv.Itoa(128*mib))
+		b.until("more memory than the limit", func(u driver.Usage) bool { return u.MemoryBytes > 64*mib })
+		return
+	}
+	x := b.start("alloc", strconv.Itoa(512*mib))
+	u := b.until("an OOM kill", func(u driver.Usage) bool { return u.OOMKills > 0 })
+	if u.MemoryBytes > 65*mib {
+		h.Errorf("%d bytes of memory in use, beyond the limit", u.MemoryBytes)
+	}
+	select {
+	case <-x.Done():
+	case <-time.After(5 * time.Second):
+		h.Error("the OOM killer acted, and the program lives")
+	}
+	select { // the kernel may have ended only the program
+	case <-b.Dead():
+		if d := b.Death(); d.Kind != driver.DeathMemory {
+			h.Errorf("the death is %+v", d)
+		}
+	default:
+	}
+}
+
+// A program may fill its disk and use its memory, both to the limit, at once.
+func (h *harness) testFilesAreNotMemory() {
+	b := h.probed(sandbox.Limits{MemoryBytes: 64 * mib, DiskBytes: 96 * mib})
+	b.watched(func() {
+		var wrote, took used
+		b.ask(&wrote, "fill", sandbox.Home+"/full")
+		if wrote.Errno != "ENOSPC" {
+			h.Fatalf("the disk ended with %+v", wrote)
+		}
+		b.hold(&took, "alloc", strconv.Itoa(40*mib))
+	})
+	if u := b.Usage(); u.OOMKills != 0 || !u.DiskFull || u.MemoryBytes > 64*mib {
+		h.Errorf("disk and memory within their limits: %+v", u)
+	}
+}
+
+// The probe's own threads count too, so the refusal comes a little earlier.
+func (h *harness) testProcesses() {
+	const limit, most = 24, 12
+	b := h.probed(sandbox.Limits{Processes: limit})
+	x := b.start("fork", "200")
+	var made used
+	b.watched(func() { <-x.Exited() })
+	if err := lastLine(x, &made); err != nil {
+		h.Fatal(err)
+	}
+	if made.Errno != "EAGAIN" || made.N > limit-1 || made.N < limit-most {
+		h.Errorf("with %d processes, %d forks succeeded, then %s", limit, made.N, made.Errno)
+	}
+	u := b.until("the refused fork", func(u driver.Usage) bool { return u.ProcessesDenied > 0 })
+	if u.Processes > limit+wire.MaxTasks || u.ProcessesPeak < made.N {
+		h.Errorf("counted %d processes, %d at most; %d were made", u.Processes, u.ProcessesPeak, made.N)
+	}
+	if err := b.KillAll(h.ctx); err != nil {
+		h.Fatalf("KillAll with all processes in use: %v", err)
+	}
+	if got := b.run("/bin/echo", "again").out; got != "again\n" {
+		h.Errorf("after KillAll echo says %q", got)
+	}
+}
+
+// The limit is exactly what is left for the guest.
+func (h *harness) testDisk() {
+	const limit = 32 * mib
+	b := h.probed(sandbox.Limits{DiskBytes: limit})
+	base := b.Usage().DiskBytes
+	var wrote used
+	b.watched(func() { b.ask(&wrote, "fill", "/tmp/full") })
+	if left := limit - base - wrote.N; wrote.Errno != "ENOSPC" || left < -page || left > page {
+		h.Errorf("%d bytes were in use, %d more could be written, then %s; the limit is %d", base, wrote.N, wrote.Errno, limit)
+	}
+	u := b.Usage()
+	if !u.DiskFull || u.InodesFull || u.DiskPeak < limit-page || u.DiskPeak > limit+page {
+		h.Errorf("a full disk reads %+v", u)
+	}
+	for _, dir := range []string{"/home/user", "/tmp", "/var/tmp", "/dev/shm"} {
+		var more used
+		b.ask(&more, "fill", dir+"/more")
+		if more.N != 0 || more.Errno != "ENOSPC" {
+			h.Errorf("%s takes %d bytes more, then %s", dir, more.N, more.Errno)
+		}
+	}
+	if err := b.Remove(h.ctx, "/tmp/full"); err != nil {
+		h.Fatal(err)
+	}
+	if u := b.Usage(); u.DiskBytes != base || !u.DiskFull {
+		h.Errorf("%d bytes in use after the file was removed, %d before it was made; full was %v", u.DiskBytes, base, u.DiskFull)
+	}
+}
+
+func (h *harness) testInodes() {
+	const limit = 500
+	b := h.probed(sandbox.Limits{Inodes: limit})
+	base := b.Usage().Inodes
+	var made used
+	b.ask(&made, "inodes", "/tmp")
+	if made.Errno != "ENOSPC" || made.N != limit-base {
+		h.Errorf("%d inodes were in use, %d more could be made, then %s; the limit is %d", base, made.N, made.Errno, limit)
+	}
+	if u := b.Usage(); !u.InodesFull || u.InodesPeak != limit || u.DiskFull {
+		h.Errorf("a disk without inodes reads %+v", u)
+	}
+}
+
+func (h *harness) testCPUTime() {
+	b := h.probed(sandbox.Limits{})
+	before := b.Usage().CPUNanos
+	var spun used
+	b.watched(func() { b.ask(&spun, "spin", "300") })
+	// Where no counter exists the time of a process that has ended shows only
+	// in its parent's, in hundredths of a second.
+	u := b.until("CPU time", func(u driver.Usage) bool { return u.CPUNanos-before >= spun.N-30e6 })
+	if got := u.CPUNanos - before; got > spun.N+250e6 {
+		h.Errorf("%d ms of CPU counted, %d ms were used", got/1e6, spun.N/1e6)
+	}
+}

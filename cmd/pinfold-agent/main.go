@@ -24,7 +24,7 @@ var version = "dev"
 const connection = 3
 
 func main() {
-	if err := agent.Run(connection, version); err != nil && !errors.Is(err, io.EOF) {
+	if err := agent.Run(connection, version); !errors.Is(err, io.EOF) {
 		_, _ = os.Stderr.WriteString("pinfold-agent: " + err.Error() + "\n")
 		os.Exit(1)
 	}

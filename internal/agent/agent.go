@@ -25,13 +25,13 @@ type agent struct {
 }
 
 // Run serves the host on a connected stream socket until the connection ends
-// or the host breaks the protocol. The caller then exits. build is the
+// (io.EOF when the host has closed it) or the host breaks the protocol. The
+// caller then exits. build is the
 // agent's build version, for the host's records.
 func Run(fd int, build string) error {
 	if err := harden(); err != nil {
 		return err
 	}
-	makeThreads(wire.MaxTasks)
 	unix.CloseOnExec(fd)
 	conn, err := newPollFile(fd, "host")
 	if err != nil {
@@ -42,6 +42,7 @@ func Run(fd int, build string) error {
 		return err
 	}
 	a.message(wire.KindHello, 0, wire.Hello{Version: wire.Version, Agent: build})
+	makeThreads(wire.MaxTasks) // while the host reads that
 	frames := wire.NewReader(conn, wire.Host)
 	if err := a.greet(frames); err != nil {
 		return err

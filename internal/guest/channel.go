@@ -203,7 +203,7 @@ func (c *channel) pump(r io.Reader) (total int64, err error) {
 			p = p[k:]
 			total += int64(k)
 		}
-		if err == io.EOF { //nolint:errorlint // readers return it bare
+		if errors.Is(err, io.EOF) {
 			c.g.send(func(b []byte) []byte { return wire.AppendEOF(b, c.id, wire.Stdin) })
 			return total, nil
 		}

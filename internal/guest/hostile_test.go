@@ -418,7 +418,7 @@ func FuzzPeer(f *testing.F) {
 	f.Add(raw(1<<31, 3, "xxxx"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		conn, far := net.Pipe()
-		defer far.Close() //nolint:errcheck // in memory
+		defer far.Close()
 		go func() {
 			_, _ = far.Write(wire.AppendFrame(nil, wire.KindHello, 0, []byte(hello)))
 			_, _ = far.Write(b)

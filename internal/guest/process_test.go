@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -308,6 +309,34 @@ func TestSlowReaderGetsEverything(t *testing.T) {
 	}
 	if out.n.Load() != 700_000 || p.PipesHeld() {
 		t.Fatalf("%d bytes, held %v", out.n.Load(), p.PipesHeld())
+	}
+}
+
+func BenchmarkTrue(b *testing.B) {
+	l := startAgent(b, mode{pid1: true})
+	for b.Loop() {
+		p, err := l.Start(b.Context(), guest.Command{Args: []string{"/bin/true"}, Env: env}, guest.Streams{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := p.Wait(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkOutput(b *testing.B) {
+	const size = 64 << 20
+	l := startAgent(b, mode{pid1: true})
+	b.SetBytes(size)
+	for b.Loop() {
+		p, err := l.Start(b.Context(), guest.Command{Args: []string{"head", "-c", strconv.Itoa(size), "/dev/zero"}, Env: env}, guest.Streams{Stdout: io.Discard})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := p.Wait(b.Context()); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

@@ -30,8 +30,14 @@ func TestFramesRoundTrip(t *testing.T) {
 		Length  int
 	}
 	want := []seen{
-		{KindHello, 0, 13}, {KindOpen, 1, 17}, {KindOpen, 2, MaxOpen}, {KindData, 2, MaxPayload},
-		{KindWindow, 2, 5}, {KindEOF, 2, 1}, {KindControl, 2, 12}, {KindClose, 2, 2},
+		{KindHello, 0, 13},
+		{KindOpen, 1, 17},
+		{KindOpen, 2, MaxOpen},
+		{KindData, 2, MaxPayload},
+		{KindWindow, 2, 5},
+		{KindEOF, 2, 1},
+		{KindControl, 2, 12},
+		{KindClose, 2, 2},
 	}
 	for name, r := range map[string]io.Reader{
 		"whole":    bytes.NewReader(sample()),

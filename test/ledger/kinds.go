@@ -60,16 +60,58 @@ func descriptors() map[string]int {
 
 // process is one line of /proc, as far as it matters here.
 type process struct {
-	pid, parent int
-	born        string
-	name        string
-	uid         int
-	exe         string
+	pid, parent, uid int
+	born, name, exe  string
+	dead             bool // it has ended, and nobody has waited for it yet
+}
+
+// String names a process so that nobody else has the name, also later.
+func (p process) String() string {
+	return fmt.Sprintf("%d %s, user %d, born %s, parent %d", p.pid, p.name, p.uid, p.born, p.parent)
 }
 
 // processes lists sandboxes' processes, by their ids or their program, and
 // everything below this process, the dead that nobody waited for included.
 func processes() map[string]int {
+	all := allProcesses()
+	ours := below(all, os.Getpid())
+	found := map[string]int{}
+	for _, p := range all {
+		inRange := p.uid >= idblock.First && p.uid < idblock.First+idblock.Count*idblock.Size
+		if ours[p.pid] || inRange || strings.HasPrefix(p.exe, "/memfd:pinfold-agent") {
+			found[p.String()]++
+		}
+	}
+	return found
+}
+
+// Below lists the processes below one: children, their children, and so on.
+// The names stay the same until a process has ended, but for its parent's
+// number.
+func Below(pid int) []string {
+	all := allProcesses()
+	ours := below(all, pid)
+	var found []string
+	for _, p := range all {
+		if ours[p.pid] {
+			p.parent, p.uid = 0, 0
+			found = append(found, p.String())
+		}
+	}
+	return found
+}
+
+// Living keeps those of the named processes (see Below) that have not ended.
+func Living(processes []string) []string {
+	living := map[string]bool{}
+	for _, p := range allProcesses() {
+		p.parent, p.uid = 0, 0
+		living[p.String()] = !p.dead
+	}
+	return slices.DeleteFunc(slices.Clone(processes), func(p string) bool { return !living[p] })
+}
+
+func allProcesses() []process {
 	var all []process
 	for _, n := range names("/proc") {
 		if pid, err := strconv.Atoi(n); err == nil {
@@ -78,26 +120,21 @@ func processes() map[string]int {
 			}
 		}
 	}
-	ours := map[int]bool{os.Getpid(): true}
-	for range all { // parents may come later in the list
-		before := len(ours)
+	return all
+}
+
+// below says which processes have pid above them.
+func below(all []process, pid int) map[int]bool {
+	found := map[int]bool{pid: true}
+	for n := 0; n < len(found); { // parents may come later in the list
+		n = len(found)
 		for _, p := range all {
-			if ours[p.parent] {
-				ours[p.pid] = true
+			if found[p.parent] {
+				found[p.pid] = true
 			}
 		}
-		if len(ours) == before {
-			break
-		}
 	}
-	delete(ours, os.Getpid())
-	found := map[string]int{}
-	for _, p := range all {
-		inRange := p.uid >= idblock.First && p.uid < idblock.First+idblock.Count*idblock.Size
-		if ours[p.pid] || inRange || strings.HasPrefix(p.exe, "/memfd:pinfold-agent") {
-			found[fmt.Sprintf("%d %s, user %d, born %s, parent %d", p.pid, p.name, p.uid, p.born, p.parent)]++
-		}
-	}
+	delete(found, pid)
 	return found
 }
 
@@ -117,6 +154,7 @@ func readProcess(pid int) (p process, ok bool) {
 	}
 	p = process{pid: pid, name: string(stat[open : end+1]), born: fields[19], uid: realUID(dir)}
 	p.parent, _ = strconv.Atoi(fields[1])
+	p.dead = fields[0] == "Z" || fields[0] == "X"
 	p.exe, _ = os.Readlink(dir + "/exe")
 	return p, true
 }

@@ -72,6 +72,8 @@ type pen struct {
 	uid, gid   int   // the user's ids inside
 	processes  int64 // where no cgroup limits tasks: the limit for RLIMIT_NPROC
 	timeNS     bool
+
+	timeOffsets spawn.Cell // of openTimeOffsets
 	landlock   *landlockRules
 	filter     *filterProgram
 }
@@ -90,6 +92,9 @@ func (n *pen) program() *spawn.Program {
 		p.Call("join cgroup", unix.SYS_WRITE, fd, "0", 1)
 	}
 	p.Positive("wait for the host", unix.SYS_READ, n.socket, make([]byte, 1), 1)
+	if n.timeNS {
+		n.openTimeOffsets(p)
+	}
 	n.identity(p)
 	n.root(p)
 	n.surroundings(p)
@@ -206,6 +211,13 @@ func (n *pen) proc(p *spawn.Program) {
 	mount.Restrict(p, "proc", mount.ReadOnly)
 }
 
+// openTimeOffsets takes hold of the file before the change of user: afterwards
+// it may be refused, at the moment in which another sandbox's change of user has
+// made the memory that all share with the host process undumpable.
+func (n *pen) openTimeOffsets(p *spawn.Program) {
+	n.timeOffsets = p.Result("open time offsets", unix.SYS_OPENAT, unix.AT_FDCWD, "/proc/self/timens_offsets", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+}
+
 // hideUptime makes the sandbox's clocks that count from boot begin near zero.
 func (n *pen) hideUptime(p *spawn.Program) {
 	var b strings.Builder
@@ -218,9 +230,8 @@ func (n *pen) hideUptime(p *spawn.Program) {
 			fmt.Fprintf(&b, "%s %d 0\n", clock.name, -now.Sec)
 		}
 	}
-	fd := p.Result("open time offsets", unix.SYS_OPENAT, unix.AT_FDCWD, "proc/self/timens_offsets", unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	p.Positive("set time offsets", unix.SYS_WRITE, fd.Ref(), b.String(), b.Len())
-	p.Call("close time offsets", unix.SYS_CLOSE, fd.Ref())
+	p.Positive("set time offsets", unix.SYS_WRITE, n.timeOffsets.Ref(), b.String(), b.Len())
+	p.Call("close time offsets", unix.SYS_CLOSE, n.timeOffsets.Ref())
 }
 
 // surroundings sets what is not files: the rest of the namespaces, the host's

@@ -18,11 +18,12 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == probe.ChildCommand {
 		os.Exit(probe.Child(os.Args[2:], os.Stdout))
 	}
-	os.Exit(cli.Main(context.Background(), cli.Deps{
+	ctx := context.Background()
+	os.Exit(cli.Main(ctx, cli.Deps{
 		Args:  os.Args[1:],
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Version:   version,
-		NewRunner: newRunner,
+		NewRunner: runner(ctx, os.Args[1:]),
 		Probe:     probe.Run,
 	}))
 }

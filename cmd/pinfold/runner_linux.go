@@ -16,15 +16,25 @@ import (
 	"pinfold/sandbox"
 )
 
-// newRunner makes the engine with the drivers that this program has.
-func newRunner(context.Context) (cli.Runner, error) {
+// runner returns what makes the engine. For a command line that runs a program,
+// the engine looks at the host while the command line is still being read.
+func runner(ctx context.Context, args []string) func(context.Context) (cli.Runner, error) {
+	e := newEngine()
+	if len(args) > 0 && args[0] == "run" {
+		go e.Warm(ctx)
+	}
+	return func(context.Context) (cli.Runner, error) { return e, nil }
+}
+
+// newEngine makes the engine with the drivers that this program has.
+func newEngine() *engine.Engine {
 	host := os.DirFS("/")
 	template := templates(host)
 	return engine.New(engine.Options{
-		Drivers:  []driver.Driver{native.New(native.Options{Agent: agentbin.Open, Template: template})},
+		Drivers:  []driver.Driver{native.New(native.Options{Agent: agentbin.Open, AgentFile: agentbin.File, Template: template})},
 		Template: template,
 		Host:     host,
-	}), nil
+	})
 }
 
 // templates returns the templates by name. The host is looked at once.

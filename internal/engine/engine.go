@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
@@ -32,6 +33,17 @@ type Engine struct {
 
 // New returns an engine. It owns the drivers from now on.
 func New(o Options) *Engine { return &Engine{options: o} }
+
+// Warm finds out beforehand what the first run will need: it looks at the host
+// from all sides at once and leaves nothing there. Errors come back with the run.
+func (e *Engine) Warm(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = e.options.Template(sandbox.TemplateHost) })
+	for _, d := range e.options.Drivers {
+		wg.Go(func() { _, _ = d.Probe(ctx) })
+	}
+	wg.Wait()
+}
 
 // Close releases the drivers. Runs must have ended.
 func (e *Engine) Close() error {

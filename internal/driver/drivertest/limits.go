@@ -47,7 +47,8 @@ func (h *harness) testMemory() {
 	}
 	x := b.start("alloc", strconv.Itoa(512*mib))
 	u := b.until("an OOM kill", func(u driver.Usage) bool { return u.OOMKills > 0 })
-	if u.MemoryBytes > 65*mib {
+	// The kernel lets a process that it is ending take some more.
+	if u.MemoryBytes > 72*mib {
 		h.Errorf("%d bytes of memory in use, beyond the limit", u.MemoryBytes)
 	}
 	select {

@@ -29,6 +29,9 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 	if err != nil {
 		return nil, err
 	}
+	if err := h.claim(d); err != nil {
+		return nil, err
+	}
 	m := &machine{plan: plan, host: h, dead: make(chan struct{})}
 	m.meter = meter{machine: m, root: -1, limit: plan.Limits.MemoryBytes}
 	if err := m.build(ctx, d.token+"-"+plan.ID); err != nil {
@@ -64,7 +67,7 @@ func createError(err error) error {
 func (m *machine) build(ctx context.Context, name string) error {
 	h := m.host
 	var err error
-	if h.ids.pool != nil {
+	if h.ids.root {
 		if m.block, err = h.ids.pool.Lease(name); err != nil {
 			return err
 		}
@@ -154,7 +157,7 @@ func (m *machine) pen(socket int) *pen {
 	h := m.host
 	n := &pen{
 		template: h.template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname,
-		socket: socket, agent: int(h.agent.Fd()),
+		socket: socket, agent: int(h.agent.Fd()), agentOnDisk: h.agentOnDisk,
 		switchUser: m.plan.SwitchUser,
 		uid:        sandbox.UID, gid: sandbox.GID,
 		timeNS: m.plan.Enforces(sandbox.FeatureTimeNS),

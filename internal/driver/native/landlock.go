@@ -35,7 +35,10 @@ type tree struct {
 
 // apply restricts the process, and all that it will start, to the rules: the
 // second layer below the mounts. It comes after the last mount.
-func (l *landlockRules) apply(p *spawn.Program, writable []string) {
+//
+// The agent needs a rule of its own when it is a file of the host's; one in
+// memory belongs to no file tree and is beyond Landlock.
+func (l *landlockRules) apply(p *spawn.Program, writable []string, agentFile int) {
 	trees := []tree{{"/", landlock.ReadExecute}, {"/dev", landlock.Devices}, {"/proc", landlock.Proc}}
 	for _, w := range writable {
 		trees = append(trees, tree{w, landlock.Write})
@@ -44,6 +47,10 @@ func (l *landlockRules) apply(p *spawn.Program, writable []string) {
 	rules := p.Result("make Landlock rules", unix.SYS_LANDLOCK_CREATE_RULESET, attr, len(attr), 0)
 	for _, t := range trees {
 		l.allow(p, rules, t)
+	}
+	if agentFile >= 0 {
+		rule := landlock.PathBeneathAttr(landlock.ReadExecute.FileRights(l.level), agentFile)
+		p.Call("add Landlock rule for the agent", unix.SYS_LANDLOCK_ADD_RULE, rules.Ref(), landlock.RulePathBeneath, rule, 0)
 	}
 	p.Call("apply Landlock rules", unix.SYS_LANDLOCK_RESTRICT_SELF, rules.Ref(), landlock.RestrictFlags(l.level))
 	p.Call("close Landlock rules", unix.SYS_CLOSE, rules.Ref())

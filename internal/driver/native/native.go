@@ -45,6 +45,9 @@ type Options struct {
 	StateDir string
 	// Agent returns the agent's executable.
 	Agent func() ([]byte, error)
+	// AgentFile may return the same executable as an open file, or nil; the
+	// driver closes it. It saves root a copy. May be nil.
+	AgentFile func() *os.File
 	// Template describes what the sandboxes of a template hold.
 	Template func(name string) (image.Template, error)
 }
@@ -64,15 +67,21 @@ type host struct {
 	template  image.Template
 	hierarchy *cgroup.Hierarchy
 	ids       identity
-	agent     *os.File // sealed, read-only
-	lock      *os.File // held while this process lives
-	lockDir   string
+	agent     *os.File // cannot be written to
 	features  kernelFeatures
+
+	agentOnDisk bool // not in memory
+
+	claimOnce sync.Once
+	claimErr  error
+	lock      *os.File // held while this process lives; nil before the claim
+	lockDir   string
 }
 
 // identity is how sandboxes get their user ids here.
 type identity struct {
-	pool *idblock.Pool       // as root: a block for each sandbox
+	root bool                // a block of the host's ids for each sandbox
+	pool *idblock.Pool       // the blocks; nil before the claim
 	sub  *userns.Subordinate // as an ordinary user with subordinate ids
 	why  string              // why neither: one id only
 }
@@ -108,14 +117,14 @@ func (d *Driver) open() (*host, error) {
 			return err
 		},
 		func() (err error) {
-			h.agent, err = sealedAgent(d.options.Agent)
+			h.agent, h.agentOnDisk, err = agentProgram(d.options)
 			return err
 		},
 		func() error {
 			h.features = kernelSupport()
 			return nil
 		},
-		func() error { return h.lookAround(d) },
+		h.lookAround,
 	)
 	if err != nil {
 		h.close()
@@ -135,25 +144,33 @@ func together(functions ...func() error) error {
 	return cmp.Or(errs...)
 }
 
-// lookAround finds out about cgroups and user ids, and takes this process's lock.
-func (h *host) lookAround(d *Driver) (err error) {
+// lookAround finds out about cgroups and user ids.
+func (h *host) lookAround() (err error) {
 	if h.hierarchy, err = cgroup.Detect(cgroup.Options{}); err != nil {
 		return setupError("look for cgroups", err)
 	}
-	if err = d.lockState(h); err != nil {
-		return err
-	}
-	if os.Geteuid() == 0 {
-		h.ids.pool, err = idblock.New(filepath.Join(h.lockDir, "ids"), idblock.NoProcess)
-		if err != nil {
-			return setupError("open the directory of id blocks", err)
-		}
+	if h.ids.root = os.Geteuid() == 0; h.ids.root {
 		return nil
 	}
 	if h.ids.sub, err = userns.FindSubordinate(); err != nil {
 		h.ids.why = err.Error()
 	}
 	return nil
+}
+
+// claim says on this host that this process lives and makes sandboxes. It comes
+// before the first trace that a sandbox leaves.
+func (h *host) claim(d *Driver) error {
+	h.claimOnce.Do(func() {
+		if h.claimErr = d.lockState(h); h.claimErr != nil || !h.ids.root {
+			return
+		}
+		var err error
+		if h.ids.pool, err = idblock.New(filepath.Join(h.lockDir, "ids"), idblock.NoProcess); err != nil {
+			h.claimErr = setupError("open the directory of id blocks", err)
+		}
+	})
+	return h.claimErr
 }
 
 func (h *host) close() {
@@ -250,6 +267,9 @@ func (d *Driver) Close() error {
 func (d *Driver) Leftovers(ctx context.Context) ([]driver.Leftover, error) {
 	h, err := d.prepare()
 	if err != nil {
+		return nil, err
+	}
+	if err := h.claim(d); err != nil {
 		return nil, err
 	}
 	swept, err := h.hierarchy.Sweep(ctx, func(name string) bool { return h.ownerLives(name, d.token) })

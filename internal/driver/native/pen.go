@@ -64,9 +64,10 @@ type pen struct {
 	trees    []*os.File // for each of mounts: the view, where it is open already
 	hostname string
 
-	socket int   // the agent's end of the connection; later also carries the pen's descriptors to the host
-	agent  int   // the agent's program
-	join   []int // cgroup v1: files to write "0" to
+	socket      int   // the agent's end of the connection; later also carries the pen's descriptors to the host
+	agent       int   // the agent's program
+	agentOnDisk bool  // it is a file of the host's
+	join        []int // cgroup v1: files to write "0" to
 
 	switchUser bool  // more than one id is mapped: the agent is root inside
 	uid, gid   int   // the user's ids inside
@@ -74,8 +75,8 @@ type pen struct {
 	timeNS     bool
 
 	timeOffsets spawn.Cell // of openTimeOffsets
-	landlock   *landlockRules
-	filter     *filterProgram
+	landlock    *landlockRules
+	filter      *filterProgram
 }
 
 // program returns the whole life of a sandbox's first process, from its birth
@@ -305,7 +306,11 @@ func (n *pen) confine(p *spawn.Program) {
 		p.ClearCapabilities()
 	}
 	if n.landlock != nil {
-		n.landlock.apply(p, n.writablePaths())
+		agentFile := -1
+		if n.agentOnDisk {
+			agentFile = n.agent
+		}
+		n.landlock.apply(p, n.writablePaths(), agentFile)
 	}
 	fds := []spawn.Cell{root}
 	if n.filter != nil {

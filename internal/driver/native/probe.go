@@ -42,8 +42,8 @@ func (d *Driver) Probe(context.Context) (driver.Report, error) {
 	if err != nil {
 		return r, err
 	}
-	r.SwitchUser = h.ids.pool != nil || h.ids.sub != nil
-	r.MountsAsSelf = h.ids.pool == nil
+	r.SwitchUser = h.ids.root || h.ids.sub != nil
+	r.MountsAsSelf = !h.ids.root
 	for _, f := range always {
 		r.Findings = append(r.Findings, driver.Finding{Feature: f, Answer: driver.Yes, Because: "part of every sandbox"})
 	}
@@ -119,7 +119,7 @@ func (h *host) byController(feature string, c cgroup.Controller, instead string)
 func (h *host) identityFinding() driver.Finding {
 	f := driver.Finding{Feature: sandbox.FeatureUIDBlock, Answer: driver.Yes, Because: "a block of 65,536 host ids for each sandbox"}
 	switch {
-	case h.ids.pool != nil:
+	case h.ids.root:
 		return f
 	case h.ids.sub != nil:
 		f.Because = "all sandboxes of this user share one range of subordinate ids"

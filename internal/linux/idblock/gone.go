@@ -6,12 +6,11 @@ import (
 	"bytes"
 	"os"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 )
 
-// NoProcess says whether no process of the host has a user id of the block
-// that begins at base. It is the check for New. An unreadable /proc counts as
+// NoProcess says whether no living process of the host has a user id of the
+// block that begins at base. It is the check for New. One that has ended and
+// that nobody has waited for yet does not live. An unreadable /proc counts as
 // "there may be one".
 func NoProcess(base int) bool {
 	entries, err := os.ReadDir("/proc")
@@ -22,41 +21,35 @@ func NoProcess(base int) bool {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			continue
 		}
-		var st unix.Stat_t
-		if unix.Stat("/proc/"+e.Name()+"/task", &st) != nil {
+		status, err := os.ReadFile("/proc/" + e.Name() + "/status") // a kernel file of about 1.5 KiB
+		if err != nil {
 			continue // it has ended meanwhile
 		}
-		if int(st.Uid) >= base && int(st.Uid) < base+Size || st.Uid == 0 && hiddenOwner(e.Name(), base) {
+		uid, living := parseStatus(status)
+		if living && uid >= base && uid < base+Size {
 			return false
 		}
 	}
 	return true
 }
 
-// hiddenOwner looks at the status file of a process whose directory belongs to
-// root because the process is not dumpable.
-func hiddenOwner(pid string, base int) bool {
-	b, err := os.ReadFile("/proc/" + pid + "/status") // a kernel file of about 1.5 KiB
-	if err != nil {
-		return false
-	}
-	uid, ok := realUID(b)
-	return ok && uid >= base && uid < base+Size
-}
-
-// realUID returns the first number of the "Uid:" line of a status file.
-func realUID(status []byte) (int, bool) {
+// parseStatus reads the real user id and the state from a status file. Where it
+// cannot tell, the process lives.
+func parseStatus(status []byte) (uid int, living bool) {
+	uid, living = -1, true
 	for line := range bytes.SplitSeq(status, []byte("\n")) {
-		rest, ok := bytes.CutPrefix(line, []byte("Uid:"))
-		if !ok {
+		fields := bytes.Fields(line)
+		if len(fields) < 2 {
 			continue
 		}
-		fields := bytes.Fields(rest)
-		if len(fields) == 0 {
-			return 0, false
+		switch string(fields[0]) {
+		case "State:":
+			living = fields[1][0] != 'Z' && fields[1][0] != 'X'
+		case "Uid:":
+			if n, err := strconv.Atoi(string(fields[1])); err == nil {
+				uid = n
+			}
 		}
-		uid, err := strconv.Atoi(string(fields[0]))
-		return uid, err == nil
 	}
-	return 0, false
+	return uid, living
 }

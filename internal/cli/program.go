@@ -64,7 +64,7 @@ func (a *app) readBounded(name string, limit int64) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer f.Close()
+		defer f.Close() //nolint:errcheck // only read
 		if info, err := f.Stat(); err == nil && info.Size() > limit {
 			return nil, tooLong(name, limit)
 		}

@@ -26,7 +26,7 @@ func cancelOnSignal(cancel func()) (stop func()) {
 		}
 		select {
 		case <-ch:
-			os.Exit(exitCancelled)
+			os.Exit(exitCancelled) //nolint:forbidigo // the second Ctrl-C is meant
 		case <-done:
 		}
 	}()

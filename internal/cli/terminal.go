@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"unicode"
 	"unicode/utf8"
@@ -35,7 +36,7 @@ type visible struct {
 
 // Write implements io.Writer.
 func (v *visible) Write(p []byte) (int, error) {
-	text := append(v.pending, p...)
+	text := slices.Concat(v.pending, p)
 	out := make([]byte, 0, len(text)+len(text)/8)
 	for len(text) > 0 && !incomplete(text) {
 		r, size := utf8.DecodeRune(text)

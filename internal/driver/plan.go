@@ -60,7 +60,7 @@ func MakePlan(spec sandbox.Spec, report Report, id string) (Plan, error) {
 	}
 	plan := Plan{
 		ID: id, Template: spec.Template, Limits: spec.Limits, Mounts: spec.Mounts,
-		Hostname: "sandbox", SwitchUser: report.SwitchUser && !(report.MountsAsSelf && len(spec.Mounts) > 0),
+		Hostname: "sandbox", SwitchUser: report.SwitchUser && (!report.MountsAsSelf || len(spec.Mounts) == 0),
 		Posture: sandbox.Isolation{Driver: report.Driver, Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
 	}
 	for _, f := range report.Findings {

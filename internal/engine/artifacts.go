@@ -131,7 +131,7 @@ func (c *collector) pipe(ctx context.Context, a *sandbox.Artifact, hash io.Write
 	go func() {
 		var err error
 		n, err = c.session.guest.ReadFile(ctx, a.Path, size, w)
-		w.CloseWithError(err) //nolint:errcheck // always nil
+		w.CloseWithError(err)
 		done <- err
 	}()
 	content := io.TeeReader(r, hash)

@@ -191,10 +191,10 @@ func copyFile(ctx context.Context, from, to *session, path string, size int64) e
 	r, w := io.Pipe()
 	go func() {
 		_, err := from.guest.ReadFile(ctx, path, size, w)
-		w.CloseWithError(err) //nolint:errcheck // always nil
+		w.CloseWithError(err)
 	}()
 	err := to.guest.WriteFile(ctx, path, 0o755, size, r)
-	r.CloseWithError(io.ErrClosedPipe) //nolint:errcheck // always nil
+	r.CloseWithError(io.ErrClosedPipe)
 	return err
 }
 

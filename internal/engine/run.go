@@ -187,10 +187,10 @@ func (j *job) execute(ctx context.Context, s *session) error {
 	j.result.Timings.ExecMS = milliseconds(r.wall)
 	j.fillOutput(r)
 	j.judge(r.evidence(j.spec.Limits))
-	if r.death != nil || ctx.Err() != nil {
-		return nil // nothing can come out any more
+	if over := r.death != nil || ctx.Err() != nil; !over { // else nothing can come out any more
+		j.collect(ctx, s)
 	}
-	return j.collect(ctx, s)
+	return nil
 }
 
 // streams are the caller's, with the spec's stdin where the caller gave none.
@@ -204,19 +204,18 @@ func (j *job) streams() Streams {
 
 // collect ends what the program left behind and takes its files out. That a
 // hostile sandbox makes this fail does not change what became of the program.
-func (j *job) collect(ctx context.Context, s *session) error {
+func (j *job) collect(ctx context.Context, s *session) {
 	start := time.Now()
 	defer func() { j.result.Timings.CollectMS = milliseconds(time.Since(start)) }()
 	ctx, cancel := context.WithTimeout(ctx, collectPatience)
 	defer cancel()
 	if j.request.NoArtifacts && len(j.spec.Artifacts) == 0 || !s.endGuest(ctx) {
-		return nil
+		return
 	}
 	c := &collector{session: s, sink: j.request.Artifact, skip: j.inputPaths(), result: j.result}
 	if err := c.collect(ctx, j.spec.Artifacts); err != nil {
 		c.reject("", sandbox.AsError(err).Code, sandbox.AsError(err).Message)
 	}
-	return nil
 }
 
 // collectPatience bounds how long files may take to come out.

@@ -99,12 +99,12 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 	}
 	base := s.machine.Usage()
 	p, err := s.guest.Start(ctx, x.command, guest.Streams{Stdin: x.streams.Stdin, Stdout: r.stdout, Stderr: r.stderr})
-	if err != nil {
-		if ctx.Err() != nil {
-			r.trigger = cancelled()
-			return r, nil
-		}
+	if err != nil && ctx.Err() == nil {
 		return nil, s.explain(err)
+	}
+	if err != nil {
+		r.trigger = cancelled()
+		return r, nil //nolint:nilerr // that the caller ended the run is a result
 	}
 	w := startWatch(s.machine, x.limits, base, r.stdout, r.stderr)
 	err = s.await(ctx, p, w, r)

@@ -1,3 +1,5 @@
+//go:build linux
+
 package probe
 
 import (
@@ -131,7 +133,7 @@ func dockerPing(ctx context.Context, socket string) (status string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // nothing is left to say
 	deadline, _ := ctx.Deadline()
 	if err := conn.SetDeadline(deadline); err != nil {
 		return "", err

@@ -1,3 +1,5 @@
+//go:build linux
+
 package probe
 
 import (
@@ -15,10 +17,6 @@ import (
 
 	"pinfold/internal/linux/kvm"
 )
-
-// ChildCommand is the hidden first argument with which our own program becomes
-// a probe's child: the main function must then call Child with the rest.
-const ChildCommand = "__probe"
 
 // What a child can be asked.
 const (
@@ -142,7 +140,7 @@ func parseSteps(text string) childReport {
 // tryMounts is the trial itself, in the child. It stops at the first refusal.
 func tryMounts(w io.Writer) {
 	out := bufio.NewWriter(w)
-	defer out.Flush()
+	defer out.Flush()    //nolint:errcheck // the parent sees what is missing
 	const place = "/tmp" // covered in our own mount namespace only
 	steps := []struct {
 		name string

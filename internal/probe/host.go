@@ -1,3 +1,5 @@
+//go:build linux
+
 package probe
 
 import (
@@ -47,7 +49,7 @@ func (h *host) read(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // only read
 	data, err := io.ReadAll(io.LimitReader(f, maxFile))
 	return strings.TrimSpace(string(data)), err
 }

@@ -1,3 +1,5 @@
+//go:build linux
+
 package probe
 
 // questions is everything that the doctor asks, in the order of its report.

@@ -164,7 +164,7 @@ func beHost(t *testing.T, state string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { //nolint:gocritic // they live to the end
+		defer func() { // they live to the end
 			if _, err := g.Stat(t.Context(), sandbox.Home); err != nil {
 				t.Errorf("sandbox %d does not answer any more: %v", i, err)
 			}

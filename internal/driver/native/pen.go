@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -405,9 +404,3 @@ func (n *pen) writablePaths() []string {
 
 // rel turns a path of the template into one below the working directory.
 func rel(absolute string) string { return strings.TrimPrefix(absolute, "/") }
-
-// idMap is the content of a uid_map or gid_map: length ids from inside on are
-// the host's from outside on.
-func idMap(inside, outside, length int) string {
-	return strconv.Itoa(inside) + " " + strconv.Itoa(outside) + " " + strconv.Itoa(length) + "\n"
-}

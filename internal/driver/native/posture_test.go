@@ -138,7 +138,7 @@ func takeRecord(t *testing.T, d *Driver) record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer g.Close() //nolint:errcheck // the machine is destroyed
+	defer g.Close() // the machine is destroyed
 	if _, err := p.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -172,8 +172,8 @@ func takeRecord(t *testing.T, d *Driver) record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer read.Close()  //nolint:errcheck // the guest's stdin
-	defer write.Close() //nolint:errcheck // ends it
+	defer read.Close()  // the guest's stdin
+	defer write.Close() // ends it
 	start(read, nil, "hold")
 	pid := child(t, m.child.PID)
 	l := looker{t: t, block: m.block, agent: m.child.PID}

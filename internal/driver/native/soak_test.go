@@ -113,7 +113,7 @@ func once(ctx context.Context, d *Driver, report driver.Report, id string) (err 
 	if err != nil {
 		return err
 	}
-	defer g.Close() //nolint:errcheck // the machine is destroyed
+	defer g.Close() // the machine is destroyed
 	exit, err := p.Wait(ctx)
 	if err == nil && (exit.Code != 0 || exit.Signal != 0) {
 		err = fmt.Errorf("/bin/true ended with %+v", exit)

@@ -71,14 +71,14 @@ func (g *Group) killEach(ids []int) error {
 	for chunk := range slices.Chunk(ids, 64) {
 		fds := map[int]int{}
 		for _, id := range chunk {
-			if fd, err := unix.PidfdOpen(id, 0); err == nil {
+			if fd, err := pidfdOpen(id); err == nil {
 				fds[id] = fd
 			}
 		}
 		listed, err := g.Procs()
 		for id, fd := range fds {
 			if err == nil && slices.Contains(listed, id) {
-				_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // dead already
+				_ = pidfdKill(fd) // dead already
 			}
 			_ = unix.Close(fd)
 		}

@@ -95,7 +95,7 @@ func Try() (failed Step, err error) {
 		return StepOpen, err
 	}
 	defer func() { _ = unix.Close(dev) }()
-	if v, err := ioctl(dev, getAPIVersion, 0); err != nil || v != apiVersion {
+	if v, err := ioctl(dev, getAPIVersion); err != nil || v != apiVersion {
 		return StepOpen, fmt.Errorf("API version %d: %w", v, errors.Join(err, unix.ENOTSUP))
 	}
 	for _, trial := range []struct {
@@ -131,7 +131,7 @@ type machine struct {
 func newMachine(dev int, irqs bool) (*machine, Step, error) {
 	m := &machine{vm: -1, cpu: -1}
 	var err error
-	if m.vm, err = ioctl(dev, createVM, 0); err != nil {
+	if m.vm, err = ioctl(dev, createVM); err != nil {
 		return m, StepVM, err
 	}
 	m.memory, err = unix.Mmap(-1, 0, memorySize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
@@ -143,7 +143,7 @@ func newMachine(dev int, irqs bool) (*machine, Step, error) {
 		return m, StepVM, err
 	}
 	if irqs {
-		if _, err := ioctl(m.vm, createIRQChip, 0); err != nil {
+		if _, err := ioctl(m.vm, createIRQChip); err != nil {
 			return m, StepTimer, err
 		}
 		var pit pitConfig
@@ -151,10 +151,10 @@ func newMachine(dev int, irqs bool) (*machine, Step, error) {
 			return m, StepTimer, err
 		}
 	}
-	if m.cpu, err = ioctl(m.vm, createVCPU, 0); err != nil {
+	if m.cpu, err = ioctl(m.vm, createVCPU); err != nil {
 		return m, StepCPU, err
 	}
-	size, err := ioctl(dev, getVCPUMapSize, 0)
+	size, err := ioctl(dev, getVCPUMapSize)
 	if err != nil {
 		return m, StepCPU, err
 	}
@@ -270,7 +270,7 @@ func (m *machine) start(prepare func(*sregs), r regs, want byte) error {
 
 func (m *machine) await(want byte) error {
 	for range maxExits {
-		if _, err := ioctl(m.cpu, run, 0); err != nil && !errors.Is(err, unix.EINTR) {
+		if _, err := ioctl(m.cpu, run); err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		} else if err != nil {
 			continue
@@ -289,8 +289,8 @@ func (m *machine) await(want byte) error {
 	return errors.New("the guest gave no answer")
 }
 
-func ioctl(fd int, request, arg uintptr) (int, error) {
-	n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, arg)
+func ioctl(fd int, request uintptr) (int, error) {
+	n, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), request, 0)
 	if errno != 0 {
 		return -1, errno
 	}

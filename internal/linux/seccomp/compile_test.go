@@ -51,8 +51,14 @@ var foreign = []struct {
 	name  string
 	audit uint32
 }{
-	{"i386", 0x40000003}, {"arm", 0x40000028}, {"amd64", 0xc000003e}, {"arm64", 0xc00000b7},
-	{"riscv64", 0xc00000f3}, {"s390x", 0x80000016}, {"none", 0}, {"bogus", 0xffffffff},
+	{"i386", 0x40000003},
+	{"arm", 0x40000028},
+	{"amd64", 0xc000003e},
+	{"arm64", 0xc00000b7},
+	{"riscv64", 0xc00000f3},
+	{"s390x", 0x80000016},
+	{"none", 0},
+	{"bogus", 0xffffffff},
 }
 
 // vectors are calls with arguments whose answers are written down.

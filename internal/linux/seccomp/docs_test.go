@@ -91,10 +91,10 @@ func (c check) values() string {
 }
 
 func (c check) consequence() string {
-	switch {
-	case c.otherwise == allow:
+	switch c.otherwise {
+	case allow:
 		return "allowed"
-	case c.otherwise == refuse:
+	case refuse:
 		return "refused"
 	}
 	return "`" + describe(result(c.otherwise, false)) + "`"

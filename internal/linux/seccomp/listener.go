@@ -50,7 +50,7 @@ type Listener struct {
 func NewListener(fd int) (*Listener, error) {
 	l, err := newListener(fd)
 	if err != nil {
-		unix.Close(fd)
+		_ = unix.Close(fd)
 		return nil, fmt.Errorf("seccomp: listener: %w", err)
 	}
 	return l, nil
@@ -94,7 +94,7 @@ func newListener(fd int) (*Listener, error) {
 // of the sandbox would wait for ever, so Serve closes the listener: the kernel
 // then answers ENOSYS.
 func (l *Listener) Serve() error {
-	defer l.Close()
+	defer l.Close() //nolint:errcheck // Serve says more
 	for {
 		r, s, err := l.next()
 		if err == nil && s == arrived {

@@ -33,7 +33,7 @@ func findVictim(fd uintptr, r request) (victim, bool) {
 		return victim{}, false
 	}
 	if !waiting(fd, r.id) {
-		unix.Close(pidfd)
+		_ = unix.Close(pidfd)
 		return victim{}, false
 	}
 	return victim{pidfd, deaf}, true
@@ -65,7 +65,7 @@ func processOf(tid int) (pid int, deaf bool) {
 // the reason. That signal can be kept away, so SIGKILL follows. The call
 // itself is denied in between: the caller looks at signals only afterwards.
 func (v victim) strike(deny func()) {
-	defer unix.Close(v.pidfd)
+	defer unix.Close(v.pidfd) //nolint:errcheck // a descriptor that was only signalled
 	// Errors of the signals mean that the process is dead, which is the aim.
 	if !v.deaf {
 		_ = unix.PidfdSendSignal(v.pidfd, unix.SIGSYS, nil, 0)

@@ -14,8 +14,10 @@ var allowed = []group{
 	{"files: owner, mode, times, attributes", `chmod fchmod fchmodat fchmodat2 chown fchown
 		lchown fchownat utime utimes utimensat futimesat setxattr lsetxattr fsetxattr getxattr
 		lgetxattr fgetxattr listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr`},
-	{"files: to the disc. sync(2), which flushes the whole host, is not here",
-		`fsync fdatasync syncfs sync_file_range`},
+	{
+		"files: to the disc. sync(2), which flushes the whole host, is not here",
+		`fsync fdatasync syncfs sync_file_range`,
+	},
 	{"files: watch", `inotify_init inotify_init1 inotify_add_watch inotify_rm_watch`},
 	{"working directory", `chdir fchdir getcwd`},
 	{"devices and terminals", `ioctl`},
@@ -27,16 +29,20 @@ var allowed = []group{
 		sendmsg recvmsg sendmmsg recvmmsg`},
 	{"memory", `mmap mprotect munmap mremap brk msync mincore madvise mlock mlock2 munlock mlockall
 		munlockall mseal pkey_alloc pkey_free pkey_mprotect map_shadow_stack memfd_create membarrier`},
-	{"shared memory and semaphores of the sandbox's own IPC namespace (databases use them)",
-		`shmget shmat shmdt shmctl semget semop semtimedop semctl`},
+	{
+		"shared memory and semaphores of the sandbox's own IPC namespace (databases use them)",
+		`shmget shmat shmdt shmctl semget semop semtimedop semctl`,
+	},
 	{"processes and threads", `clone fork vfork execve execveat exit exit_group wait4 waitid kill
 		tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send_signal getpid getppid
 		gettid set_tid_address set_robust_list get_robust_list rseq arch_prctl prctl futex
 		restart_syscall`},
 	{"sessions and process groups", `setsid getsid setpgid getpgid getpgrp`},
-	{"users, groups, capabilities: the kernel checks them; the agent drops its own with them",
+	{
+		"users, groups, capabilities: the kernel checks them; the agent drops its own with them",
 		`getuid geteuid getgid getegid getresuid getresgid getgroups setuid setgid setreuid setregid
-		setresuid setresgid setfsuid setfsgid setgroups capget capset`},
+		setresuid setresgid setfsuid setfsgid setgroups capget capset`,
+	},
 	{"signals", `rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend
 		rt_sigtimedwait sigaltstack pause`},
 	{"time: read, wait, alarm; never set", `time gettimeofday clock_gettime clock_getres

@@ -1,0 +1,97 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"pinfold/internal/driver"
+	"pinfold/sandbox"
+)
+
+// The table goes from the strongest evidence to the weakest: each line adds
+// weaker evidence that must not matter.
+func TestVerdictPrecedence(t *testing.T) {
+	limits := sandbox.DefaultLimits()
+	all := driver.Usage{OOMKills: 1, ProcessesDenied: 5, DiskFull: true, InodesFull: true, Killed: "ptrace"}
+	noOOM := all
+	noOOM.OOMKills = 0
+	denied := driver.Usage{ProcessesDenied: 5}
+	for _, c := range []struct {
+		name   string
+		e      evidence
+		status sandbox.Status
+		cause  sandbox.CauseKind
+	}{
+		{"a trigger beats everything", evidence{trigger: &trigger{kind: sandbox.CauseWallTime}, usage: all, death: &driver.Death{Kind: driver.DeathMemory}, exit: &exit{code: 1}, held: true}, sandbox.StatusKilled, sandbox.CauseWallTime},
+		{"cancelled though it succeeded", evidence{trigger: cancelled(), exit: &exit{}}, sandbox.StatusKilled, sandbox.CauseCancelled},
+		{"an OOM kill beats death and exit", evidence{usage: all, death: &driver.Death{Kind: driver.DeathAgent}, exit: &exit{code: 1}}, sandbox.StatusKilled, sandbox.CauseMemory},
+		{"an OOM kill beats success", evidence{usage: all, exit: &exit{}}, sandbox.StatusKilled, sandbox.CauseMemory},
+		{"death by memory", evidence{death: &driver.Death{Kind: driver.DeathMemory}, exit: &exit{code: 1}}, sandbox.StatusKilled, sandbox.CauseMemory},
+		{"death with refused forks", evidence{death: &driver.Death{Kind: driver.DeathAgent}, usage: denied}, sandbox.StatusKilled, sandbox.CauseProcesses},
+		{"death beats exit", evidence{death: &driver.Death{Kind: driver.DeathAgent}, exit: &exit{}}, sandbox.StatusError, sandbox.CauseLost},
+		{"unknown death", evidence{death: &driver.Death{Kind: driver.DeathUnknown}}, sandbox.StatusError, sandbox.CauseLost},
+		{"no end seen", evidence{usage: noOOM}, sandbox.StatusError, sandbox.CauseLost},
+		{"what is left behind went on forking", evidence{usage: denied, exit: &exit{}, held: true}, sandbox.StatusKilled, sandbox.CauseProcesses},
+		{"held alone is no cause", evidence{exit: &exit{}, held: true}, sandbox.StatusSucceeded, sandbox.CauseExited},
+		{"success beats full disks", evidence{usage: noOOM, exit: &exit{}}, sandbox.StatusSucceeded, sandbox.CauseExited},
+		{"SIGSYS beats a full disk", evidence{usage: noOOM, exit: &exit{signal: sigSys}}, sandbox.StatusFailed, sandbox.CauseSyscall},
+		{"SIGSYS of a shell's child", evidence{exit: &exit{code: 128 + sigSys}}, sandbox.StatusFailed, sandbox.CauseSyscall},
+		{"SIGXFSZ", evidence{usage: noOOM, exit: &exit{signal: sigXFSZ}}, sandbox.StatusFailed, sandbox.CauseFileSize},
+		{"SIGXCPU", evidence{usage: noOOM, exit: &exit{signal: sigXCPU}}, sandbox.StatusFailed, sandbox.CauseCPUTime},
+		{"disk beats inodes", evidence{usage: noOOM, exit: &exit{code: 1}}, sandbox.StatusFailed, sandbox.CauseDisk},
+		{"inodes beat processes", evidence{usage: driver.Usage{InodesFull: true, ProcessesDenied: 5}, exit: &exit{code: 1}}, sandbox.StatusFailed, sandbox.CauseInodes},
+		{"processes beat the exit code", evidence{usage: denied, exit: &exit{code: 1}}, sandbox.StatusFailed, sandbox.CauseProcesses},
+		{"processes beat the signal", evidence{usage: denied, exit: &exit{signal: 6}}, sandbox.StatusFailed, sandbox.CauseProcesses},
+		{"signal", evidence{exit: &exit{signal: 11}}, sandbox.StatusFailed, sandbox.CauseSignaled},
+		{"exit code", evidence{exit: &exit{code: 3}}, sandbox.StatusFailed, sandbox.CauseExited},
+		{"success", evidence{exit: &exit{}}, sandbox.StatusSucceeded, sandbox.CauseExited},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.e.limits = limits
+			status, cause := verdict(c.e)
+			if status != c.status || cause.Kind != c.cause {
+				t.Errorf("%s by %s, want %s by %s", status, cause.Kind, c.status, c.cause)
+			}
+			if cause.Evidence == "" && c.e.trigger == nil && c.e.death == nil {
+				t.Error("without evidence")
+			}
+		})
+	}
+}
+
+// A cause that is a limit names it, what was observed, and the flag that raises
+// it.
+func TestLimitCausesAreComplete(t *testing.T) {
+	limits := sandbox.DefaultLimits()
+	for _, info := range sandbox.LimitTable() {
+		if info.Cause == sandbox.CauseOpenFiles { // the kernel leaves no evidence of it
+			continue
+		}
+		_, cause := verdict(evidence{limits: limits, trigger: &trigger{info.Cause, limits.Get(info.Field) + 1, "evidence"}})
+		if cause.Limit != limits.Get(info.Field) || cause.Observed != cause.Limit+1 {
+			t.Errorf("%s: limit %d, observed %d", info.Field, cause.Limit, cause.Observed)
+		}
+		if !strings.Contains(cause.Hint, "--"+info.Flag+" ") || !strings.Contains(cause.Hint, "limits."+info.Field) {
+			t.Errorf("%s: the hint is %q", info.Field, cause.Hint)
+		}
+	}
+}
+
+func TestSince(t *testing.T) {
+	base := driver.Usage{CPUNanos: 10, OOMKills: 1, ProcessesDenied: 2, ReadBytes: 3, WrittenBytes: 4, MemoryPeak: 5}
+	got := since(base, base)
+	if got.CPUNanos != 0 || got.OOMKills != 0 || got.ProcessesDenied != 0 || got.ReadBytes != 0 || got.WrittenBytes != 0 || got.MemoryPeak != 5 {
+		t.Errorf("nothing happened since, and that is %+v", got)
+	}
+	if got := since(driver.Usage{}, base); got.CPUNanos != 0 {
+		t.Errorf("a counter that fell gives %d", got.CPUNanos)
+	}
+}
+
+func TestSignalName(t *testing.T) {
+	for n, want := range map[int]string{1: "SIGHUP", 9: "SIGKILL", 31: "SIGSYS", 34: "SIG34", 0: "SIG0", -1: "SIG-1"} {
+		if got := SignalName(n); got != want {
+			t.Errorf("%d is %q, not %q", n, got, want)
+		}
+	}
+}

@@ -20,7 +20,7 @@ func isTerminal(f *os.File) bool {
 	}
 	var errno syscall.Errno
 	err = conn.Control(func(fd uintptr) {
-		_, _, errno = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TCGETS, 0)
+		_, _, errno = syscall.Syscall(syscall.SYS_IOCTL, fd, getTerminal, 0)
 	})
 	return err == nil && errors.Is(errno, syscall.EFAULT)
 }

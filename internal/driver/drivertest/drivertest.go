@@ -247,7 +247,7 @@ type holding struct {
 }
 
 // hold starts the probe and waits for its first finding.
-func (b *box) hold(found any, args ...string) *holding {
+func (b *box) hold(found any, args ...string) {
 	b.h.Helper()
 	x := b.start(args...)
 	select {
@@ -260,7 +260,6 @@ func (b *box) hold(found any, args ...string) *holding {
 	case <-b.h.ctx.Done():
 		b.h.Fatalf("guestprobe %q said nothing", args)
 	}
-	return x
 }
 
 // start starts the probe.

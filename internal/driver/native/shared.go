@@ -1,0 +1,44 @@
+//go:build linux
+
+package native
+
+import (
+	"errors"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/spawn"
+)
+
+// sharedQuotas are small because the kernel charges what they count not only to
+// the sandbox's user but, through the parents of its user namespace, also to
+// the user that made it. Without them one program takes all of root's 128
+// inotify instances, and every service and sandbox of the host has none.
+var sharedQuotas = []struct {
+	file  string // below /proc/sys/user
+	value int
+}{
+	{"max_inotify_instances", 4},
+	{"max_inotify_watches", 4096},
+	{"max_user_namespaces", 0},
+}
+
+// maxPendingSignals is charged in the same way (RLIMIT_SIGPENDING): queued
+// signals and timers. A host process that gets EAGAIN for a timer has met a
+// user whose limit is used up.
+const maxPendingSignals = 512
+
+// limitShared sets the quotas of the sandbox's user namespace, through the
+// host's /proc, in which each process sees those of its own. Where /proc/sys
+// is read-only, as in some containers, they stay as they are.
+func limitShared(p *spawn.Program) {
+	for _, q := range sharedQuotas {
+		file, value := "/proc/sys/user/"+q.file, strconv.Itoa(q.value)
+		if err := unix.Access(file, unix.W_OK); errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		fd := p.Result("open "+file, unix.SYS_OPENAT, unix.AT_FDCWD, file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		p.Positive("set "+file, unix.SYS_WRITE, fd.Ref(), value, len(value))
+		p.Call("close "+file, unix.SYS_CLOSE, fd.Ref())
+	}
+}

@@ -96,6 +96,7 @@ func (n *pen) program() *spawn.Program {
 		n.openTimeOffsets(p)
 	}
 	n.identity(p)
+	limitShared(p)
 	n.root(p)
 	n.surroundings(p)
 	n.descriptors(p)
@@ -266,6 +267,7 @@ var inheritedRlimits = []struct {
 	{unix.RLIMIT_CORE, 1},
 	{unix.RLIMIT_MEMLOCK, 64 << 10},
 	{unix.RLIMIT_MSGQUEUE, 0},
+	{unix.RLIMIT_SIGPENDING, maxPendingSignals},
 	{unix.RLIMIT_NICE, 0},
 	{unix.RLIMIT_RTPRIO, 0},
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -146,7 +147,7 @@ func takeRecord(t *testing.T, d *Driver) record {
 	if err := g.WriteFile(ctx, "probe", 0o755, int64(len(program)), bytes.NewReader(program)); err != nil {
 		t.Fatal(err)
 	}
-	start := func(stdin *os.File, out *bytes.Buffer, try string) *guest.Process {
+	start := func(stdin *os.File, out io.Writer, try string) *guest.Process {
 		cmd := guest.Command{
 			Args: []string{sandbox.Home + "/probe", try}, Env: []string{"HOME=" + sandbox.Home},
 			Rlimits: []wire.Rlimit{{Resource: unix.RLIMIT_FSIZE, Value: 1 << 28}, {Resource: unix.RLIMIT_NOFILE, Value: 256}},

@@ -75,6 +75,7 @@ func (c *collector) take(ctx context.Context, f wire.FileEntry) error {
 	if !c.declared && c.sink == nil {
 		limit, sum = maxDiscoveredSum, maxDiscoveredSum
 	}
+	sum = min(sum, c.held())
 	switch {
 	case f.Type != "file":
 		c.reject(f.Path, sandbox.CodeNotRegularFile, "it is not a regular file")
@@ -99,6 +100,16 @@ func (c *collector) take(ctx context.Context, f wire.FileEntry) error {
 	c.total += a.Size
 	c.result.Artifacts = append(c.result.Artifacts, a)
 	return nil
+}
+
+// held is the most that the sandbox's disk can hold. Sparse files and many names
+// for one file look larger, and would fill the host's disk from an empty one.
+// Directories of the host are not bounded by it.
+func (c *collector) held() int64 {
+	if len(c.session.plan.Mounts) > 0 {
+		return maxArtifactsTotal
+	}
+	return c.session.plan.Limits.DiskBytes
 }
 
 // read streams one file through the hash to where it belongs. Its size is what

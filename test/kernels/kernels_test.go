@@ -31,7 +31,25 @@ const (
 	cgroupPkg  = "pinfold/internal/linux/cgroup"
 )
 
+// The native driver's promises, on a host with cgroup v2.
+const (
+	nativePkg   = "pinfold/internal/driver/native"
+	programsDir = "/test/programs"
+)
+
+var (
+	nativeArgs     = []string{"-test.run=^TestConformance$"}
+	nativeEnv      = []string{"PINFOLD_TEST_PROGRAMS=" + programsDir}
+	nativePrograms = map[string]string{
+		programsDir + "/pinfold-agent": "pinfold/cmd/pinfold-agent",
+		programsDir + "/guestprobe":    "pinfold/internal/driver/drivertest/guestprobe",
+	}
+)
+
 var suites = []suite{
+	{name: "native as root", pkg: nativePkg, args: nativeArgs, env: nativeEnv, programs: nativePrograms},
+	{name: "native as user in a delegated scope", pkg: nativePkg, args: nativeArgs, env: nativeEnv, programs: nativePrograms, delegate: true, user: true},
+	{name: "native as user without cgroups", pkg: nativePkg, args: nativeArgs, env: nativeEnv, programs: nativePrograms, user: true},
 	{name: "cgroup as root", pkg: cgroupPkg, env: []string{cgroupRoot}},
 	{name: "cgroup as root in a delegated scope", pkg: cgroupPkg, env: []string{cgroupRoot + "/" + vm.DelegatedScope}, delegate: true},
 	{name: "cgroup as user in a delegated scope", pkg: cgroupPkg, env: []string{cgroupRoot + "/" + vm.DelegatedScope}, delegate: true, user: true},

@@ -183,7 +183,12 @@ func (h *harness) greet(m driver.Machine) *guest.Guest {
 		UID: sandbox.UID, GID: sandbox.GID, SwitchUser: h.report.SwitchUser, Home: sandbox.Home,
 	})
 	if err != nil {
-		h.Fatalf("greet the agent: %v", err)
+		select {
+		case <-m.Dead():
+			h.Fatalf("greet the agent: %v: %+v", err, m.Death())
+		case <-time.After(5 * time.Second):
+			h.Fatalf("greet the agent, which lives: %v", err)
+		}
 	}
 	h.Cleanup(func() { _ = g.Close() })
 	return g

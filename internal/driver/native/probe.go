@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/linux/cgroup"
 	"pinfold/internal/linux/seccomp"
@@ -31,8 +32,32 @@ func kernelSupport() kernelFeatures {
 	var k kernelFeatures
 	k.landlock, k.landlockErr = newLandlockRules()
 	k.filter, k.filterErr = newFilterProgram(seccomp.Probe())
-	_, k.timeNS = os.Lstat("/proc/self/ns/time_for_children")
+	k.timeNS = timeNamespaces()
 	return k
+}
+
+// timeNamespaces says whether a process can enter a new time namespace by its
+// exec. Before the kernel's commit "fs/exec: switch timens when a task gets a
+// new mm" it stays outside, and must then not start threads: Linux 6.1 answers
+// EINVAL to each. Trying would cost every run a process, so this goes by the
+// version, generously.
+func timeNamespaces() error {
+	if _, err := os.Lstat("/proc/self/ns/time_for_children"); err != nil {
+		return err
+	}
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return err
+	}
+	release := unix.ByteSliceToString(u.Release[:])
+	var major, minor int
+	if _, err := fmt.Sscanf(release, "%d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("cannot read the kernel's version %q: %w", release, err)
+	}
+	if major < 6 || major == 6 && minor < 3 {
+		return fmt.Errorf("on Linux %d.%d a program does not enter a time namespace when it starts: %w", major, minor, errors.ErrUnsupported)
+	}
+	return nil
 }
 
 // Probe reports what can be enforced here.
@@ -70,7 +95,7 @@ func (h *host) kernelFindings() []driver.Finding {
 	}
 	return []driver.Finding{
 		seccompFinding, landlockFinding,
-		byError(sandbox.FeatureTimeNS, k.timeNS, "boot a kernel with CONFIG_TIME_NS"),
+		byError(sandbox.FeatureTimeNS, k.timeNS, "boot Linux 6.3 or later, with CONFIG_TIME_NS"),
 	}
 }
 

@@ -42,6 +42,9 @@ func boot() error {
 	if err := unix.Sethostname([]byte("guest")); err != nil {
 		return err
 	}
+	if err := startLoopback(); err != nil {
+		return err
+	}
 	cmd := exec.CommandContext(context.Background(), "/init")
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Env = []string{"PATH=/usr/bin:/usr/sbin", "HOME=/root"}
@@ -57,6 +60,21 @@ func boot() error {
 			return err
 		}
 	}
+}
+
+// startLoopback brings up the only network there is, for canaries.
+func startLoopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // only asked once
+	request, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	request.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
 }
 
 // leaveRootfs puts a mount over the root of the initramfs, which the kernel
@@ -91,6 +109,7 @@ func mountAll() error {
 		{"/dev/shm", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"},
 		{"/dev/pts", "devpts", unix.MS_NOSUID | unix.MS_NOEXEC, "ptmxmode=666,gid=5,mode=620"},
 		{"/tmp", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"},
+		{"/var/tmp", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=1777"},
 		{"/run", "tmpfs", unix.MS_NOSUID | unix.MS_NODEV, "mode=755"},
 	} {
 		if err := os.MkdirAll(m.dir, 0o755); err != nil {

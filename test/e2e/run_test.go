@@ -1,0 +1,193 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"pinfold/sandbox"
+	"pinfold/test/ledger"
+)
+
+// The issue's own words.
+func TestFortyTwo(t *testing.T) {
+	ledger.Check(t)
+	o := start(t, pinfold(t), "print(6*7)", "run", "--language", "python", "--json", "-")
+	var r map[string]any
+	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r["status"] != "succeeded" || r["stdout"] != "42\n" || r["exit_code"] != float64(0) || o.code != 0 {
+		t.Fatalf("%+v", r)
+	}
+	for field, kind := range map[string]string{
+		"id": "string", "signal": "string", "timed_out": "bool", "cause": "map", "stderr": "string",
+		"stdout_truncated": "bool", "stderr_truncated": "bool", "stdout_bytes": "float64", "stderr_bytes": "float64",
+		"results": "[]", "artifacts": "[]", "usage": "map", "isolation": "map", "timings": "map",
+	} {
+		if got := fmt.Sprintf("%T", r[field]); !strings.HasPrefix(got, kind) {
+			t.Errorf("%s is a %s, not a %s", field, got, kind)
+		}
+	}
+	isolation, _ := r["isolation"].(map[string]any)
+	enforced := fmt.Sprint(isolation["enforced"])
+	for _, f := range []string{"network:none", "seccomp", "namespace:pid", "no_new_privs", "disk"} {
+		if !strings.Contains(enforced, f) {
+			t.Errorf("%s is not enforced: %s", f, enforced)
+		}
+	}
+	gaps := fmt.Sprint(isolation["not_enforced"])
+	if os.Geteuid() != 0 && !strings.Contains(enforced, "memory") && (!strings.Contains(gaps, "what:memory") || !strings.Contains(gaps, "fix:")) {
+		t.Errorf("memory is not enforced, and not_enforced does not say so: %s", gaps)
+	}
+	again(t)
+}
+
+func TestRequirements(t *testing.T) {
+	bin := pinfold(t)
+	if o := start(t, bin, "print(1)", "run", "-l", "python", "--require", "network:none,seccomp,disk", "-"); o.code != 0 || o.stdout != "1\n" {
+		t.Fatalf("%+v", o)
+	}
+	o := start(t, bin, "print(1)", "run", "-l", "python", "--require", "io", "-")
+	if o.code != 126 || o.stdout != "" || !strings.Contains(o.stderr, "hint:") {
+		t.Fatalf("%+v", o)
+	}
+	o = start(t, bin, "print(1)", "run", "-l", "python", "--json", "--require", "landlock:99", "-")
+	if o.code != 126 || !strings.Contains(o.stdout, `"code":"requirement_unmet"`) {
+		t.Fatalf("%+v", o)
+	}
+	again(t)
+}
+
+func TestFilesInAndOut(t *testing.T) {
+	ledger.Check(t)
+	bin := pinfold(t)
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data", "sub")
+	if err := os.MkdirAll(data, 0o755); err != nil { //nolint:gosec // input
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(data, "t.csv"), []byte("a\nb\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := `import sys, os
+print(open("in/sub/t.csv").read(), sys.stdin.read(), os.environ["K"], sys.argv[1:])
+open("plot.svg", "w").write("<svg/>"); os.makedirs("d/e"); open("d/e/x.txt", "w").write("x")
+os.symlink("/etc/passwd", "evil.svg")`
+	script := filepath.Join(dir, "p.py")
+	if err := os.WriteFile(script, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "out")
+	o := start(t, bin, "from stdin", "run", "--file", filepath.Join(dir, "data")+":in", "--env", "K=v",
+		"--artifact", "*.svg", "--artifact", "d/**", "--artifacts-dir", out, script, "--", "--arg", "2")
+	if o.code != 0 || o.stdout != "a\nb\n from stdin v ['--arg', '2']\n" {
+		t.Fatalf("%+v", o)
+	}
+	if b, err := os.ReadFile(filepath.Join(out, "plot.svg")); err != nil || string(b) != "<svg/>" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	if b, err := os.ReadFile(filepath.Join(out, "d", "e", "x.txt")); err != nil || string(b) != "x" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	if _, err := os.Lstat(filepath.Join(out, "evil.svg")); err == nil {
+		t.Fatal("a symbolic link came out")
+	}
+	again(t)
+}
+
+// Output comes while the program runs, and Ctrl-C ends it at once.
+func TestLiveOutputAndCancel(t *testing.T) {
+	ledger.Check(t)
+	cmd := exec.CommandContext(t.Context(), pinfold(t), "run", "-l", "python", "-") //nolint:gosec // the program under test
+	cmd.Stdin = strings.NewReader("import time\nprint('first', flush=True)\ntime.sleep(60)")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil || line != "first\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	began := time.Now()
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 130 || time.Since(began) > 10*time.Second {
+		t.Fatalf("exit status %d after %v", code, time.Since(began))
+	}
+	again(t)
+}
+
+// What bad input gets: a clear error, never a hang or a panic.
+func TestBadInput(t *testing.T) {
+	ledger.Check(t)
+	bin := pinfold(t)
+	dir := t.TempDir()
+	for _, c := range []struct {
+		name, stdin string
+		args        []string
+		code        int
+		says        string
+	}{
+		{"unknown language", "x", []string{"-l", "pyton", "-"}, 125, "python"},
+		{"missing file", "", []string{filepath.Join(dir, "nothing.py")}, 125, "does not exist"},
+		{"directory", "", []string{dir}, 125, "directory"},
+		{"zero limit", "x", []string{"-l", "python", "--memory", "0", "-"}, 125, "memory"},
+		{"negative limit", "x", []string{"-l", "python", "--timeout", "-1s", "-"}, 125, "timeout"},
+		{"overflowing limit", "x", []string{"-l", "python", "--memory", "99999999999TiB", "-"}, 125, "memory"},
+		{"absurd limit", "x", []string{"-l", "python", "--processes", "100000000000", "-"}, 125, "processes"},
+		{"unknown driver", "x", []string{"-l", "python", "--driver", "dokcer", "-"}, 125, "native"},
+		{"unknown template", "x", []string{"-l", "python", "--template", "x", "-"}, 125, "host"},
+		{"network", "x", []string{"-l", "python", "--network", "host", "-"}, 125, "none"},
+		{"path out", "x", []string{"-l", "python", "--file", "/etc/hostname:../x", "-"}, 125, ".."},
+		{"nothing", "", []string{"-l", "python", "-"}, 125, "no program"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := start(t, bin, c.stdin, append([]string{"run"}, c.args...)...)
+			if o.code != c.code || !strings.Contains(o.stderr, c.says) || strings.Contains(o.stderr, "goroutine") {
+				t.Fatalf("exit status %d, want %d with %q: %s", o.code, c.code, c.says, o.stderr)
+			}
+		})
+	}
+	if r, _ := run(t, bin, "python", "\x7fELF\x00\x01\x02 garbage"); r.Status != sandbox.StatusFailed || r.Cause.Kind != sandbox.CauseExited {
+		t.Fatalf("binary garbage: %s %+v", r.Status, r.Cause)
+	}
+	if r, _ := run(t, bin, "python", `import os; os.write(1, b"\xff\xfe ok \x1b[2J"); os.close(1)`); r.Stdout != "\uFFFD ok \x1b[2J" || r.StdoutBytes != 10 {
+		t.Fatalf("bytes that are not UTF-8: %q, %d", r.Stdout, r.StdoutBytes)
+	}
+	r, _ := run(t, bin, "python", "import os, time\nif os.fork() == 0:\n  os.setsid(); time.sleep(100)\nprint('main')")
+	if r.Status != sandbox.StatusSucceeded || r.Stdout != "main\n" || !r.PipesHeld || r.Usage.WallMS > 5000 {
+		t.Fatalf("a grandchild that holds stdout: %s %q %v", r.Status, r.Stdout, r.PipesHeld)
+	}
+	again(t)
+}
+
+func TestTwentyAtOnce(t *testing.T) {
+	ledger.Check(t)
+	bin := pinfold(t)
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			o := start(t, bin, fmt.Sprintf("print(%d)", i), "run", "-l", "python", "-")
+			if o.code != 0 || o.stdout != fmt.Sprintln(i) {
+				t.Errorf("%d: %+v", i, o)
+			}
+		})
+	}
+	wg.Wait()
+	again(t)
+}

@@ -71,19 +71,22 @@ func ParseTime(s string) (int64, error) {
 	return d.Milliseconds(), nil
 }
 
-// FormatSize writes a number of bytes with the largest unit that keeps it
-// exact or to one decimal: 268435456 is "256MiB".
+// FormatSize writes a number of bytes with the largest unit that shows it
+// exactly with at most one decimal: 268435456 is "256MiB", and one byte more is
+// "268435457B", so that it never looks like the limit that it passed.
 func FormatSize(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	v, i := float64(n), 0
-	for math.Abs(v) >= 1024 && i < len(units)-1 {
-		v /= 1024
-		i++
+	for i := len(units) - 1; i > 0; i-- {
+		unit := int64(1) << (10 * i)
+		if n/unit == 0 || n*10/unit*unit != n*10 {
+			continue
+		}
+		if n%unit == 0 {
+			return fmt.Sprintf("%d%s", n/unit, units[i])
+		}
+		return fmt.Sprintf("%.1f%s", float64(n)/float64(unit), units[i])
 	}
-	if v == math.Trunc(v) {
-		return fmt.Sprintf("%.0f%s", v, units[i])
-	}
-	return fmt.Sprintf("%.1f%s", v, units[i])
+	return fmt.Sprintf("%dB", n)
 }
 
 // FormatQuantity writes a value in the form that users type: "30s", "256MiB",

@@ -191,3 +191,30 @@ func TestTwentyAtOnce(t *testing.T) {
 	wg.Wait()
 	again(t)
 }
+
+// A program that is killed in the middle leaves no process, and the next run
+// removes the rest.
+func TestKilledInTheMiddle(t *testing.T) {
+	ledger.Check(t)
+	bin := pinfold(t)
+	cmd := exec.CommandContext(t.Context(), bin, "run", "-l", "python", "-") //nolint:gosec // the program under test
+	cmd.Stdin = strings.NewReader("import time\nprint('first', flush=True)\ntime.sleep(600)")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if o := start(t, bin, "print(1)", "run", "-l", "python", "-"); o.code != 0 {
+		t.Fatalf("%+v", o)
+	}
+	again(t)
+}

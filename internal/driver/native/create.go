@@ -34,7 +34,7 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 	}
 	m := &machine{plan: plan, host: h, dead: make(chan struct{})}
 	m.meter = meter{machine: m, root: -1, limit: plan.Limits.MemoryBytes}
-	if err := m.build(ctx, d.token+"-"+plan.ID); err != nil {
+	if err := m.build(ctx, h.groupName(d.token, plan.ID)); err != nil {
 		if destroyErr := m.Destroy(context.WithoutCancel(ctx)); destroyErr != nil {
 			err = errors.Join(err, destroyErr)
 		}

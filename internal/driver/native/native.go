@@ -17,6 +17,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -196,21 +197,36 @@ func (d *Driver) lockState(h *host) error {
 	}
 	h.lockDir = dir
 	name := filepath.Join(dir, "hosts", d.token)
-	for range 8 { // another process may remove the empty directory just now
-		if err = os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			continue
+	for range 8 { // another process may remove the empty directory, or the file before it is locked
+		if h.lock, err = takeLock(name); err == nil {
+			return nil
 		}
-		if h.lock, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600); err == nil {
-			break
-		}
+	}
+	return setupError("lock "+name, err)
+}
+
+// takeLock makes a file and locks it. A lock counts only while the name leads to
+// the file: whoever looks for dead processes removes what is not locked yet.
+func takeLock(name string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	var mine, there unix.Stat_t
+	err = errors.Join(
+		unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB),
+		unix.Fstat(int(f.Fd()), &mine), unix.Lstat(name, &there))
+	if err == nil && (mine.Ino != there.Ino || mine.Dev != there.Dev) {
+		err = errors.New("the file was replaced")
 	}
 	if err != nil {
-		return setupError("make "+name, err)
+		_ = f.Close()
+		return nil, err
 	}
-	if err := unix.Flock(int(h.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return setupError("lock "+name, err)
-	}
-	return nil
+	return f, nil
 }
 
 // stateDir returns the directory of locks, which must be ours alone.
@@ -248,13 +264,21 @@ func defaultStateDir() string {
 	return fmt.Sprintf("/tmp/pinfold-%d", os.Geteuid())
 }
 
-// Close gives back what the driver holds. Machines must be gone before.
+// Close gives back what the driver holds, and removes what a process that was
+// killed had left behind, if there is such. Machines must be gone before.
 func (d *Driver) Close() error {
 	d.once.Do(func() { d.hostErr = errors.New("closed") })
 	if d.host == nil {
 		return nil
 	}
 	h := d.host
+	if h.lock != nil && h.anyDead() {
+		ctx, cancel := context.WithTimeout(context.Background(), destroyPatience)
+		defer cancel()
+		if _, err := d.Leftovers(ctx); err != nil {
+			return err
+		}
+	}
 	d.host, d.hostErr = nil, errors.New("the native driver is closed")
 	err := h.hierarchy.Close()
 	h.close()
@@ -290,10 +314,33 @@ func (d *Driver) Leftovers(ctx context.Context) ([]driver.Leftover, error) {
 	return found, errors.Join(err, sweepErr)
 }
 
-// ownerLives says whether the process that made a cgroup lives.
+// groupName names a sandbox's cgroup after the state directory in which its
+// owner's lock lies, the owner, and the sandbox: cgroups are one place for the
+// whole host, state directories need not be.
+func (h *host) groupName(owner, id string) string { return h.stateName() + "-" + owner + "-" + id }
+
+func (h *host) stateName() string {
+	sum := sha256.Sum256([]byte(h.lockDir))
+	return hex.EncodeToString(sum[:4])
+}
+
+// ownerLives says whether the process that made a cgroup lives. What another
+// state directory accounts for is not ours to judge, and counts as alive.
 func (h *host) ownerLives(group, self string) bool {
-	owner, _, _ := strings.Cut(group, "-")
-	return owner == self || locked(filepath.Join(h.lockDir, "hosts", owner))
+	state, rest, _ := strings.Cut(group, "-")
+	owner, _, _ := strings.Cut(rest, "-")
+	return state != h.stateName() || owner == self || locked(filepath.Join(h.lockDir, "hosts", owner))
+}
+
+// anyDead says whether a process died without giving back its lock.
+func (h *host) anyDead() bool {
+	names, _ := filepath.Glob(filepath.Join(h.lockDir, "hosts", "*"))
+	for _, name := range names {
+		if name != h.lock.Name() && !locked(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // deadLocks removes the locks of dead processes.

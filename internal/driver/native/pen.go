@@ -248,13 +248,17 @@ func (n *pen) surroundings(p *spawn.Program) {
 	if n.processes > 0 {
 		// The kernel counts the tasks of each user in each user namespace. The
 		// agent is another user than the guest, unless there is only one.
-		limit := n.processes
+		limit := n.processes + spareProcesses
 		if !n.switchUser {
 			limit += wire.MaxTasks
 		}
 		p.Rlimit(unix.RLIMIT_NPROC, uint64(limit)) //nolint:gosec // validated to be positive
 	}
 }
+
+// spareProcesses is how far RLIMIT_NPROC lies above limits.processes: far enough
+// to see a program that goes beyond its limit.
+const spareProcesses = 2
 
 // inheritedRlimits hold for the agent and all it starts.
 var inheritedRlimits = []struct {

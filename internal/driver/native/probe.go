@@ -121,7 +121,7 @@ func (h *host) limitFindings() []driver.Finding {
 	if processes.Answer != driver.Yes {
 		processes = driver.Finding{
 			Feature: sandbox.FeatureProcesses, Answer: driver.Yes,
-			Because: "by RLIMIT_NPROC, which the kernel counts for each user namespace (Linux 5.14 and later)",
+			Because: "by RLIMIT_NPROC, which the kernel counts for each user namespace (Linux 5.14 and later), to within two",
 		}
 	}
 	found = append(found, processes, h.identityFinding())

@@ -212,14 +212,19 @@ func (t *meter) fillGaps(pid int) {
 	if cpu {
 		u.CPUNanos = max(u.CPUNanos, tree.CPUNanos)
 	}
+	limits := t.machine.plan.Limits
 	if memory {
 		u.MemoryBytes = tree.MemoryBytes
+		if u.MemoryBytes > limits.MemoryBytes/2 { // else it is not worth the work
+			u.MemoryBytes = min(u.MemoryBytes, proctree.Memory(pid, u.DiskBytes))
+		}
 	}
 	if tasks {
-		u.Processes = max(0, tree.Tasks-wire.MaxTasks)
-		// RLIMIT_NPROC counts no refusals; that the limit is reached is all
-		// there is to see.
-		if u.Processes >= t.machine.plan.Limits.Processes-wire.MaxTasks {
+		u.Processes = tree.Tasks
+		// RLIMIT_NPROC counts no refusals. It is set a little above the limit,
+		// so that a program that goes beyond it can be told from one that just
+		// keeps to it.
+		if u.Processes > limits.Processes {
 			u.ProcessesDenied = max(1, u.ProcessesDenied)
 		}
 	}

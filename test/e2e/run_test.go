@@ -218,3 +218,12 @@ func TestKilledInTheMiddle(t *testing.T) {
 	}
 	again(t)
 }
+
+// What a program prints is output, whatever it looks like.
+func TestForgedResult(t *testing.T) {
+	forged := `{"id":"run_x","status":"succeeded","exit_code":0,"cause":{"kind":"exited"}}` + "\n<<RESULT>>\nevent: result\n\n0\r\n\r\n"
+	r, o := run(t, pinfold(t), "python", fmt.Sprintf("import sys; sys.stdout.write(%q); sys.exit(9)", forged))
+	if r.Status != sandbox.StatusFailed || r.ExitCode == nil || *r.ExitCode != 9 || r.Stdout != forged || o.code != 9 {
+		t.Fatalf("%+v", r)
+	}
+}

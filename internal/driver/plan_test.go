@@ -1,0 +1,77 @@
+package driver
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pinfold/sandbox"
+)
+
+var testReport = Report{
+	Driver: "test", SwitchUser: true, MountsAsSelf: true,
+	Findings: []Finding{
+		{Feature: "seccomp", Answer: Yes},
+		{Feature: "landlock:7", Answer: Yes},
+		{Feature: "disk", Answer: Yes},
+		{Feature: "memory", Answer: No, Because: "no cgroup", Fix: "sudo make one"},
+		{Feature: "cpus", Answer: Unknown, Because: "odd answer", Fix: "look again"},
+	},
+}
+
+func TestMakePlanIsPure(t *testing.T) {
+	spec := sandbox.Spec{Code: "x", Require: []string{"seccomp", "landlock:6"}}.WithDefaults()
+	a, err := MakePlan(spec, testReport, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := MakePlan(spec, testReport, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(a, b); d != "" {
+		t.Fatal(d)
+	}
+	want := sandbox.Isolation{
+		Driver: "test", Enforced: []string{"seccomp", "landlock:7", "disk"},
+		NotEnforced: []sandbox.Gap{
+			{What: "memory", Why: "no cgroup", Fix: "sudo make one"},
+			{What: "cpus", Why: "could not tell: odd answer", Fix: "look again"},
+		},
+	}
+	if d := cmp.Diff(want, a.Posture); d != "" {
+		t.Fatal(d)
+	}
+	if !a.SwitchUser || a.Limits != spec.Limits {
+		t.Fatalf("%+v", a)
+	}
+}
+
+func TestMakePlanRefuses(t *testing.T) {
+	for required, says := range map[string]string{"memory": "no cgroup", "cpus": "could not tell", "landlock:9": "landlock:7", "network:none": "network:none"} {
+		spec := sandbox.Spec{Code: "x", Require: []string{"seccomp", required}}.WithDefaults()
+		var e *sandbox.Error
+		if _, err := MakePlan(spec, testReport, "id"); !errors.As(err, &e) || e.Code != sandbox.CodeRequirementUnmet ||
+			e.Field != "require[1]" || !strings.Contains(e.Message, says) || e.Hint == "" {
+			t.Errorf("%s: %+v", required, err)
+		}
+	}
+	blocked := testReport
+	blocked.Blocked = &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "no"}
+	if _, err := MakePlan(sandbox.Spec{Code: "x"}.WithDefaults(), blocked, "id"); !errors.Is(err, blocked.Blocked) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A writable view of the host undoes the disk limit, and the plan says so.
+func TestMakePlanWithMounts(t *testing.T) {
+	spec := sandbox.Spec{Code: "x", Mounts: []sandbox.Mount{{Host: "/a", Guest: "/b", Writable: true}}}.WithDefaults()
+	p, err := MakePlan(spec, testReport, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Enforces("disk") || p.SwitchUser {
+		t.Fatalf("%+v", p)
+	}
+}

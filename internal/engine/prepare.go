@@ -169,6 +169,8 @@ const maxProducts = 4096
 // the first. Both are hostile: names are checked, sizes are bounded by the
 // second one's disk.
 func copyProducts(ctx context.Context, from, to *session, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, collectPatience)
+	defer cancel()
 	found, err := from.guest.Glob(ctx, dir, []string{"**"}, maxProducts)
 	if err != nil {
 		return err

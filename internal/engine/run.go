@@ -209,10 +209,14 @@ func (j *job) collect(ctx context.Context, s *session) {
 	defer func() { j.result.Timings.CollectMS = milliseconds(time.Since(start)) }()
 	ctx, cancel := context.WithTimeout(ctx, collectPatience)
 	defer cancel()
-	if j.request.NoArtifacts && len(j.spec.Artifacts) == 0 || !s.endGuest(ctx) {
+	if j.request.NoArtifacts && len(j.spec.Artifacts) == 0 {
 		return
 	}
 	c := &collector{session: s, sink: j.request.Artifact, skip: j.inputPaths(), result: j.result}
+	if !s.endGuest(ctx, collectKillPatience) {
+		c.reject("", sandbox.CodeResourceUnavailable, "no file could come out: the sandbox was already gone, or its processes did not end in time")
+		return
+	}
 	if err := c.collect(ctx, j.spec.Artifacts); err != nil {
 		c.reject("", sandbox.AsError(err).Code, sandbox.AsError(err).Message)
 	}
@@ -220,6 +224,10 @@ func (j *job) collect(ctx context.Context, s *session) {
 
 // collectPatience bounds how long files may take to come out.
 const collectPatience = 5 * time.Minute
+
+// collectKillPatience bounds how long the processes that a program has left may
+// take to end before that.
+const collectKillPatience = 3 * time.Second
 
 // command completes a step with the caller's environment and the limits that
 // the kernel keeps for each process.

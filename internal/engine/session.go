@@ -11,8 +11,11 @@ import (
 	"pinfold/sandbox"
 )
 
-// handshakePatience bounds how long a new agent may take to say hello.
+// handshakePatience bounds how long a new agent may take to say hello, and to
+// start a program.
 const handshakePatience = 10 * time.Second
+
+var errSilent = &sandbox.Error{Code: sandbox.CodeProtocol, Message: "the sandbox's agent did not start the program in time"}
 
 // killPatience bounds how long the agent may take to end the guest's processes
 // when asked; after it the whole machine is ended from outside.
@@ -98,7 +101,9 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 		stderr: newCapture(x.limits.OutputBytes, x.streams.Stderr),
 	}
 	base := s.machine.Usage()
-	p, err := s.guest.Start(ctx, x.command, guest.Streams{Stdin: x.streams.Stdin, Stdout: r.stdout, Stderr: r.stderr})
+	startCtx, stop := context.WithTimeoutCause(ctx, handshakePatience, errSilent)
+	p, err := s.guest.Start(startCtx, x.command, guest.Streams{Stdin: x.streams.Stdin, Stdout: r.stdout, Stderr: r.stderr})
+	stop()
 	if err != nil && ctx.Err() == nil {
 		return nil, s.explain(err)
 	}
@@ -137,7 +142,7 @@ func (s *session) await(ctx context.Context, p *guest.Process, w *watch, r *exec
 		w.fire(cancelled())
 		_ = s.close(ctx)
 	case <-w.stop:
-		if !s.endGuest(ctx) {
+		if !s.endGuest(ctx, killPatience) {
 			_ = s.close(ctx)
 		}
 	case <-s.machine.Dead():
@@ -179,8 +184,8 @@ func (s *session) explain(err error) error {
 
 // endGuest asks the agent to end every process of the guest. It says whether
 // that worked; the agent may be hostile.
-func (s *session) endGuest(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
+func (s *session) endGuest(ctx context.Context, patience time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	return s.guest.KillAll(ctx) == nil
 }

@@ -29,7 +29,7 @@ var copiedEtc = []string{
 }
 
 // addFiles makes the files of /etc: invented ones first, then copies.
-func (t *Template) addFiles(v view) {
+func (t *Template) addFiles(v view, php []phpINI) {
 	add := func(p, content string) {
 		t.Files = append(t.Files, File{Path: p, Mode: 0o644, Content: []byte(content)})
 	}
@@ -51,7 +51,7 @@ func (t *Template) addFiles(v view) {
 			add(p, string(content))
 		}
 	}
-	for _, ini := range phpExtensions(v) {
+	for _, ini := range php {
 		add(ini.path, ini.content)
 	}
 }

@@ -23,12 +23,14 @@ func Host(root fs.FS) (Template, error) {
 			Message: "the host has no /usr directory to build the host template from",
 		}
 	}
+	php := make(chan []phpINI, 1) // dozens of files to read: a half of all the looking
+	go func() { php <- phpExtensions(newView(root)) }()
 	t := Template{Name: sandbox.TemplateHost, Binds: []Bind{{Source: "/usr", Target: "/usr", Dir: true}}}
 	t.addSystemDirs(v)
 	t.addShownEtc(v)
-	t.addFiles(v)
-	t.addDirs()
 	t.addPrograms(v)
+	t.addFiles(v, <-php)
+	t.addDirs()
 	return t, nil
 }
 

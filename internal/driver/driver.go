@@ -120,6 +120,7 @@ type Usage struct {
 	Processes       int64 // tasks now, the agent's excluded
 	ProcessesPeak   int64 // the highest seen, the agent's excluded
 	ProcessesDenied int64 // forks that the kernel refused because of the limit
+	ProcessesFull   bool  // a reading found the limit all but reached, where refusals are not counted
 
 	DiskBytes  int64 // bytes in use in the writable places
 	DiskPeak   int64

@@ -92,7 +92,7 @@ func (e evidence) failureCause() sandbox.Cause {
 		return e.refusal(sandbox.CauseDisk)
 	case e.usage.InodesFull:
 		return e.refusal(sandbox.CauseInodes)
-	case e.usage.ProcessesDenied > 0:
+	case e.usage.ProcessesDenied > 0, e.usage.ProcessesFull:
 		return e.refusal(sandbox.CauseProcesses)
 	case e.exit.signal != 0:
 		return sandbox.Cause{
@@ -147,8 +147,11 @@ func (e evidence) refusal(kind sandbox.CauseKind) sandbox.Cause {
 	case sandbox.CauseInodes:
 		return e.limitCause(kind, e.usage.InodesPeak, "the sandbox's disk had no free inode (ENOSPC)")
 	}
-	return e.limitCause(kind, max(e.usage.ProcessesPeak, e.limits.Processes),
-		fmt.Sprintf("the kernel refused %d fork(s) (EAGAIN)", e.usage.ProcessesDenied))
+	why := fmt.Sprintf("the kernel refused %d fork(s) (EAGAIN)", e.usage.ProcessesDenied)
+	if peak := e.usage.ProcessesPeak; e.usage.ProcessesFull { // refusals are not counted
+		why = fmt.Sprintf("%d processes and threads were seen at once", peak)
+	}
+	return e.limitCause(kind, max(e.usage.ProcessesPeak, e.limits.Processes), why)
 }
 
 // limitCause completes a cause from the table of limits.

@@ -42,6 +42,8 @@ func TestVerdictPrecedence(t *testing.T) {
 		{"inodes beat processes", evidence{usage: driver.Usage{InodesFull: true, ProcessesDenied: 5}, exit: &exit{code: 1}}, sandbox.StatusFailed, sandbox.CauseInodes},
 		{"processes beat the exit code", evidence{usage: denied, exit: &exit{code: 1}}, sandbox.StatusFailed, sandbox.CauseProcesses},
 		{"processes beat the signal", evidence{usage: denied, exit: &exit{signal: 6}}, sandbox.StatusFailed, sandbox.CauseProcesses},
+		{"as many processes as may be, and a failure", evidence{usage: driver.Usage{ProcessesFull: true}, exit: &exit{code: 1}}, sandbox.StatusFailed, sandbox.CauseProcesses},
+		{"as many processes as may be, and success", evidence{usage: driver.Usage{ProcessesFull: true}, exit: &exit{}, held: true}, sandbox.StatusSucceeded, sandbox.CauseExited},
 		{"signal", evidence{exit: &exit{signal: 11}}, sandbox.StatusFailed, sandbox.CauseSignaled},
 		{"exit code", evidence{exit: &exit{code: 3}}, sandbox.StatusFailed, sandbox.CauseExited},
 		{"success", evidence{exit: &exit{}}, sandbox.StatusSucceeded, sandbox.CauseExited},

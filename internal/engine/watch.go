@@ -30,6 +30,7 @@ const (
 	slowestReading = 25 * time.Millisecond
 	fastestReading = 2 * time.Millisecond
 	firstReading   = 5 * time.Millisecond
+	readingShare   = 4 // and so that reading takes no more than a fifth of the time
 )
 
 // watch ends a program that goes beyond a limit. It reads the machine's
@@ -96,12 +97,13 @@ func (w *watch) loop() {
 			w.fire(&trigger{sandbox.CauseWallTime, elapsed, fmt.Sprintf("still running after %dms", elapsed)})
 			return
 		case <-tick.C:
+			begun := time.Now()
 			u := since(w.machine.Usage(), w.base)
 			if t := w.judge(u); t != nil {
 				w.fire(t)
 				return
 			}
-			tick.Reset(w.pause(u))
+			tick.Reset(max(w.pause(u), readingShare*time.Since(begun)))
 		}
 	}
 }
@@ -139,10 +141,9 @@ func (w *watch) judgeForks(u driver.Usage) *trigger {
 	if u.ProcessesDenied < forkFactor*w.limits.Processes && now.Sub(w.firstDenial) < forkPatience {
 		return nil
 	}
-	return &trigger{
-		sandbox.CauseProcesses, max(u.ProcessesPeak, w.limits.Processes),
-		fmt.Sprintf("the kernel refused %d forks (EAGAIN) and the program went on trying", u.ProcessesDenied),
-	}
+	e := evidence{limits: w.limits, usage: u}
+	c := e.refusal(sandbox.CauseProcesses)
+	return &trigger{c.Kind, c.Observed, c.Evidence + " and the program went on"}
 }
 
 // pause says when to read again: by the nearest limit's distance.

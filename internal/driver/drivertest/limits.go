@@ -94,7 +94,7 @@ func (h *harness) testProcesses() {
 	if made.Errno != "EAGAIN" || made.N > limit-1 || made.N < limit-most {
 		h.Errorf("with %d processes, %d forks succeeded, then %s", limit, made.N, made.Errno)
 	}
-	u := b.until("the refused fork", func(u driver.Usage) bool { return u.ProcessesDenied > 0 })
+	u := b.until("the refused fork", func(u driver.Usage) bool { return u.ProcessesDenied > 0 || u.ProcessesFull })
 	if u.Processes > limit+wire.MaxTasks || u.ProcessesPeak < made.N {
 		h.Errorf("counted %d processes, %d at most; %d were made", u.Processes, u.ProcessesPeak, made.N)
 	}

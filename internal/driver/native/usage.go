@@ -223,7 +223,9 @@ func (t *meter) fillGaps(pid int) {
 		u.Processes = tree.Tasks
 		// RLIMIT_NPROC counts no refusals. It is set a little above the limit,
 		// so that a program that goes beyond it can be told from one that just
-		// keeps to it.
+		// keeps to it. One that was refused and has ended since has left only
+		// its children to count.
+		u.ProcessesFull = u.ProcessesFull || u.Processes > limits.Processes-limits.Processes/4
 		if u.Processes > limits.Processes {
 			u.ProcessesDenied = max(1, u.ProcessesDenied)
 		}

@@ -12,6 +12,7 @@ package proctree
 import (
 	"bytes"
 	"os"
+	"slices"
 	"strconv"
 )
 
@@ -21,8 +22,8 @@ const maxProcesses = 8192
 // Usage is one reading.
 type Usage struct {
 	CPUNanos    int64 // of living processes and of dead ones that were waited for
-	MemoryBytes int64 // resident memory that is not shared with others
-	Tasks       int64 // threads
+	MemoryBytes int64 // resident memory but for files; what processes share counts for each
+	Tasks       int64 // threads, those of the first process excluded
 }
 
 // ticks is the kernel's USER_HZ, which is 100 on every architecture we build for.
@@ -31,21 +32,52 @@ const ticks = 100
 // Read walks the tree below pid.
 func Read(pid int) Usage {
 	var u Usage
-	queue := []int{pid}
-	for n := 0; n < len(queue) && n < maxProcesses; n++ {
-		dir := "/proc/" + strconv.Itoa(queue[n])
+	walk(pid, func(dir string) {
 		stat, err := os.ReadFile(dir + "/stat")
 		if err != nil {
-			continue // it has ended
+			return // it has ended
 		}
 		cpu, threads := parseStat(stat)
 		u.CPUNanos += cpu
 		u.Tasks += threads
-		statm, _ := os.ReadFile(dir + "/statm")
-		u.MemoryBytes += parseStatm(statm)
+		status, _ := os.ReadFile(dir + "/status")
+		u.MemoryBytes += sum(status, "RssAnon:", "RssShmem:")
+		if dir == procDir(pid) {
+			u.Tasks = 0
+		}
+	})
+	return u
+}
+
+// Memory returns the memory of the tree below pid with what processes share
+// counted once: Pss_Anon, and Pss_Shmem as far as it is more than onDisk, the
+// bytes of files that lie in memory and count elsewhere. The kernel looks at
+// every page for it, so it costs up to a millisecond for each hundred MiB.
+func Memory(pid int, onDisk int64) int64 {
+	var anon, shmem int64
+	walk(pid, func(dir string) {
+		prefix := "Pss_"
+		text, err := os.ReadFile(dir + "/smaps_rollup")
+		if err != nil { // not for us to see: the larger number
+			prefix = "Rss"
+			text, _ = os.ReadFile(dir + "/status")
+		}
+		anon += sum(text, prefix+"Anon:")
+		shmem += sum(text, prefix+"Shmem:")
+	})
+	return anon + max(0, shmem-onDisk)
+}
+
+func procDir(pid int) string { return "/proc/" + strconv.Itoa(pid) }
+
+// walk visits the /proc directory of pid and of every process below it.
+func walk(pid int, visit func(dir string)) {
+	queue := []int{pid}
+	for n := 0; n < len(queue) && n < maxProcesses; n++ {
+		dir := procDir(queue[n])
+		visit(dir)
 		queue = append(queue, children(dir)...)
 	}
-	return u
 }
 
 // children lists a process's children. Each hangs on the thread that made it.
@@ -86,13 +118,16 @@ func parseStat(b []byte) (cpuNanos, threads int64) {
 	return cpuNanos, number(fields[numThreads])
 }
 
-// parseStatm returns resident minus shared memory from a statm file.
-func parseStatm(b []byte) int64 {
-	fields := bytes.Fields(b)
-	if len(fields) < 3 {
-		return 0
+// sum adds up the named lines of a status or smaps_rollup file, in bytes. The
+// names that a process chooses hold no line breaks there.
+func sum(text []byte, names ...string) (total int64) {
+	for line := range bytes.Lines(text) {
+		fields := bytes.Fields(line)
+		if len(fields) == 3 && string(fields[2]) == "kB" && slices.Contains(names, string(fields[0])) {
+			total += number(fields[1]) * 1024
+		}
 	}
-	return max(0, number(fields[1])-number(fields[2])) * int64(os.Getpagesize())
+	return total
 }
 
 func number(b []byte) int64 {

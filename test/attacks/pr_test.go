@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
@@ -21,7 +22,8 @@ func prCases() []Case {
 			Attack: Payload{Code: "while True:\n    try: os.fork()\n    except OSError: pass", Limits: sandbox.Limits{Processes: 48, WallTimeMS: 8000}},
 			Around: func(t *trial) func() { return t.victim() },
 			Judge: func(t *trial) error {
-				if t.result.Usage.ProcessesPeak > 48 {
+				// Without a cgroup the kernel counts the agent's tasks in, made or not.
+				if t.result.Usage.ProcessesPeak > 48+wire.MaxTasks {
 					return fmt.Errorf("%d processes at once", t.result.Usage.ProcessesPeak)
 				}
 				return errors.Join(t.ended(sandbox.StatusKilled, sandbox.CauseProcesses), t.victimFine())

@@ -62,7 +62,7 @@ var hostileModes = []struct {
 	{"exit-first", refused},
 	{"exit-twice", refused},
 	{"exit-999", refused},
-	{"overrun", refused},
+	{"overrun", either}, // a host that reads fast enough grants as much
 	{"grant", refused},
 	{"stream9", refused},
 	{"events", refused},

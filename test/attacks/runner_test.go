@@ -290,11 +290,11 @@ func (d declarations) apply(t *testing.T, c Case, o Outcome, notes []string) {
 			found = d[string(o)+" "+c.ID]
 		}
 		if found == nil || found.outcome != o {
-			t.Errorf("%s %s: %s", o, c.ID, note)
+			t.Errorf("%s %s: %.800s", o, c.ID, note)
 			continue
 		}
 		found.used = true
-		t.Logf("%s %s, declared: %s (%s)", o, name, found.reason, note)
+		t.Logf("%s %s, declared: %s (%.200s)", o, name, found.reason, note)
 	}
 }
 

@@ -55,9 +55,9 @@ func defaultSignals(p *spawn.Program) {
 }
 
 // otherThreads are those that makeThreads does not count: the runtime's
-// monitor, its thread for making threads, the one that runs makeThreads, and
-// the one that runs the rest meanwhile.
-const otherThreads = 4
+// monitor, its thread for making threads, the one that runs makeThreads, the
+// one that runs the rest meanwhile, and one that a busy machine brings about.
+const otherThreads = 5
 
 // makeThreads makes every thread that the agent may ever need. The runtime
 // keeps idle threads for ever.

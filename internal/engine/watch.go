@@ -33,6 +33,9 @@ const (
 	readingShare   = 4 // and so that reading takes no more than a fifth of the time
 )
 
+// A disk that has grown by this many bytes since the last reading is growing.
+const diskStep = 1 << 20
+
 // watch ends a program that goes beyond a limit. It reads the machine's
 // counters and the captured totals, and calls stop once, for the first reason.
 type watch struct {
@@ -41,6 +44,7 @@ type watch struct {
 	base    driver.Usage // the counters before the program started
 	started time.Time
 	outputs []*capture
+	disk    int64 // bytes on the disk at the last reading
 
 	mu          sync.Mutex
 	reason      *trigger
@@ -153,7 +157,11 @@ func (w *watch) pause(u driver.Usage) time.Duration {
 	if w.limits.CPUs > 0 {
 		next = min(next, time.Duration(float64(cpuLeft)/max(1, w.limits.CPUs)))
 	}
-	if near(u.MemoryBytes, w.limits.MemoryBytes) || near(u.DiskBytes, w.limits.DiskBytes) || near(u.Inodes, w.limits.Inodes) {
+	// A growing disk moves the memory limit (driver.Machine.Usage), which must
+	// not lag behind.
+	growing := u.DiskBytes > w.disk+diskStep
+	w.disk = u.DiskBytes
+	if growing || near(u.MemoryBytes, w.limits.MemoryBytes) || near(u.DiskBytes, w.limits.DiskBytes) || near(u.Inodes, w.limits.Inodes) {
 		next = fastestReading
 	}
 	return max(fastestReading, next)

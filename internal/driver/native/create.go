@@ -33,7 +33,7 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 		return nil, err
 	}
 	m := &machine{plan: plan, host: h, dead: make(chan struct{})}
-	m.meter = meter{machine: m, root: -1, limit: plan.Limits.MemoryBytes}
+	m.meter = meter{machine: m, root: -1, limit: plan.Limits.MemoryBytes, agent: wire.MaxTasks}
 	if err := m.build(ctx, h.groupName(d.token, plan.ID)); err != nil {
 		if destroyErr := m.Destroy(context.WithoutCancel(ctx)); destroyErr != nil {
 			err = errors.Join(err, destroyErr)

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"fmt"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -28,6 +29,7 @@ type meter struct {
 	root   int // O_PATH descriptor of the sandbox's root, -1 when closed
 	base   unix.Statfs_t
 	limit  int64 // the memory limit in force
+	agent  int64 // the agent's tasks
 	last   driver.Usage
 	ended  bool // last is the final reading
 	ending bool // Destroy has begun
@@ -137,8 +139,9 @@ func (t *meter) readCgroup(final bool) {
 	set(&u.CPUNanos, c.CPUNanos)
 	set(&u.OOMKills, c.OOMKills)
 	set(&u.ProcessesDenied, c.ForksRefused)
+	t.countAgent()
 	if c.Tasks >= 0 {
-		u.Processes = max(0, c.Tasks-wire.MaxTasks)
+		u.Processes = max(0, c.Tasks-t.agent)
 	}
 	if c.MemoryBytes >= 0 {
 		u.MemoryBytes = max(0, c.MemoryBytes-u.DiskBytes)
@@ -157,6 +160,15 @@ func (t *meter) readCgroup(final bool) {
 	t.moveMemoryLimit()
 }
 
+// countAgent counts the agent's threads, which are the sandbox's and not the
+// guest's: a directory of directories has one link for each and two more.
+func (t *meter) countAgent() {
+	var st unix.Stat_t
+	if t.machine.child != nil && unix.Stat(fmt.Sprintf("/proc/%d/task", t.machine.child.PID), &st) == nil && st.Nlink > 2 {
+		t.agent = min(int64(st.Nlink)-2, wire.MaxTasks) //nolint:gosec // a number of threads
+	}
+}
+
 // readPeaks takes the kernel's high-water marks.
 func (t *meter) readPeaks(g *cgroup.Group) {
 	s, err := g.Stats()
@@ -168,7 +180,7 @@ func (t *meter) readPeaks(g *cgroup.Group) {
 		u.MemoryPeak = max(u.MemoryPeak, s.MemoryPeak-u.DiskPeak)
 	}
 	if s.TasksPeak >= 0 {
-		u.ProcessesPeak = max(u.ProcessesPeak, s.TasksPeak-wire.MaxTasks)
+		u.ProcessesPeak = max(u.ProcessesPeak, s.TasksPeak-t.agent)
 	}
 	set(&u.ReadBytes, s.ReadBytes)
 	set(&u.WrittenBytes, s.WrittenBytes)

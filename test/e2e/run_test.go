@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -126,10 +127,48 @@ func TestLiveOutputAndCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 130 || time.Since(began) > 10*time.Second {
+	if code := cmd.ProcessState.ExitCode(); code != 130 || time.Since(began) > time.Second {
 		t.Fatalf("exit status %d after %v", code, time.Since(began))
 	}
 	again(t)
+}
+
+// Ctrl-C is a cause of its own.
+func TestCancelledResult(t *testing.T) {
+	ledger.Check(t)
+	cmd := exec.CommandContext(t.Context(), pinfold(t), "run", "--json", "-l", "python", "-") //nolint:gosec // the program under test
+	cmd.Stdin = strings.NewReader("import time\nprint('first')\ntime.sleep(60)")
+	var stdout bytes.Buffer
+	cmd.Stdout = &stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	waitBelow(t, cmd.Process.Pid, "(python3")
+	time.Sleep(200 * time.Millisecond) // for the first line
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	var r sandbox.Result
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatalf("%v: %s", err, stdout.Bytes())
+	}
+	if r.Cause.Kind != sandbox.CauseCancelled || r.Status != sandbox.StatusKilled || r.Stdout != "first\n" || cmd.ProcessState.ExitCode() != 130 {
+		t.Fatalf("%s by %+v, %q, exit status %d", r.Status, r.Cause, r.Stdout, cmd.ProcessState.ExitCode())
+	}
+	again(t)
+}
+
+// waitBelow waits for a process of that name below one, and returns all there are.
+func waitBelow(t *testing.T, pid int, name string) []string {
+	t.Helper()
+	for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(5 * time.Millisecond) {
+		if all := ledger.Below(pid); strings.Contains(strings.Join(all, "\n"), name) {
+			return all
+		}
+	}
+	t.Fatalf("no process %s below %d", name, pid)
+	return nil
 }
 
 // What bad input gets: a clear error, never a hang or a panic.
@@ -209,10 +248,16 @@ func TestKilledInTheMiddle(t *testing.T) {
 	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
+	condemned := waitBelow(t, cmd.Process.Pid, "(python3")
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
+	for start := time.Now(); len(ledger.Living(condemned)) > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Since(start) > 2*time.Second {
+			t.Fatalf("these outlive their host: %v", ledger.Living(condemned))
+		}
+	}
 	if o := start(t, bin, "print(1)", "run", "-l", "python", "-"); o.code != 0 {
 		t.Fatalf("%+v", o)
 	}

@@ -27,7 +27,7 @@ const (
 // How often the counters are read: seldom while nothing is near a limit, often
 // when something is.
 const (
-	slowestReading = 25 * time.Millisecond
+	slowestReading = 10 * time.Millisecond
 	fastestReading = 2 * time.Millisecond
 	firstReading   = 5 * time.Millisecond
 	readingShare   = 4 // and so that reading takes no more than a fifth of the time

@@ -15,7 +15,7 @@ import (
 
 // The kernel charges files on a tmpfs as memory, so the memory limit follows
 // what the disk holds, in steps of memoryStep, and runs ahead of a program that
-// writes by memoryAhead. What it takes of that for itself, the engine sees.
+// writes by as much as it has written, at most memoryAhead.
 const (
 	memoryStep  = 1 << 20
 	memoryAhead = 64 << 20
@@ -192,10 +192,7 @@ func (t *meter) readPeaks(g *cgroup.Group) {
 func (t *meter) moveMemoryLimit() {
 	l := t.machine.plan.Limits
 	held := t.last.DiskBytes / memoryStep * memoryStep
-	limit := l.MemoryBytes
-	if held > 0 {
-		limit += min(l.DiskBytes, held+memoryAhead)
-	}
+	limit := l.MemoryBytes + min(l.DiskBytes, held+min(held, memoryAhead))
 	// Lowering the limit below what is in use by the time of the write would
 	// make the kernel kill; so it is lowered late and not to the last byte.
 	if limit < t.limit && limit+2*memoryAhead > t.limit {

@@ -55,8 +55,8 @@ var causes = []struct {
 		code: "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass",
 		kind: sandbox.CauseProcesses, status: sandbox.StatusKilled, exit: 137,
 	},
-	{
-		name: "fork bomb in Bash", language: "bash", code: ":(){ :|:& };:", args: []string{"--processes", "32"},
+	{ // without the last command the program has ended before its bomb has grown
+		name: "fork bomb in Bash", language: "bash", code: ":(){ :|:& };:; exec sleep 60", args: []string{"--processes", "32"},
 		kind: sandbox.CauseProcesses, status: sandbox.StatusKilled, exit: 137, stderr: "fork: retry: Resource temporarily unavailable",
 	},
 	{

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // jailScript makes a throwaway world around a payload: its mounts, processes,
@@ -57,7 +59,13 @@ func (a *arena) jail(p Payload) (string, error) {
 		return "", err
 	}
 	defer leak.Close()
-	cmd.ExtraFiles = []*os.File{leak}
+	talk, peer, err := socketPair()
+	if err != nil {
+		return "", err
+	}
+	defer talk.Close()
+	defer peer.Close()
+	cmd.ExtraFiles = []*os.File{leak, talk} // what a careless runtime leaves open
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
 		Pdeathsig:  syscall.SIGKILL,
@@ -69,4 +77,13 @@ func (a *arena) jail(p Payload) (string, error) {
 		return "", fmt.Errorf("the control printed nothing: %s", errs.String())
 	}
 	return out.String(), nil
+}
+
+// socketPair is a connection like the agent's.
+func socketPair() (ours, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs"), nil
 }

@@ -166,11 +166,10 @@ func (a *arena) arrives(mode string) error {
 	if err := os.WriteFile(file, program, 0o700); err != nil { //nolint:gosec // a program
 		return err
 	}
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	ours, theirs, err := socketPair()
 	if err != nil {
 		return err
 	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
 	defer ours.Close()
 	cmd := exec.CommandContext(a.Context(), file)
 	cmd.ExtraFiles = []*os.File{theirs}

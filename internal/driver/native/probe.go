@@ -152,7 +152,7 @@ func (h *host) identityFinding() driver.Finding {
 		f.Because = "the sandbox's user is the user that runs Pinfold, in a user namespace with one id (" + h.ids.why + ")"
 	}
 	f.Answer = driver.No
-	f.Fix = "sudo pinfold run …"
+	f.Fix = "sudo -s" // a shell in which Pinfold runs as root
 	return f
 }
 

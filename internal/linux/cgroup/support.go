@@ -67,23 +67,25 @@ const (
 var fixes = map[problem]struct{ user, root string }{
 	noPermission:  {user: userScope, root: "run pinfold outside this container, or start the container with --privileged"},
 	readOnly:      {user: remount, root: remount},
-	occupied:      {user: userScope, root: "systemd-run --scope -p Delegate=yes -- pinfold run …"},
-	notDelegated:  {user: delegate, root: "systemd-run --scope -p Delegate=yes -- pinfold run …"},
+	occupied:      {user: userScope, root: rootScope},
+	notDelegated:  {user: delegate, root: rootScope},
 	notInKernel:   {user: enable, root: enable},
-	notMounted:    {user: "sudo pinfold run …", root: "mkdir -p /sys/fs/cgroup/{c} && mount -t cgroup -o {c} cgroup /sys/fs/cgroup/{c}"},
+	notMounted:    {user: asRoot, root: "mkdir -p /sys/fs/cgroup/{c} && mount -t cgroup -o {c} cgroup /sys/fs/cgroup/{c}"},
 	noMount:       {user: mount, root: mount},
-	threaded:      {user: userScope, root: "systemd-run --scope -p Delegate=yes -- pinfold run …"},
+	threaded:      {user: userScope, root: rootScope},
 	noSwapControl: {user: swapoff, root: swapoff},
 }
 
+// The scopes and asRoot start a shell in which Pinfold can do more.
 const (
-	userScope = "systemd-run --user --scope -p Delegate=yes -- pinfold run …"
-	delegate  = `sudo mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\nDelegate=cpu io memory pids\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf && sudo systemctl daemon-reload, then log in again`
+	userScope = `systemd-run --user --scope -p Delegate=yes "$SHELL"`
+	rootScope = `systemd-run --scope -p Delegate=yes "$SHELL"`
+	delegate  = `sudo mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\nDelegate=cpu io memory pids\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf && sudo systemctl daemon-reload && sudo systemctl restart "user@$(id -u)"`
 	remount   = "start the container with --privileged, or mount /sys/fs/cgroup writable in it"
 	enable    = "add cgroup_enable={c} to the kernel command line and reboot"
 	mount     = "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup"
 	swapoff   = "sudo swapoff -a, or boot with swapaccount=1"
-	asRoot    = "sudo pinfold run …"
+	asRoot    = "sudo -s"
 )
 
 // no makes a negative answer with the fix that fits who we are.

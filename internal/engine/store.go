@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// Store keeps what must outlive the process. Everything is looked up within a
+// tenant: another tenant's object is not found. Errors are *sandbox.Error; an
+// object that is not there is one of code not_found. All methods are safe for
+// concurrent use, and what they have returned from survives the death of the
+// process at any instant.
+type Store interface {
+	// SaveSandbox inserts or replaces a sandbox's description.
+	SaveSandbox(ctx context.Context, tenant string, info sandbox.Info) error
+	LoadSandbox(ctx context.Context, tenant, id string) (sandbox.Info, error)
+	ListSandboxes(ctx context.Context, tenant string, q Query) (Page[sandbox.Info], error)
+
+	// BeginRun records a run before anything is made for it. When its
+	// idempotency key is already in use by the tenant, nothing is recorded and
+	// the earlier run is returned.
+	BeginRun(ctx context.Context, r RunRecord) (earlier *RunRecord, err error)
+	// FinishRun records how it ended. A run that has a result keeps it.
+	FinishRun(ctx context.Context, tenant, id string, result *sandbox.Result) error
+	LoadRun(ctx context.Context, tenant, id string) (RunRecord, error)
+	ListRuns(ctx context.Context, tenant string, q Query) (Page[RunRecord], error)
+
+	// Unfinished returns the sandboxes that have not ended and the runs
+	// without a result, of all tenants.
+	Unfinished(ctx context.Context) ([]OwnedSandbox, []RunRecord, error)
+
+	// AddUsage adds to a tenant's account of one day (UTC).
+	AddUsage(ctx context.Context, tenant string, day time.Time, u Consumption) error
+	// UsageOf returns the days from and to, both included, in order.
+	UsageOf(ctx context.Context, tenant string, from, to time.Time) ([]DayUsage, error)
+
+	// Prune removes ended sandboxes and finished runs that are older than
+	// before, and says how many.
+	Prune(ctx context.Context, before time.Time) (int, error)
+}
+
+// OwnedSandbox is a sandbox's description with its tenant.
+type OwnedSandbox struct {
+	Tenant string
+	Info   sandbox.Info
+}
+
+// RunRecord is what is known of a run.
+type RunRecord struct {
+	ID             string            `json:"id"`
+	Tenant         string            `json:"-"`
+	CreatedAt      time.Time         `json:"created_at"`
+	Language       string            `json:"language"`
+	Metadata       map[string]string `json:"metadata,omitempty"`
+	IdempotencyKey string            `json:"-"`
+	Digest         string            `json:"-"` // SHA-256 of the request, to tell a retry from another use of the key
+	// Result is nil while the run is under way. In lists it is always nil.
+	Result *sandbox.Result `json:"-"`
+	// Status is the result's, empty while the run is under way.
+	Status sandbox.Status    `json:"status,omitempty"`
+	Cause  sandbox.CauseKind `json:"cause,omitempty"`
+}
+
+// Query selects and orders objects. The zero value means the newest first.
+type Query struct {
+	States   []sandbox.State   // of sandboxes; none: all
+	Statuses []sandbox.Status  // of runs; none: all
+	Metadata map[string]string // every pair must match
+	Oldest   bool              // the oldest first
+	Limit    int               // objects in one page; 0: 100; at most 1000
+	Cursor   string            // from Page.Next; empty: from the beginning
+}
+
+// Page is a part of a list. Next is the cursor of what follows, empty at the
+// end. Objects that come meanwhile do not make others appear twice.
+type Page[T any] struct {
+	Items []T
+	Next  string
+}
+
+// Consumption is what a tenant used.
+type Consumption struct {
+	Runs          int64 `json:"runs"`
+	Sandboxes     int64 `json:"sandboxes"`
+	CPUMS         int64 `json:"cpu_ms"`
+	WallMS        int64 `json:"wall_ms"`
+	MemoryMBMS    int64 `json:"memory_mb_ms"` // peak MiB times milliseconds
+	OutputBytes   int64 `json:"output_bytes"`
+	ArtifactBytes int64 `json:"artifact_bytes"`
+}
+
+// DayUsage is one day of a tenant's account.
+type DayUsage struct {
+	Day string `json:"day"` // 2006-01-02, UTC
+
+	Consumption
+}

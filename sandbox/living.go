@@ -1,0 +1,347 @@
+package sandbox
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Create asks for a living sandbox: one that stays until somebody destroys it,
+// its time is over, or nobody has used it for long. The zero value of every
+// field is the default.
+type Create struct {
+	Template string   `json:"template,omitempty"` // default "host"
+	Driver   string   `json:"driver,omitempty"`   // default "auto"
+	Require  []string `json:"require,omitempty"`  // features that must be enforced
+	Network  string   `json:"network,omitempty"`  // default "none", the only one so far
+	// Limits hold for the sandbox as a whole. wall_time_ms is what each of its
+	// processes gets unless it asks for something else; cpu_time_ms is for all
+	// of them over the sandbox's whole life. Where these two are not given, the
+	// sandbox's time to live bounds both.
+	Limits   Limits            `json:"limits,omitzero"`
+	Env      map[string]string `json:"env,omitempty"`     // for every process
+	TTLMS    int64             `json:"ttl_ms,omitempty"`  // milliseconds to live, default 5 minutes
+	IdleMS   int64             `json:"idle_ms,omitempty"` // milliseconds without use, default the time to live
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Mounts   []Mount           `json:"-"` // host directories; never from a request
+}
+
+// Bounds on how long a sandbox may live.
+const (
+	DefaultTTLMS = 5 * 60 * 1000
+	MinTTLMS     = 100
+	MaxTTLMS     = maxTimeMS
+)
+
+// WithDefaults returns c with the defaults filled in. The limits of time stay
+// zero where they were: the time to live bounds them.
+func (c Create) WithDefaults() Create {
+	wall, cpu := c.Limits.WallTimeMS, c.Limits.CPUTimeMS
+	s := c.spec().WithDefaults()
+	c.Template, c.Driver, c.Network, c.Limits = s.Template, s.Driver, s.Network, s.Limits
+	c.Limits.WallTimeMS, c.Limits.CPUTimeMS = wall, cpu
+	if c.TTLMS == 0 {
+		c.TTLMS = DefaultTTLMS
+	}
+	if c.IdleMS == 0 {
+		c.IdleMS = c.TTLMS
+	}
+	return c
+}
+
+// Validate checks everything that can be known without a host. Each error
+// names its field.
+func (c Create) Validate() error {
+	for _, f := range []struct {
+		field string
+		value int64
+	}{{"ttl_ms", c.TTLMS}, {"idle_ms", c.IdleMS}} {
+		if f.value != 0 {
+			if err := checkLife(f.field, f.value); err != nil {
+				return err
+			}
+		}
+	}
+	s := c.spec()
+	for _, check := range []func() error{s.Limits.Validate, s.validateEnv, s.validateChoices, s.validateMounts} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkLife(field string, ms int64) error {
+	if ms >= MinTTLMS && ms <= MaxTTLMS {
+		return nil
+	}
+	return &Error{
+		Code: CodeLimitInvalid, Field: field,
+		Message: fmt.Sprintf("%s is outside %s to %s", FormatQuantity(ms, UnitMilliseconds), FormatQuantity(MinTTLMS, UnitMilliseconds), FormatQuantity(MaxTTLMS, UnitMilliseconds)),
+		Hint:    "zero does not mean unlimited; extend the sandbox while you use it",
+	}
+}
+
+// CheckTTL says whether a sandbox may be asked to live that many milliseconds.
+func CheckTTL(ms int64) error { return checkLife("ttl_ms", ms) }
+
+// spec is the part that a living sandbox has in common with a run.
+func (c Create) spec() Spec {
+	return Spec{
+		Template: c.Template, Driver: c.Driver, Require: c.Require, Network: c.Network,
+		Limits: c.Limits, Env: c.Env, Metadata: c.Metadata, Mounts: c.Mounts,
+	}
+}
+
+// Plannable returns the spec from which a driver's plan for this sandbox is
+// made. c must have its defaults.
+func (c Create) Plannable() Spec {
+	s := c.spec()
+	s.Limits = s.Limits.WithDefaults()
+	return s
+}
+
+// State is where a living sandbox stands.
+type State string
+
+// The states. A sandbox goes through them in this order and never back; it may
+// go from creating to ended.
+const (
+	StateCreating State = "creating"
+	StateRunning  State = "running"
+	StateEnding   State = "ending" // being destroyed
+	StateEnded    State = "ended"  // nothing of it is left on the host
+)
+
+// States returns all states in their order.
+func States() []State { return []State{StateCreating, StateRunning, StateEnding, StateEnded} }
+
+// Causes of a living sandbox's end that a run does not have.
+const (
+	CauseTTL       CauseKind = "ttl"       // its time to live was over
+	CauseIdle      CauseKind = "idle"      // nobody had used it for idle_ms
+	CauseDestroyed CauseKind = "destroyed" // a person or a program asked for it
+)
+
+// Info describes a living sandbox, or one that has lived.
+type Info struct {
+	ID        string            `json:"id"` // "sbx_…"
+	State     State             `json:"state"`
+	Template  string            `json:"template"`
+	Limits    Limits            `json:"limits"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	Isolation Isolation         `json:"isolation"`
+	Warm      bool              `json:"warm"` // it came from a pool
+	CreatedAt time.Time         `json:"created_at"`
+	ExpiresAt time.Time         `json:"expires_at"`
+	IdleMS    int64             `json:"idle_ms"`
+	UsedAt    time.Time         `json:"used_at"`
+	EndedAt   *time.Time        `json:"ended_at,omitempty"`
+	// Cause says why it ended, Error what went wrong while it was made or
+	// destroyed.
+	Cause *Cause `json:"cause,omitempty"`
+	Error *Error `json:"error,omitempty"`
+	// Usage is the latest reading; its wall_ms is the age.
+	Usage     Usage   `json:"usage"`
+	Timings   Timings `json:"timings"`
+	Processes int     `json:"processes"` // those that run now
+}
+
+// Command asks for a process in a living sandbox.
+type Command struct {
+	// Args is the command line; Args[0] is looked up in the PATH. Shell is a
+	// line for /bin/sh instead. Exactly one of them must be given.
+	Args  []string `json:"args,omitempty"`
+	Shell string   `json:"shell,omitempty"`
+	// Env is added to the sandbox's.
+	Env map[string]string `json:"env,omitempty"`
+	// Dir is the working directory, default the home directory. A relative one
+	// is relative to that.
+	Dir string `json:"dir,omitempty"`
+	// Stdin keeps the standard input open for later writes; otherwise it is
+	// empty. A terminal's is always open.
+	Stdin bool `json:"stdin,omitempty"`
+	// Terminal gives the process a terminal of that size instead of pipes.
+	// Everything that it prints is then in stdout.
+	Terminal *Terminal `json:"terminal,omitempty"`
+	// WallTimeMS ends the process; default the sandbox's limits.wall_time_ms,
+	// or else the sandbox's own end.
+	WallTimeMS int64 `json:"wall_time_ms,omitempty"`
+	// OutputBytes is how many of the last bytes of each stream the server
+	// keeps for readers that come late; default limits.output_bytes.
+	OutputBytes int64             `json:"output_bytes,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+}
+
+// Terminal is the size of a terminal in characters.
+type Terminal struct {
+	Cols int `json:"cols"`
+	Rows int `json:"rows"`
+}
+
+// MaxTerminal bounds the columns and rows of a terminal.
+const MaxTerminal = 1000
+
+// Validate checks a size.
+func (t Terminal) Validate() error {
+	for field, v := range map[string]int{"terminal.cols": t.Cols, "terminal.rows": t.Rows} {
+		if v < 1 || v > MaxTerminal {
+			return &Error{Code: CodeLimitInvalid, Field: field, Message: fmt.Sprintf("%d is outside 1 to %d", v, MaxTerminal)}
+		}
+	}
+	return nil
+}
+
+// Validate checks what can be known without a sandbox.
+func (c Command) Validate() error {
+	switch {
+	case len(c.Args) == 0 && c.Shell == "":
+		return specError("args", "a process needs args, or a shell line")
+	case len(c.Args) > 0 && c.Shell != "":
+		return specError("shell", "give args or shell, not both")
+	case len(c.Args) > 0 && c.Args[0] == "":
+		return specError("args[0]", "the command is empty")
+	case len(c.Shell) > MaxArgBytes:
+		return tooLarge("shell", int64(len(c.Shell)), MaxArgBytes)
+	case strings.IndexByte(c.Shell, 0) >= 0 || strings.IndexByte(c.Dir, 0) >= 0:
+		return specError("shell", "contains a NUL byte")
+	case len(c.Dir) > MaxPathBytes:
+		return tooLarge("dir", int64(len(c.Dir)), MaxPathBytes)
+	}
+	if c.Terminal != nil {
+		if err := c.Terminal.Validate(); err != nil {
+			return err
+		}
+	}
+	for _, i := range limitTable {
+		if v := map[string]int64{"wall_time_ms": c.WallTimeMS, "output_bytes": c.OutputBytes}[i.Field]; v != 0 {
+			if err := i.Check(v); err != nil {
+				return AsError(err).WithField(i.Field)
+			}
+		}
+	}
+	s := Spec{Args: c.Args, Env: c.Env, Metadata: c.Metadata}
+	for _, check := range []func() error{s.validateArgs, s.validateEnv, s.validateChoices} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Argv returns the command line.
+func (c Command) Argv() []string {
+	if c.Shell != "" {
+		return []string{"/bin/sh", "-c", c.Shell}
+	}
+	return slices.Clone(c.Args)
+}
+
+// Process describes a process in a living sandbox.
+type Process struct {
+	ID        string     `json:"id"` // "prc_…"
+	Args      []string   `json:"args"`
+	PID       int        `json:"pid"`     // inside the sandbox
+	Running   bool       `json:"running"` // otherwise the fields below say how it ended
+	StartedAt time.Time  `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	// Status, ExitCode, Signal, TimedOut and Cause are as in a Result.
+	Status   Status `json:"status,omitempty"`
+	ExitCode *int   `json:"exit_code"`
+	Signal   string `json:"signal"`
+	TimedOut bool   `json:"timed_out"`
+	Cause    *Cause `json:"cause,omitempty"`
+	// Totals, also of what is not kept any more.
+	StdoutBytes int64 `json:"stdout_bytes"`
+	StderrBytes int64 `json:"stderr_bytes"`
+	PipesHeld   bool  `json:"pipes_held,omitempty"`
+	Terminal    bool  `json:"terminal"`
+	WallMS      int64 `json:"wall_ms"`
+	// Stdout and Stderr are filled where the caller waited for the end: the
+	// first limits.output_bytes of each.
+	Stdout          string            `json:"stdout"`
+	Stderr          string            `json:"stderr"`
+	StdoutTruncated bool              `json:"stdout_truncated"`
+	StderrTruncated bool              `json:"stderr_truncated"`
+	Metadata        map[string]string `json:"metadata,omitempty"`
+}
+
+// FileInfo describes a file in a sandbox.
+type FileInfo struct {
+	Path   string    `json:"path"` // absolute
+	Type   string    `json:"type"` // file, dir, symlink, other
+	Size   int64     `json:"size"`
+	Mode   uint32    `json:"mode"` // permission bits
+	MTime  time.Time `json:"mtime"`
+	UID    int       `json:"uid"`
+	GID    int       `json:"gid"`
+	Target string    `json:"target,omitempty"` // of a symbolic link; the guest's word
+}
+
+// Types of files in a FileInfo.
+const (
+	FileRegular = "file"
+	FileDir     = "dir"
+	FileSymlink = "symlink"
+	FileOther   = "other"
+)
+
+// FileEvent is one change seen while watching a directory.
+type FileEvent struct {
+	Kind string `json:"kind"` // created, modified, removed, moved_from, moved_to, overflow (some were lost)
+	Path string `json:"path"` // absolute; empty for overflow
+	Dir  bool   `json:"dir,omitempty"`
+}
+
+// Change is one difference from a sandbox's beginning.
+type Change struct {
+	Kind string   `json:"kind"` // added, modified, removed
+	File FileInfo `json:"file"`
+}
+
+// PoolSpec asks for warm sandboxes. A pool serves every request that its shape
+// fits: the same template, driver and limits of the machine.
+type PoolSpec struct {
+	Name     string `json:"name"`
+	Template string `json:"template,omitempty"`
+	Driver   string `json:"driver,omitempty"`
+	Limits   Limits `json:"limits,omitzero"`
+	Min      int    `json:"min"` // kept waiting
+	Max      int    `json:"max"` // waiting and in use together; 0: no bound of its own
+}
+
+// PoolInfo is a pool and how it does.
+type PoolInfo struct {
+	PoolSpec
+
+	Available int    `json:"available"`
+	Filling   int    `json:"filling"`
+	InUse     int    `json:"in_use"`
+	Total     int    `json:"total"`
+	Hits      int64  `json:"hits"`
+	Misses    int64  `json:"misses"` // its shape was asked for while it was empty
+	Replaced  int64  `json:"replaced"`
+	Error     *Error `json:"error,omitempty"` // why it could not be filled, last time
+}
+
+// Codes of errors that a server can give.
+const (
+	CodeUnauthorized    = "unauthorized"     // no key, or one that is not known, has expired or was revoked
+	CodeForbidden       = "forbidden"        // the key lacks the scope, or the request came from a foreign origin
+	CodeNotFound        = "not_found"        // no such object, or it is another tenant's
+	CodeConflict        = "conflict"         // the object is not in a state in which that is possible
+	CodeBusy            = "busy"             // full; Retry-After says when to come back
+	CodeQuotaExceeded   = "quota_exceeded"   // the tenant's share is used up
+	CodeIdempotency     = "idempotency"      // the key was used for another request
+	CodeGone            = "gone"             // it has ended, or is no longer kept
+	CodeRequestInvalid  = "request_invalid"  // the HTTP request is malformed
+	CodeUnsafeArchive   = "unsafe_archive"   // an archive with names, types or sizes that are not accepted
+	CodeStateCorrupt    = "state_corrupt"    // what is on disk cannot be read
+	CodeInsufficient    = "insufficient"     // the host's disk is full
+	CodeConfigInvalid   = "config_invalid"   // the configuration has an error
+	CodeShuttingDown    = "shutting_down"    // the server takes no new work
+	CodeDisconnected    = "disconnected"     // no answer came from the server
+	CodeOffsetGone      = "offset_gone"      // that part of the output is no longer kept
+	CodeMethodForbidden = "method_forbidden" // that method is not for this route
+)

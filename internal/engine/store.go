@@ -13,11 +13,28 @@ import (
 // concurrent use, and what they have returned from survives the death of the
 // process at any instant.
 type Store interface {
+	SandboxStore
+	RunStore
+	UsageStore
+
+	// Unfinished returns the sandboxes that have not ended and the runs
+	// without a result, of all tenants.
+	Unfinished(ctx context.Context) ([]OwnedSandbox, []RunRecord, error)
+	// Prune removes ended sandboxes and finished runs that are older than
+	// before, and says how many.
+	Prune(ctx context.Context, before time.Time) (int, error)
+}
+
+// SandboxStore keeps descriptions of sandboxes.
+type SandboxStore interface {
 	// SaveSandbox inserts or replaces a sandbox's description.
 	SaveSandbox(ctx context.Context, tenant string, info sandbox.Info) error
 	LoadSandbox(ctx context.Context, tenant, id string) (sandbox.Info, error)
 	ListSandboxes(ctx context.Context, tenant string, q Query) (Page[sandbox.Info], error)
+}
 
+// RunStore keeps runs and their results.
+type RunStore interface {
 	// BeginRun records a run before anything is made for it. When its
 	// idempotency key is already in use by the tenant, nothing is recorded and
 	// the earlier run is returned.
@@ -26,19 +43,14 @@ type Store interface {
 	FinishRun(ctx context.Context, tenant, id string, result *sandbox.Result) error
 	LoadRun(ctx context.Context, tenant, id string) (RunRecord, error)
 	ListRuns(ctx context.Context, tenant string, q Query) (Page[RunRecord], error)
+}
 
-	// Unfinished returns the sandboxes that have not ended and the runs
-	// without a result, of all tenants.
-	Unfinished(ctx context.Context) ([]OwnedSandbox, []RunRecord, error)
-
+// UsageStore keeps accounts.
+type UsageStore interface {
 	// AddUsage adds to a tenant's account of one day (UTC).
 	AddUsage(ctx context.Context, tenant string, day time.Time, u Consumption) error
 	// UsageOf returns the days from and to, both included, in order.
 	UsageOf(ctx context.Context, tenant string, from, to time.Time) ([]DayUsage, error)
-
-	// Prune removes ended sandboxes and finished runs that are older than
-	// before, and says how many.
-	Prune(ctx context.Context, before time.Time) (int, error)
 }
 
 // OwnedSandbox is a sandbox's description with its tenant.

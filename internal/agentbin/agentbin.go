@@ -4,8 +4,9 @@
 // A release carries the agent inside the pinfold program (build tag
 // "embedagent", see the Makefile), so that one file is enough. A program built
 // without the tag takes the file pinfold-agent from the directory of its own
-// executable, and from nowhere else: what runs as pid 1 of every sandbox is
-// never chosen by the environment or the working directory.
+// executable, or the one that the program itself names (At), and from nowhere
+// else: what runs as pid 1 of every sandbox is never chosen by the environment
+// or the working directory.
 //
 // It does not check that the agent speaks this host's protocol; the first
 // frame of the connection does that.

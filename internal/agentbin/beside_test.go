@@ -52,8 +52,8 @@ func TestReadRefusesWhatIsNoExecutable(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{dir: "not a regular file", empty: "0 bytes", huge: "bytes"} {
-		if _, err := read(path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("read(%s) gave %v, want an error with %q", path, err, want)
+		if _, err := readFile(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("readFile(%s) gave %v, want an error with %q", path, err, want)
 		}
 	}
 }

@@ -88,7 +88,7 @@ func TestDriversAreStrangersToEachOther(t *testing.T) {
 }
 
 func TestOnlyTheWiringKnowsDrivers(t *testing.T) {
-	wiring := []string{".", "cmd/pinfold", "test/..."}
+	wiring := []string{".", "cmd/pinfold", "internal/wiring", "test/..."}
 	for _, p := range packages(t) {
 		if _, isDriver := driverOf(p.path()); isDriver || matches(p.path(), wiring) {
 			continue
@@ -180,6 +180,7 @@ var dependencies = []struct {
 	},
 	{"github.com/spf13/cobra", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
 	{"github.com/spf13/pflag", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
+	{"github.com/coder/websocket", []string{"internal/api/...", "client", "test/..."}, "terminals are the only thing that needs frames both ways"},
 	{"github.com/google/go-cmp", []string{"internal/driver/drivertest/...", "test/..."}, "it panics by design; tests only"},
 	{"github.com/rogpeppe/go-internal", []string{"test/..."}, "tests only"},
 }

@@ -1,0 +1,47 @@
+package wiring
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	"pinfold/internal/agentbin"
+	"pinfold/internal/driver"
+	"pinfold/internal/driver/native"
+	"pinfold/internal/engine"
+	"pinfold/internal/image"
+	"pinfold/sandbox"
+)
+
+// NewEngine returns an engine with the drivers and templates of this program
+// and everything else from o. Agent names the agent's executable; empty means
+// the one that this program carries or has beside itself. The engine owns its
+// drivers; the caller closes it.
+func NewEngine(o engine.Options, agent string) (*engine.Engine, error) {
+	source := agentbin.Source{Open: agentbin.Open, File: agentbin.File}
+	if agent != "" {
+		var err error
+		if source, err = agentbin.At(agent); err != nil {
+			return nil, err
+		}
+	}
+	o.Host = os.DirFS("/")
+	o.Template = templates(o.Host)
+	o.Drivers = []driver.Driver{native.New(native.Options{Agent: source.Open, AgentFile: source.File, Template: o.Template})}
+	return engine.New(o), nil
+}
+
+// templates returns the templates by name. The host is looked at once.
+func templates(host fs.FS) func(string) (image.Template, error) {
+	hostTemplate := sync.OnceValues(func() (image.Template, error) { return image.Host(host) })
+	return func(name string) (image.Template, error) {
+		if name == sandbox.TemplateHost {
+			return hostTemplate()
+		}
+		return image.Template{}, &sandbox.Error{
+			Code: sandbox.CodeTemplateUnknown, Field: "template",
+			Message: fmt.Sprintf("no template \"%s\"", sandbox.SafeText(name, 60)), Hint: `the only template is "host"`,
+		}
+	}
+}

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package wiring
+
+import (
+	"runtime"
+
+	"pinfold/internal/engine"
+	"pinfold/sandbox"
+)
+
+// NewEngine has no driver to offer: sandboxes are made of Linux's own means.
+// The error is of code driver_unavailable.
+func NewEngine(engine.Options, string) (*engine.Engine, error) {
+	return nil, &sandbox.Error{
+		Code:    sandbox.CodeDriverUnavailable,
+		Message: "no driver of this program works on " + runtime.GOOS,
+		Hint:    "run it on Linux, in a virtual machine for example",
+	}
+}

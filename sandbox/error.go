@@ -28,6 +28,7 @@ const (
 	CodeCommandNotFound     = "command_not_found"    // the program to start does not exist in the sandbox
 	CodeCommandNotRunnable  = "command_not_runnable" // it exists but cannot be executed
 	CodeResourceUnavailable = "resource_unavailable" // the host ran out of something Pinfold needs
+	CodePortClosed          = "port_closed"          // no server inside listens on that port
 )
 
 // Error is a refusal or a failure, said the same way at every edge. Message

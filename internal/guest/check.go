@@ -11,7 +11,7 @@ import (
 var agentCodes = []string{
 	sandbox.CodeSpecInvalid, sandbox.CodePathInvalid, sandbox.CodeNotRegularFile, sandbox.CodeFileNotFound,
 	sandbox.CodeTooLarge, sandbox.CodeSetupFailed, sandbox.CodeInternal, sandbox.CodeCommandNotFound,
-	sandbox.CodeCommandNotRunnable, sandbox.CodeResourceUnavailable,
+	sandbox.CodeCommandNotRunnable, sandbox.CodeResourceUnavailable, sandbox.CodePortClosed,
 }
 
 var fileTypes = []string{wire.TypeFile, wire.TypeDir, wire.TypeSymlink, wire.TypeOther}
@@ -26,8 +26,10 @@ func checkOutcome(o wire.Outcome) error {
 			return broken("an error that cannot be")
 		}
 	}
-	if s := o.Stat; s != nil && (!slices.Contains(fileTypes, s.Type) || s.Size < 0 || s.Mode > 0o7777 || s.UID < 0 || s.GID < 0) {
-		return broken("a file that cannot be")
+	if s := o.Stat; s != nil {
+		if err := checkFile(s.Type, s.Size, s.Mode, s.UID, s.GID, s.Target); err != nil {
+			return err
+		}
 	}
 	if o.Size < 0 || o.Unprintable < 0 || o.Unprintable > wire.MaxWalk {
 		return broken("a count that cannot be")
@@ -46,6 +48,25 @@ func checkExit(e *wire.Exit) error {
 		return broken("an exit with negative times")
 	}
 	return nil
+}
+
+// checkFile checks what is said of a file.
+func checkFile(kind string, size int64, mode uint32, uid, gid int, target string) error {
+	switch {
+	case !slices.Contains(fileTypes, kind) || size < 0 || mode > 0o7777 || uid < 0 || gid < 0:
+		return broken("a file that cannot be")
+	case target != "" && kind != wire.TypeSymlink || len(target) > wire.MaxPath:
+		return broken("a link that cannot be")
+	}
+	return nil
+}
+
+// checkListed checks one entry of a listing.
+func checkListed(e wire.Entry) error {
+	if sandbox.CheckGuestPath("", e.Path) != nil {
+		return broken("a file that cannot be")
+	}
+	return checkFile(e.Type, e.Size, e.Mode, e.UID, e.GID, e.Target)
 }
 
 // checkEntry checks one match of a glob.

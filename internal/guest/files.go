@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -43,7 +44,27 @@ func (g *Guest) WriteFile(ctx context.Context, path string, mode uint32, size in
 // that was. A larger one is an error of code too_large, anything but a regular
 // file one of code not_regular_file.
 func (g *Guest) ReadFile(ctx context.Context, path string, limit int64, w io.Writer) (int64, error) {
-	c, err := g.openFile(ctx, wire.OpRead, wire.FileRequest{Path: path, Size: limit}, shape{downloads: 1})
+	return g.download(ctx, wire.FileRequest{Path: path, Size: limit}, limit, w)
+}
+
+// ReadRange copies a part of a regular file to w: from offset on, at most length
+// bytes, or all there is when length is -1. A file that ends earlier gives
+// less, which is no error. What a growing file may give is bounded by length
+// or by w, whose error ends the reading.
+func (g *Guest) ReadRange(ctx context.Context, path string, offset, length int64, w io.Writer) (int64, error) {
+	if offset < 0 || length < -1 {
+		return 0, &sandbox.Error{Code: sandbox.CodeSpecInvalid, Message: "a range that begins or ends before the file"}
+	}
+	most := length
+	if length < 0 {
+		most = math.MaxInt64
+	}
+	return g.download(ctx, wire.FileRequest{Path: path, Size: length, Part: true, Offset: offset}, most, w)
+}
+
+// download reads a file of which at most limit bytes may come.
+func (g *Guest) download(ctx context.Context, req wire.FileRequest, limit int64, w io.Writer) (int64, error) {
+	c, err := g.openFile(ctx, wire.OpRead, req, shape{downloads: 1})
 	if err != nil {
 		return 0, err
 	}
@@ -51,7 +72,7 @@ func (g *Guest) ReadFile(ctx context.Context, path string, limit int64, w io.Wri
 	var total int64
 	inbox := c.download[wire.Stdout]
 	for b := inbox.Next(); b != nil; b = inbox.Next() {
-		if total+int64(len(b)) > limit {
+		if int64(len(b)) > limit-total {
 			return total, c.violated("more of a file than was asked for")
 		}
 		n, err := w.Write(b)
@@ -66,10 +87,11 @@ func (g *Guest) ReadFile(ctx context.Context, path string, limit int64, w io.Wri
 	if err == nil && o.Size != total {
 		return total, c.violated("a file read with another size")
 	}
-	return total, named(path, err)
+	return total, named(req.Path, err)
 }
 
-// Stat describes a path; a symbolic link itself, not what it points to.
+// Stat describes a path; a symbolic link itself, not what it points to. A link's
+// target is the guest's word and may hold anything.
 func (g *Guest) Stat(ctx context.Context, path string) (wire.Stat, error) {
 	o, err := g.file(ctx, wire.OpStat, wire.FileRequest{Path: path})
 	if err != nil {
@@ -149,6 +171,7 @@ func (g *Guest) Glob(ctx context.Context, dir string, patterns []string, limit i
 type lister struct {
 	plain
 	limit int
+	bytes int
 	files []wire.FileEntry
 }
 
@@ -162,6 +185,9 @@ func (l *lister) event(e wire.Event) error {
 	for _, f := range e.Files {
 		if err := checkEntry(f); err != nil {
 			return err
+		}
+		if l.bytes += len(f.Path); l.bytes > wire.MaxListBytes {
+			return broken("a listing with too many bytes")
 		}
 	}
 	l.files = append(l.files, e.Files...)

@@ -22,6 +22,9 @@ type Command struct {
 	Dir      string   // empty: the home directory
 	UID, GID int      // 0: the sandbox's default user
 	Rlimits  []wire.Rlimit
+	// Terminal gives the process a terminal of that size instead of pipes. All
+	// that it prints then comes on Stdout; the end of Stdin is typed as ^D.
+	Terminal *wire.TerminalSize
 }
 
 // Streams are the standard streams of a process. A nil Stdin is /dev/null; a
@@ -45,10 +48,11 @@ type Exit struct {
 
 // Process is a started process.
 type Process struct {
-	c    *channel
-	pid  int
-	held bool
-	exit Exit
+	c        *channel
+	pid      int
+	held     bool
+	terminal bool
+	exit     Exit
 
 	state   int           // of the reading loop: 0 asked for, 1 started, 2 exited
 	started chan struct{} // the exec has succeeded
@@ -67,7 +71,10 @@ func (g *Guest) Start(ctx context.Context, cmd Command, s Streams) (*Process, er
 		return nil, err
 	}
 	req.Stdin = s.Stdin != nil
-	p := &Process{started: make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{})}
+	p := &Process{
+		terminal: cmd.Terminal != nil,
+		started:  make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
+	}
 	p.parts.Store(3)
 	p.c, err = g.open(ctx, wire.Request{Op: wire.OpStart, Start: req}, p, shape{upload: req.Stdin, downloads: 2})
 	if err != nil {
@@ -108,6 +115,10 @@ func (g *Guest) startRequest(cmd Command) (*wire.StartRequest, error) {
 	}
 	req := &wire.StartRequest{
 		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, UID: cmd.UID, GID: cmd.GID, Rlimits: cmd.Rlimits,
+		Terminal: cmd.Terminal,
+	}
+	if t := cmd.Terminal; t != nil && !t.Valid() {
+		return nil, sizeError()
 	}
 	if req.UID == 0 {
 		req.UID = g.hello.UID
@@ -170,14 +181,39 @@ func (p *Process) Signal(sig syscall.Signal, group bool) error {
 	if sig <= 0 || sig > maxSignal {
 		return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "signal", Message: "no such signal"}
 	}
+	return p.control(wire.Control{Signal: int(sig), Group: group})
+}
+
+// Resize changes the size of the process's terminal, which its programs learn
+// of by a signal. For a process that has ended it does nothing.
+func (p *Process) Resize(cols, rows int) error {
+	size := wire.TerminalSize{Cols: cols, Rows: rows}
+	switch {
+	case !p.terminal:
+		return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Message: "the process has no terminal", Hint: "start it with one"}
+	case !size.Valid():
+		return sizeError()
+	}
+	return p.control(wire.Control{Resize: &size})
+}
+
+func sizeError() error {
+	return &sandbox.Error{
+		Code: sandbox.CodeLimitInvalid, Field: "terminal",
+		Message: fmt.Sprintf("columns and rows are outside 1 to %d", wire.MaxTerminal),
+	}
+}
+
+// control asks the agent something about the process.
+func (p *Process) control(c wire.Control) error {
 	select {
 	case <-p.c.over:
 		return p.c.err
 	default:
 	}
-	m, err := wire.Encode(wire.Control{Signal: int(sig), Group: group})
+	m, err := wire.Encode(c)
 	if err != nil {
-		return sandbox.Errorf(sandbox.CodeInternal, "encoding a signal: %w", err)
+		return sandbox.Errorf(sandbox.CodeInternal, "encoding a control: %w", err)
 	}
 	p.c.g.send(func(b []byte) []byte { return wire.AppendFrame(b, wire.KindControl, p.c.id, m) })
 	return nil

@@ -6,7 +6,7 @@ const Version = 1
 // Bounds that both sides keep to.
 const (
 	// MaxChannels is the most channels open at once.
-	MaxChannels = 256
+	MaxChannels = 512
 	// MaxTasks is the most tasks (threads) the agent has. It makes them all
 	// at its start, so that a guest that uses up the sandbox's processes
 	// cannot stop the agent; a driver adds them to the processes limit. One
@@ -20,6 +20,20 @@ const (
 	MaxWalk  = 100_000
 	// MaxPath is the most bytes of a path in any message.
 	MaxPath = 4095
+	// MaxListBytes is the most bytes of paths and link targets that one
+	// listing has together, so that long names cannot make it large.
+	MaxListBytes = 16 << 20
+	// MaxDepth is the most directories below each other that a listing goes
+	// into. A path has no more.
+	MaxDepth = (MaxPath + 1) / 2
+	// MaxWatches is the most watches of one agent at once, MaxWatchedDirs the
+	// most directories that they watch together.
+	MaxWatches     = 16
+	MaxWatchedDirs = 8192
+	// MaxDials is the most connections into a sandbox at once.
+	MaxDials = 200
+	// MaxTerminal is the most columns and rows of a terminal.
+	MaxTerminal = 1000
 )
 
 // Hello is the first message of each side. The agent's says that it is ready;
@@ -54,6 +68,10 @@ const (
 	OpMkdir   Op = "mkdir"    // make a directory and its parents
 	OpRemove  Op = "remove"   // remove a path, recursively
 	OpGlob    Op = "glob"     // list regular files that match patterns
+	OpList    Op = "list"     // list what a directory holds
+	OpMove    Op = "move"     // give a path another name
+	OpWatch   Op = "watch"    // send what changes in a directory to stream 1, until the host closes
+	OpDial    Op = "dial"     // connect to a TCP server inside: stream 0 to it, stream 1 from it
 	OpKillAll Op = "kill_all" // kill every process but the agent and wait until they are gone
 )
 
@@ -63,6 +81,10 @@ type Request struct {
 	Start *StartRequest `json:"start,omitempty"`
 	File  *FileRequest  `json:"file,omitempty"`
 	Glob  *GlobRequest  `json:"glob,omitempty"`
+	List  *ListRequest  `json:"list,omitempty"`
+	Move  *MoveRequest  `json:"move,omitempty"`
+	Watch *WatchRequest `json:"watch,omitempty"`
+	Dial  *DialRequest  `json:"dial,omitempty"`
 }
 
 // StartRequest starts one process.
@@ -74,6 +96,9 @@ type StartRequest struct {
 	GID     int      `json:"gid"`
 	Stdin   bool     `json:"stdin"` // false: /dev/null
 	Rlimits []Rlimit `json:"rlimits,omitempty"`
+	// Terminal gives the process a controlling terminal of that size. All its
+	// output is then on stream 1; the end of stream 0 is typed as ^D.
+	Terminal *TerminalSize `json:"terminal,omitempty"`
 }
 
 // Rlimit is one resource limit (soft and hard alike), by its kernel number.
@@ -89,6 +114,11 @@ type FileRequest struct {
 	Path string `json:"path"`
 	Mode uint32 `json:"mode,omitempty"` // permission bits of a new file or directory
 	Size int64  `json:"size,omitempty"` // write: the expected size, -1 when unknown. read: the most to send
+
+	// read: Part asks for a part of the file, from Offset on and at most Size
+	// bytes, -1 for all. Without it a file larger than Size is a fault.
+	Part   bool  `json:"part,omitempty"`
+	Offset int64 `json:"offset,omitempty"`
 }
 
 // GlobRequest lists regular files below Dir. Patterns match the whole path
@@ -108,6 +138,8 @@ const (
 	EventStarted EventKind = "started" // the program is running (its exec succeeded)
 	EventExited  EventKind = "exited"  // the process has been waited for; its output may still come
 	EventFiles   EventKind = "files"   // some of a glob's matches; in no order
+	EventEntries EventKind = "entries" // some of a listing; in no order
+	EventOpened  EventKind = "opened"  // dial: the server has accepted
 )
 
 // Event is the payload of an event frame.
@@ -116,6 +148,8 @@ type Event struct {
 	PID   int         `json:"pid,omitempty"`   // started
 	Exit  *Exit       `json:"exit,omitempty"`  // exited
 	Files []FileEntry `json:"files,omitempty"` // files
+
+	Entries []Entry `json:"entries,omitempty"` // entries
 }
 
 // Exit is how a process ended. Exactly one of Code and Signal is meaningful:
@@ -131,6 +165,8 @@ type Exit struct {
 type Control struct {
 	Signal int  `json:"signal,omitempty"` // send this signal
 	Group  bool `json:"group,omitempty"`  // to the process group, not just the process
+	// Resize changes the size of the process's terminal.
+	Resize *TerminalSize `json:"resize,omitempty"`
 }
 
 // Outcome is the payload of close. From the host it is empty.
@@ -139,9 +175,9 @@ type Outcome struct {
 	Held  bool   `json:"held,omitempty"` // start: another process still held the output when the stream was cut
 	Size  int64  `json:"size,omitempty"` // read, write: bytes moved
 	Stat  *Stat  `json:"stat,omitempty"` // stat
-	More  bool   `json:"more,omitempty"` // glob: there were more than Max, or the walk was cut
-	// Unprintable counts the matches of a glob that were left out because
-	// their names are not printable UTF-8.
+	More  bool   `json:"more,omitempty"` // glob, list: there were more than Max, or the walk was cut
+	// Unprintable counts what a glob or a list left out because its name is
+	// not printable UTF-8.
 	Unprintable int `json:"unprintable,omitempty"`
 }
 
@@ -170,6 +206,7 @@ type Stat struct {
 	MtimeNS int64  `json:"mtime_ns"`
 	UID     int    `json:"uid"`
 	GID     int    `json:"gid"`
+	Target  string `json:"target,omitempty"` // of a symbolic link: what the guest wrote there
 }
 
 // FileEntry is one match of a glob. Type other than "file" is reported only

@@ -38,18 +38,30 @@ func NewCredit() *Credit {
 
 // Take waits until something may be sent and takes at most most bytes of
 // credit. It returns 0 once the credit is closed.
-func (c *Credit) Take(most int) int {
+func (c *Credit) Take(most int) int { return c.TakeUnless(never, most) }
+
+func never() bool { return false }
+
+// TakeUnless is Take that also returns 0 once stop says so; Wake makes it ask.
+func (c *Credit) TakeUnless(stop func() bool, most int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.n == 0 && !c.closed {
+	for c.n == 0 && !c.closed && !stop() {
 		c.wake.Wait()
 	}
-	if c.closed {
+	if c.closed || c.n == 0 {
 		return 0
 	}
 	n := min(most, c.n)
 	c.n -= n
 	return n
+}
+
+// Wake makes those who wait in TakeUnless ask again.
+func (c *Credit) Wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wake.Broadcast()
 }
 
 // Return gives back credit that was taken and not used.
@@ -152,10 +164,20 @@ func (b *Inbox) Close() {
 // Next waits for data and returns all there is, or nil at the end of the
 // stream or after Close. Release must be called before the next Next; the
 // slice must not be used after that.
-func (b *Inbox) Next() []byte {
+func (b *Inbox) Next() []byte { return b.NextUnless(never) }
+
+// Wake makes the consumer that waits in NextUnless ask again.
+func (b *Inbox) Wake() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for len(b.buf) == 0 && !b.eof && !b.closed {
+	b.wake.Broadcast()
+}
+
+// NextUnless is Next that also returns nil once stop says so; Wake makes it ask.
+func (b *Inbox) NextUnless(stop func() bool) []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.buf) == 0 && !b.eof && !b.closed && !stop() {
 		b.wake.Wait()
 	}
 	if len(b.buf) == 0 || b.closed {

@@ -1,0 +1,93 @@
+package guest
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"pinfold/internal/wire"
+)
+
+// Entries is what List found.
+type Entries struct {
+	// Items are in path order, without doubles. Paths are relative to the
+	// directory and have passed sandbox.CheckGuestPath; a link's target is the
+	// guest's word and may hold anything.
+	Items []wire.Entry
+	// More says that there were more than asked for, or too many to look at.
+	// Which ones are missing is then left to chance.
+	More bool
+	// Unprintable counts entries left out because of their names.
+	Unprintable int
+}
+
+// List lists at most limit entries of a directory and, with a depth above 1,
+// of those below it. Links are listed, not followed. depth and limit are
+// brought within 1 to wire.MaxDepth and 0 to wire.MaxFiles.
+func (g *Guest) List(ctx context.Context, dir string, depth, limit int) (Entries, error) {
+	if err := sendable(dir); err != nil {
+		return Entries{}, err
+	}
+	l := &entryLister{limit: min(max(limit, 0), wire.MaxFiles), depth: min(max(depth, 1), wire.MaxDepth)}
+	req := wire.Request{Op: wire.OpList, List: &wire.ListRequest{Dir: dir, Depth: l.depth, Max: l.limit}}
+	c, err := g.open(ctx, req, l, shape{})
+	if err != nil {
+		return Entries{}, err
+	}
+	o, err := c.wait(ctx)
+	if err != nil {
+		return Entries{}, named(dir, err)
+	}
+	slices.SortFunc(l.items, func(a, b wire.Entry) int { return strings.Compare(a.Path, b.Path) })
+	for i := 1; i < len(l.items); i++ {
+		if l.items[i].Path == l.items[i-1].Path {
+			return Entries{}, c.violated("an entry listed twice")
+		}
+	}
+	return Entries{Items: l.items, More: o.More, Unprintable: o.Unprintable}, nil
+}
+
+// entryLister collects a listing.
+type entryLister struct {
+	plain
+	limit, depth int
+	bytes        int
+	items        []wire.Entry
+}
+
+func (l *entryLister) event(e wire.Event) error {
+	if e.Kind != wire.EventEntries || len(e.Entries) == 0 {
+		return broken("an event where none belongs")
+	}
+	if len(l.items)+len(e.Entries) > l.limit {
+		return broken("more entries than were asked for")
+	}
+	for _, x := range e.Entries {
+		if err := checkListed(x); err != nil {
+			return err
+		}
+		if strings.Count(x.Path, "/") >= l.depth {
+			return broken("an entry deeper than was asked for")
+		}
+		if l.bytes += len(x.Path) + len(x.Target); l.bytes > wire.MaxListBytes {
+			return broken("a listing with too many bytes")
+		}
+	}
+	l.items = append(l.items, e.Entries...)
+	return nil
+}
+
+// Move gives a file or directory another name and makes missing directories
+// above that. A regular file there is replaced; anything else there is an error
+// of code bad_path or not_regular_file. No link is followed.
+func (g *Guest) Move(ctx context.Context, from, to string) error {
+	if err := sendable(from, to); err != nil {
+		return err
+	}
+	c, err := g.open(ctx, wire.Request{Op: wire.OpMove, Move: &wire.MoveRequest{From: from, To: to}}, plain{}, shape{})
+	if err != nil {
+		return err
+	}
+	_, err = c.wait(ctx)
+	return named(from+" to "+to, err)
+}

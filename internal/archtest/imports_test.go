@@ -181,6 +181,9 @@ var dependencies = []struct {
 	{"github.com/spf13/cobra", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
 	{"github.com/spf13/pflag", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
 	{"github.com/coder/websocket", []string{"internal/api/...", "client", "test/..."}, "terminals are the only thing that needs frames both ways"},
+	{"go.yaml.in/yaml/v4", []string{"internal/config"}, "one configuration file, read strictly"},
+	{"github.com/prometheus", []string{"internal/telemetry"}, "what is measured is sent out in one place"},
+	{"go.opentelemetry.io", []string{"internal/telemetry"}, "what is traced is sent out in one place"},
 	{"github.com/google/go-cmp", []string{"internal/driver/drivertest/...", "test/..."}, "it panics by design; tests only"},
 	{"github.com/rogpeppe/go-internal", []string{"test/..."}, "tests only"},
 }

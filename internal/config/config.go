@@ -1,0 +1,237 @@
+// Package config is the server's configuration: one YAML file, read strictly.
+// An unknown key, a key given twice, a value of the wrong kind and a value out
+// of range are errors that say where, and what was probably meant. What the file
+// does not say has a default, and no default is "unlimited".
+//
+// The package knows the file and its meaning. It opens no listener and makes
+// no directory; package serve acts on what stands here.
+package config
+
+import (
+	_ "embed"
+	"os"
+	"path/filepath"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// Size is a number of bytes. In the file it is written as sandbox.ParseSize
+// reads it: 64MiB, 1.5GiB, 4096.
+type Size int64
+
+// Config is everything that can be configured. Default returns one that works.
+// Times are written as sandbox.ParseTime reads them: 30s, 500ms, 720h.
+type Config struct {
+	// Listen are the addresses: "HOST:PORT" with an IP address or localhost,
+	// or "unix:/PATH".
+	Listen []string `yaml:"listen"`
+	// InsecureListen allows a TCP address that other machines reach without
+	// TLS. Keys then travel in the clear.
+	InsecureListen bool `yaml:"insecure_listen"`
+	TLS            TLS  `yaml:"tls"`
+	// State is the directory of everything that outlives the process.
+	State string `yaml:"state"`
+	// Domain is under which sandboxes' ports have host names; empty: none.
+	Domain string `yaml:"domain"`
+	// AllowedHosts are names by which clients may address the server, beside
+	// those of its listeners; AllowedOrigins the web pages that may call it.
+	AllowedHosts   []string `yaml:"allowed_hosts"`
+	AllowedOrigins []string `yaml:"allowed_origins"`
+	Capacity       Capacity `yaml:"capacity"`
+	Quotas         Quotas   `yaml:"quotas"`
+	Limits         Limits   `yaml:"limits"`
+	TTL            TTL      `yaml:"ttl"`
+	Pools          []Pool   `yaml:"pools"`
+	// Retention is how long ended sandboxes and finished runs can be asked about.
+	Retention time.Duration `yaml:"retention"`
+	// DrainTimeout is how long running programs may take to finish once the
+	// server is told to stop.
+	DrainTimeout time.Duration `yaml:"drain_timeout"`
+	Log          Log           `yaml:"log"`
+	Telemetry    Telemetry     `yaml:"telemetry"`
+
+	where map[string]position // of what came from a file, by field
+	name  string              // of the file
+}
+
+// TLS names the files of the certificate and its key, in PEM. Both or none.
+type TLS struct {
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+}
+
+// Capacity bounds all tenants together. A field that is zero was not given,
+// and the engine chooses from the size of the machine.
+type Capacity struct {
+	Sandboxes       int           `yaml:"sandboxes"` // living at once
+	Runs            int           `yaml:"runs"`      // running at once
+	Memory          Size          `yaml:"memory"`    // the limits of all sandboxes added up
+	CPUs            float64       `yaml:"cpus"`      // the same for CPUs
+	StartsPerSecond float64       `yaml:"starts_per_second"`
+	Queue           int           `yaml:"queue"`         // requests that may wait
+	QueueTimeout    time.Duration `yaml:"queue_timeout"` // how long one of them may
+}
+
+// Quotas bound one tenant: those named in Tenants so, every other by Default.
+type Quotas struct {
+	Default Quota            `yaml:"default"`
+	Tenants map[string]Quota `yaml:"tenants"`
+}
+
+// Quota is one tenant's share of the capacity. A zero field was not given: a
+// tenant then has the default's, and the default the whole capacity.
+type Quota struct {
+	Sandboxes       int     `yaml:"sandboxes"`
+	Runs            int     `yaml:"runs"`
+	Memory          Size    `yaml:"memory"`
+	CPUs            float64 `yaml:"cpus"`
+	StartsPerSecond float64 `yaml:"starts_per_second"`
+}
+
+// Limits are the limits of requests that ask for none, and the most that a
+// request may ask for. The names are those of a request.
+type Limits struct {
+	Default sandbox.Limits `yaml:"default"`
+	Max     sandbox.Limits `yaml:"max"`
+}
+
+// TTL says how long living sandboxes live.
+type TTL struct {
+	Default time.Duration `yaml:"default"`
+	Max     time.Duration `yaml:"max"`
+}
+
+// Pool asks for warm sandboxes, see sandbox.PoolSpec.
+type Pool struct {
+	Name     string         `yaml:"name"`
+	Template string         `yaml:"template"`
+	Driver   string         `yaml:"driver"`
+	Limits   sandbox.Limits `yaml:"limits"`
+	Min      int            `yaml:"min"`
+	Max      int            `yaml:"max"`
+}
+
+// Spec returns the pool in the words of the API.
+func (p Pool) Spec() sandbox.PoolSpec {
+	return sandbox.PoolSpec{Name: p.Name, Template: p.Template, Driver: p.Driver, Limits: p.Limits, Min: p.Min, Max: p.Max}
+}
+
+// Log says how the server writes its log, which goes to stderr.
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn, error
+	Format string `yaml:"format"` // text, json
+}
+
+// Telemetry says where traces go. Metrics need no configuration.
+type Telemetry struct {
+	// OTLPEndpoint is the URL of an OTLP/HTTP collector; empty: no traces,
+	// unless OTEL_EXPORTER_OTLP_ENDPOINT is set.
+	OTLPEndpoint string  `yaml:"otlp_endpoint"`
+	ServiceName  string  `yaml:"service_name"`
+	Sample       float64 `yaml:"sample"` // share of the requests that are traced, 0 to 1
+}
+
+// Words that stand in a configuration.
+const (
+	DefaultListen = "127.0.0.1:7463"
+	UnixPrefix    = "unix:"
+	FormatText    = "text"
+	FormatJSON    = "json"
+	RootState     = "/var/lib/pinfold"
+)
+
+// Default returns what holds where nothing is configured.
+func Default() *Config {
+	return &Config{
+		Listen:       []string{DefaultListen},
+		State:        DefaultState(),
+		Capacity:     Capacity{Sandboxes: 1000, Queue: 1000, QueueTimeout: 30 * time.Second},
+		TTL:          TTL{Default: sandbox.DefaultTTLMS * time.Millisecond, Max: 24 * time.Hour},
+		Retention:    7 * 24 * time.Hour,
+		DrainTimeout: 30 * time.Second,
+		Log:          Log{Level: "info", Format: FormatText},
+		Telemetry:    Telemetry{ServiceName: "pinfold", Sample: 1},
+	}
+}
+
+// DefaultState returns the state directory: RootState for root, otherwise
+// pinfold in the user's directory of state ($XDG_STATE_HOME, or
+// ~/.local/state). It is empty when neither can be known.
+func DefaultState() string {
+	if os.Geteuid() == 0 {
+		return RootState
+	}
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "pinfold")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "pinfold")
+}
+
+//go:embed example.yaml
+var example string
+
+// Example returns a file that names every key with its default and says what
+// it means. It is valid, and reading it gives the defaults.
+func Example() string { return example }
+
+// Overrides are what a command line says over the file. An empty field was
+// not given.
+type Overrides struct {
+	Listen              []string
+	State, Domain       string
+	TLSCert, TLSKey     string
+	LogLevel, LogFormat string
+	InsecureListen      bool
+}
+
+// Override puts o over c.
+func (c *Config) Override(o Overrides) {
+	if len(o.Listen) > 0 {
+		c.Listen = o.Listen
+		c.forget("listen")
+	}
+	for _, s := range []struct {
+		field string
+		to    *string
+		from  string
+	}{
+		{"state", &c.State, o.State},
+		{"domain", &c.Domain, o.Domain},
+		{"tls.cert", &c.TLS.Cert, o.TLSCert},
+		{"tls.key", &c.TLS.Key, o.TLSKey},
+		{"log.level", &c.Log.Level, o.LogLevel},
+		{"log.format", &c.Log.Format, o.LogFormat},
+	} {
+		if s.from != "" {
+			*s.to = s.from
+			c.forget(s.field)
+		}
+	}
+	c.InsecureListen = c.InsecureListen || o.InsecureListen
+}
+
+// Quota returns a tenant's quota: its own, completed by the default.
+func (q Quotas) Quota(tenant string) Quota {
+	own := q.Tenants[tenant]
+	if own.Sandboxes == 0 {
+		own.Sandboxes = q.Default.Sandboxes
+	}
+	if own.Runs == 0 {
+		own.Runs = q.Default.Runs
+	}
+	if own.Memory == 0 {
+		own.Memory = q.Default.Memory
+	}
+	if own.CPUs == 0 {
+		own.CPUs = q.Default.CPUs
+	}
+	if own.StartsPerSecond == 0 {
+		own.StartsPerSecond = q.Default.StartsPerSecond
+	}
+	return own
+}

@@ -1,0 +1,418 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"pinfold/internal/nearest"
+	"pinfold/sandbox"
+)
+
+// Validate checks everything that can be known without touching the host.
+// Errors have code config_invalid and name the key; when it stood in a file,
+// also the line.
+func (c *Config) Validate() error {
+	for _, check := range []func() error{
+		c.checkListen, c.checkTLS, c.checkState, c.checkNames, c.checkCapacity, c.checkQuotas,
+		c.checkLimits, c.checkTimes, c.checkPools, c.checkLog, c.checkTelemetry,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// at returns an error about a key, with its place in the file if it has one.
+func (c *Config) at(field, format string, args ...any) *sandbox.Error {
+	e := invalid(field, format, args...)
+	if p, ok := c.where[field]; ok {
+		e.Message = fmt.Sprintf("%s:%d:%d: %s", c.name, p.line, p.column, e.Message)
+	}
+	return e
+}
+
+// given says that the file has this key.
+func (c *Config) given(field string) bool {
+	_, ok := c.where[field]
+	return ok
+}
+
+// forget drops the places of a key that something else has overridden.
+func (c *Config) forget(field string) {
+	maps.DeleteFunc(c.where, func(f string, _ position) bool {
+		return f == field || strings.HasPrefix(f, field+"[")
+	})
+}
+
+const (
+	maxListen   = 16
+	maxUnixPath = 107 // sun_path without its zero byte, unix(7)
+)
+
+func (c *Config) checkListen() error {
+	if len(c.Listen) == 0 {
+		return c.at("listen", "no address to listen on").WithHint("leave it out for " + DefaultListen)
+	}
+	if len(c.Listen) > maxListen {
+		return c.at("listen", "more than %d addresses", maxListen)
+	}
+	for i, address := range c.Listen {
+		field := fmt.Sprintf("listen[%d]", i)
+		if slices.Contains(c.Listen[:i], address) {
+			return c.at(field, "the address is given twice: %s", sandbox.SafeText(address, 100))
+		}
+		if err := c.checkAddress(field, address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkAddress(field, address string) error {
+	if path, unix := strings.CutPrefix(address, UnixPrefix); unix {
+		switch {
+		case !filepath.IsAbs(path) || path != filepath.Clean(path) || !printable(path):
+			return c.at(field, "\"%s\" is not the absolute path of a socket", sandbox.SafeText(path, 100)).WithHint("unix:/run/pinfold/pinfold.sock")
+		case len(path) > maxUnixPath:
+			return c.at(field, "the path is longer than the %d bytes that a socket's may have", maxUnixPath)
+		}
+		return nil
+	}
+	shown := sandbox.SafeText(address, 100)
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return c.at(field, "\"%s\" is not an address", shown).WithHint("write 127.0.0.1:7463, [::1]:7463 or unix:/run/pinfold/pinfold.sock")
+	}
+	if !isPort(port) {
+		return c.at(field, "\"%s\": the port must be a number up to 65535", shown).WithHint("0 takes any free port")
+	}
+	if _, err := netip.ParseAddr(host); err != nil && host != "" && host != "localhost" {
+		return c.at(field, "\"%s\": the host must be an IP address, or localhost", shown).WithHint("0.0.0.0 and [::] mean every address of this machine")
+	}
+	if !Loopback(address) && c.TLS.Cert == "" && !c.InsecureListen {
+		return c.at(field, "%s can be reached from other machines, and without TLS anybody on the way can read the keys", shown).
+			WithHint("give --tls-cert and --tls-key; or listen on " + DefaultListen + " behind a proxy that has TLS; or, in a network that you trust, --insecure-listen")
+	}
+	return nil
+}
+
+func isPort(s string) bool {
+	_, err := strconv.ParseUint(s, 10, 16)
+	return err == nil
+}
+
+// Loopback says whether only this machine reaches an address of Config.Listen.
+func Loopback(address string) bool {
+	if strings.HasPrefix(address, UnixPrefix) {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || (err == nil && ip.IsLoopback())
+}
+
+func (c *Config) checkTLS() error {
+	switch {
+	case c.TLS.Cert != "" && c.TLS.Key == "":
+		return c.at("tls.key", "a certificate needs its key").WithHint("--tls-key FILE")
+	case c.TLS.Key != "" && c.TLS.Cert == "":
+		return c.at("tls.cert", "a key needs its certificate").WithHint("--tls-cert FILE")
+	case !printable(c.TLS.Cert):
+		return c.at("tls.cert", "is not the name of a file")
+	case !printable(c.TLS.Key):
+		return c.at("tls.key", "is not the name of a file")
+	}
+	return nil
+}
+
+func (c *Config) checkState() error {
+	switch {
+	case c.State == "":
+		return c.at("state", "no directory for the state is known").WithHint("--state DIR, or set HOME")
+	case !printable(c.State):
+		return c.at("state", "is not the name of a directory")
+	}
+	return nil
+}
+
+// printable says that a path can be shown as it is, and holds no byte that a
+// path must not have.
+func printable(s string) bool { return sandbox.SafeText(s, len(s)+1) == s }
+
+// dnsName is a host name as certificates and browsers have it (RFC 1123).
+var dnsName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+const maxDNSName = 253
+
+func isName(s string) bool { return len(s) <= maxDNSName && dnsName.MatchString(s) }
+
+func (c *Config) checkNames() error {
+	if c.Domain != "" {
+		if _, err := netip.ParseAddr(c.Domain); err == nil || !isName(c.Domain) || len(c.Domain) > maxDNSName-40 {
+			return c.at("domain", "\"%s\" is not a domain name in lower case", sandbox.SafeText(c.Domain, 100)).
+				WithHint("sandboxes.example.com, with a DNS record for *.sandboxes.example.com")
+		}
+	}
+	for i, host := range c.AllowedHosts {
+		name := host
+		if h, port, err := net.SplitHostPort(host); err == nil && isPort(port) {
+			name = h
+		}
+		if _, err := netip.ParseAddr(name); err != nil && !isName(name) {
+			return c.at(fmt.Sprintf("allowed_hosts[%d]", i), "\"%s\" is not a host name in lower case", sandbox.SafeText(host, 100)).
+				WithHint("pinfold.example.com; each name is written out, without * and https://")
+		}
+	}
+	for i, origin := range c.AllowedOrigins {
+		if !isOrigin(origin) {
+			return c.at(fmt.Sprintf("allowed_origins[%d]", i), "\"%s\" is not an origin", sandbox.SafeText(origin, 100)).
+				WithHint("https://app.example.com, without a path; each origin is written out, without *")
+		}
+	}
+	return nil
+}
+
+// isOrigin checks the serialisation of RFC 6454, section 6.2.
+func isOrigin(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+u.Host != s {
+		return false
+	}
+	_, ipErr := netip.ParseAddr(u.Hostname())
+	return ipErr == nil || isName(u.Hostname())
+}
+
+// number is one value with its bounds. Zero means that it was not given.
+type number struct {
+	field    string
+	value    float64
+	min, max float64
+}
+
+// checkNumbers refuses a zero that was written down as well: it would be taken
+// for the default, and read as "unlimited".
+func (c *Config) checkNumbers(numbers ...number) error {
+	for _, n := range numbers {
+		if n.value == 0 && !c.given(n.field) {
+			continue
+		}
+		if n.value < n.min || n.value > n.max {
+			e := c.at(n.field, "%s is outside %s to %s", plain(n.value), plain(n.min), plain(n.max))
+			if n.value == 0 {
+				e.Hint = "leave it out for the default; zero does not mean unlimited"
+			}
+			return e
+		}
+	}
+	return nil
+}
+
+// plain writes a number without an exponent.
+func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
+
+const (
+	maxObjects = 1_000_000
+	maxMemory  = 1 << 50
+	maxRate    = 1_000_000
+	minRate    = 0.001
+)
+
+func (c *Config) checkCapacity() error {
+	k := c.Capacity
+	err := c.checkNumbers(
+		number{"capacity.sandboxes", float64(k.Sandboxes), 1, maxObjects},
+		number{"capacity.runs", float64(k.Runs), 1, maxObjects},
+		number{"capacity.memory", float64(k.Memory), 8 << 20, maxMemory},
+		number{"capacity.cpus", k.CPUs, sandbox.MinCPUs, maxObjects},
+		number{"capacity.starts_per_second", k.StartsPerSecond, minRate, maxRate},
+		number{"capacity.queue", float64(k.Queue), 1, maxObjects},
+	)
+	if err != nil {
+		return err
+	}
+	return c.checkTime("capacity.queue_timeout", k.QueueTimeout, time.Millisecond, time.Hour)
+}
+
+var word = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
+
+func (c *Config) checkQuotas() error {
+	if err := c.checkQuota("quotas.default", c.Quotas.Default); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Quotas.Tenants)) {
+		field := "quotas.tenants." + sandbox.SafeText(name, 60)
+		if !word.MatchString(name) {
+			return c.at(field, "a tenant's name has 1 to 40 of a-z, 0-9 and -")
+		}
+		if err := c.checkQuota(field, c.Quotas.Tenants[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkQuota(at string, q Quota) error {
+	return c.checkNumbers(
+		number{at + ".sandboxes", float64(q.Sandboxes), 1, maxObjects},
+		number{at + ".runs", float64(q.Runs), 1, maxObjects},
+		number{at + ".memory", float64(q.Memory), 8 << 20, maxMemory},
+		number{at + ".cpus", q.CPUs, sandbox.MinCPUs, maxObjects},
+		number{at + ".starts_per_second", q.StartsPerSecond, minRate, maxRate},
+	)
+}
+
+func (c *Config) checkLimits() error {
+	if err := c.checkLimitSet("limits.default", c.Limits.Default); err != nil {
+		return err
+	}
+	if err := c.checkLimitSet("limits.max", c.Limits.Max); err != nil {
+		return err
+	}
+	for _, info := range sandbox.LimitTable() {
+		least, most := c.Limits.Default.Get(info.Field), c.Limits.Max.Get(info.Field)
+		if most != 0 && least > most {
+			return c.at("limits.default."+info.Field, "%s is more than limits.max allows, %s",
+				sandbox.FormatQuantity(least, info.Unit), sandbox.FormatQuantity(most, info.Unit))
+		}
+	}
+	if most := c.Limits.Max.CPUs; most != 0 && c.Limits.Default.CPUs > most {
+		return c.at("limits.default.cpus", "%v is more than limits.max allows, %v", c.Limits.Default.CPUs, most)
+	}
+	return nil
+}
+
+func (c *Config) checkLimitSet(at string, l sandbox.Limits) error {
+	for _, info := range sandbox.LimitTable() {
+		field, v := at+"."+info.Field, l.Get(info.Field)
+		if v == 0 && !c.given(field) {
+			continue
+		}
+		if err := info.Check(v); err != nil {
+			e := sandbox.AsError(err)
+			return c.at(field, "%s", e.Message).WithHint(e.Hint)
+		}
+	}
+	field := at + ".cpus"
+	if l.CPUs == 0 && !c.given(field) {
+		return nil
+	}
+	if err := sandbox.CheckCPUs(l.CPUs); err != nil {
+		e := sandbox.AsError(err)
+		return c.at(field, "%s", e.Message).WithHint(e.Hint)
+	}
+	return nil
+}
+
+func (c *Config) checkTime(field string, v, least, most time.Duration) error {
+	if v >= least && v <= most {
+		return nil
+	}
+	shown := func(d time.Duration) string {
+		return sandbox.FormatQuantity(d.Milliseconds(), sandbox.UnitMilliseconds)
+	}
+	return c.at(field, "%s is outside %s to %s", shown(v), shown(least), shown(most))
+}
+
+func (c *Config) checkTimes() error {
+	const least, most = sandbox.MinTTLMS * time.Millisecond, sandbox.MaxTTLMS * time.Millisecond
+	for _, t := range []struct {
+		field          string
+		v, least, most time.Duration
+	}{
+		{"ttl.max", c.TTL.Max, least, most},
+		{"ttl.default", c.TTL.Default, least, c.TTL.Max},
+		{"retention", c.Retention, time.Minute, 10 * 366 * 24 * time.Hour},
+		{"drain_timeout", c.DrainTimeout, 0, 24 * time.Hour},
+	} {
+		if err := c.checkTime(t.field, t.v, t.least, t.most); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const (
+	maxPools    = 100
+	maxPoolSize = 10_000
+)
+
+func (c *Config) checkPools() error {
+	if len(c.Pools) > maxPools {
+		return c.at("pools", "more than %d pools", maxPools)
+	}
+	names := map[string]bool{}
+	for i, p := range c.Pools {
+		at := fmt.Sprintf("pools[%d]", i)
+		switch {
+		case !word.MatchString(p.Name):
+			return c.at(at+".name", "a pool needs a name of 1 to 40 of a-z, 0-9 and -")
+		case names[p.Name]:
+			return c.at(at+".name", "two pools are named %s", p.Name)
+		case p.Min < 0 || p.Min > maxPoolSize:
+			return c.at(at+".min", "%d is outside 0 to %d", p.Min, maxPoolSize)
+		case p.Max < 0 || p.Max > maxObjects:
+			return c.at(at+".max", "%d is outside 0 to %d", p.Max, maxObjects)
+		case p.Max != 0 && p.Max < p.Min:
+			return c.at(at+".max", "%d is less than min, %d", p.Max, p.Min)
+		case !printable(p.Template) || !printable(p.Driver):
+			return c.at(at+".template", "is not a name")
+		}
+		names[p.Name] = true
+		if err := c.checkLimitSet(at+".limits", p.Limits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) checkLog() error {
+	for _, w := range []struct {
+		field, v string
+		known    []string
+	}{
+		{"log.level", c.Log.Level, []string{"debug", "info", "warn", "error"}},
+		{"log.format", c.Log.Format, []string{FormatText, FormatJSON}},
+	} {
+		if slices.Contains(w.known, w.v) {
+			continue
+		}
+		e := c.at(w.field, "\"%s\" is not one of %s", sandbox.SafeText(w.v, 40), strings.Join(w.known, ", "))
+		if near := nearest.Word(strings.ToLower(w.v), w.known); near != "" {
+			e.Hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		return e
+	}
+	return nil
+}
+
+const maxServiceName = 100
+
+func (c *Config) checkTelemetry() error {
+	t := c.Telemetry
+	if t.OTLPEndpoint != "" {
+		u, err := url.Parse(t.OTLPEndpoint)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return c.at("telemetry.otlp_endpoint", "is not the URL of an OTLP/HTTP collector").WithHint("http://127.0.0.1:4318")
+		}
+	}
+	if t.ServiceName == "" || len(t.ServiceName) > maxServiceName || !printable(t.ServiceName) {
+		return c.at("telemetry.service_name", "must be 1 to %d printable characters", maxServiceName)
+	}
+	if t.Sample < 0 || t.Sample > 1 {
+		return c.at("telemetry.sample", "%s is outside 0 to 1", plain(t.Sample))
+	}
+	return nil
+}

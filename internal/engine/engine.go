@@ -7,8 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
@@ -24,15 +28,67 @@ type Options struct {
 	Template func(name string) (image.Template, error)
 	// Host is the host's file tree, in which a template's programs are looked up.
 	Host fs.FS
+
+	// The rest is for servers; the zero values are ready for use.
+
+	// Store keeps records; nil keeps none. The engine does not close it.
+	Store Store
+	// Capacity is for all tenants together; Quota is one tenant's share.
+	Capacity Capacity
+	Quota    func(tenant string) Quota
+	// Pools are filled by Open.
+	Pools []sandbox.PoolSpec
+	// MaxTTL bounds the time to live of a sandbox; 0: sandbox.MaxTTLMS.
+	MaxTTL time.Duration
+	// Retention is how long records of what has ended are kept; 0: for ever.
+	Retention time.Duration
+	// DestroyLater answers a run before its sandbox is destroyed, which then
+	// happens in the background, and is bounded. Otherwise nothing is left
+	// when Run returns.
+	DestroyLater bool
+	Log          *slog.Logger // nil: none
+	Observer     Observer     // nil: none
 }
 
 // Engine runs programs. It is safe for concurrent use.
 type Engine struct {
-	options Options
+	options  Options
+	log      *slog.Logger
+	observer Observer
+	gate     *gate
+
+	running    sync.WaitGroup // runs
+	background sync.WaitGroup // everything that goes on by itself
+	making     atomic.Int64   // requests that make a machine right now
+	quit       chan struct{}
+	late       chan struct{} // places for destructions after the answer
+	runCtx     context.Context
+	cancelRuns context.CancelFunc
+
+	mu          sync.Mutex
+	sandboxes   map[string]*Sandbox
+	pools       map[string]*pool
+	flights     map[flightKey]*flight
+	draining    bool
+	undestroyed int
 }
 
 // New returns an engine. It owns the drivers from now on.
-func New(o Options) *Engine { return &Engine{options: o} }
+func New(o Options) *Engine {
+	e := &Engine{
+		options: o, log: o.Log, observer: o.Observer, gate: newGate(o.Capacity, o.Quota),
+		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
+		sandboxes: map[string]*Sandbox{}, pools: map[string]*pool{}, flights: map[flightKey]*flight{},
+	}
+	if e.log == nil {
+		e.log = discardLog()
+	}
+	if e.observer == nil {
+		e.observer = nobody{}
+	}
+	e.runCtx, e.cancelRuns = context.WithCancel(context.Background())
+	return e
+}
 
 // Warm finds out beforehand what the first run will need: it looks at the host
 // from all sides at once and leaves nothing there. Errors come back with the run.
@@ -45,9 +101,14 @@ func (e *Engine) Warm(ctx context.Context) {
 	wg.Wait()
 }
 
-// Close releases the drivers. Runs must have ended.
+// Close ends what is left, as Drain does without patience, and releases the
+// drivers.
 func (e *Engine) Close() error {
-	var errs []error
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	errs := []error{e.Drain(now)}
+	close(e.quit)
+	e.background.Wait()
 	for _, d := range e.options.Drivers {
 		errs = append(errs, d.Close())
 	}
@@ -107,13 +168,13 @@ func (e *Engine) choose(ctx context.Context, name string) (driver.Driver, driver
 	}
 }
 
-// newID returns a run's id: "run_" and 26 characters of [a-z2-7].
-func newID() string {
+// newID returns a new id: a prefix and 26 characters of [a-z2-7].
+func newID(prefix string) string {
 	b := make([]byte, 16)
 	if _, err := rand.Read(b); err != nil {
 		panic("engine: no random numbers: " + err.Error()) // crypto/rand never fails on Linux
 	}
-	return "run_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b))
+	return prefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b))
 }
 
 // machineID is the part of a run's id that may name things on the host.

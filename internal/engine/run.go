@@ -46,6 +46,16 @@ type Request struct {
 	Artifact func(a sandbox.Artifact, content io.Reader) error
 	// NoArtifacts says that nobody wants files that were not declared.
 	NoArtifacts bool
+
+	// Tenant owns the run; LocalTenant when empty.
+	Tenant string
+	// IdempotencyKey, when set, makes the run happen once for each tenant and
+	// key: a second request gets the first one's result. Such a run goes on
+	// when ctx ends.
+	IdempotencyKey string
+	// Started is called with the run's id before anything is made for it. May
+	// be nil. It is not called when an earlier result is given.
+	Started func(id string)
 }
 
 // Run makes a sandbox, runs the program in it, destroys the sandbox and says
@@ -56,21 +66,71 @@ type Request struct {
 // ends, the sandbox is destroyed at once and the result's cause is "cancelled".
 // When Run returns, nothing of the sandbox is left on the host.
 func (e *Engine) Run(ctx context.Context, req Request) (*sandbox.Result, error) {
+	if req.Tenant == "" {
+		req.Tenant = LocalTenant
+	}
 	j, err := e.prepare(ctx, req)
 	if err != nil {
-		return nil, sandbox.AsError(err)
+		return nil, e.refused(ctx, err)
 	}
+	if e.options.Store == nil {
+		return e.perform(ctx, j)
+	}
+	return e.record(ctx, j)
+}
+
+// refused counts a run that never started.
+func (e *Engine) refused(ctx context.Context, err error) error {
+	err = cancelledOr(ctx, err)
+	e.observer.Refused(sandbox.AsError(err).Code)
+	return err
+}
+
+// perform waits for room, runs the job and counts it.
+func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
+	e.mu.Lock()
+	if e.draining {
+		e.mu.Unlock()
+		return nil, errDraining()
+	}
+	e.running.Add(1)
+	e.mu.Unlock()
+	defer e.running.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.runCtx, cancel)()
+
+	queued := time.Now()
+	release, err := e.gate.acquire(ctx, j.request.Tenant, demand{run: true, memory: j.plan.Limits.MemoryBytes, cpus: j.plan.Limits.CPUs})
+	if err != nil {
+		if ctx.Err() == nil {
+			return nil, e.refused(ctx, err)
+		}
+		j.judge(evidence{limits: j.spec.Limits, trigger: cancelled()})
+		return j.result, nil
+	}
+	j.release = release
+	defer j.settle()
+	e.observer.Queued(time.Since(queued))
+	j.result.Timings.QueueMS = milliseconds(time.Since(queued))
+	if j.request.Started != nil {
+		j.request.Started(j.result.ID)
+	}
+	e.observer.RunStarted(j.request.Tenant)
 	if err := j.run(ctx); err != nil {
 		if ctx.Err() == nil {
-			return nil, sandbox.AsError(err)
+			return nil, e.refused(ctx, err)
 		}
 		j.judge(evidence{limits: j.spec.Limits, trigger: cancelled()})
 	}
+	e.observer.RunFinished(j.result)
 	return j.result, nil
 }
 
 // job is one run on its way.
 type job struct {
+	engine  *Engine
+	release func() // gives back what admission granted
 	request Request
 	spec    sandbox.Spec
 	driver  driver.Driver
@@ -104,12 +164,12 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := newID()
+	id := newID("run_")
 	plan, err := driver.MakePlan(spec, report, machineID(id))
 	if err != nil {
 		return nil, err
 	}
-	j := &job{request: req, spec: spec, driver: d, report: report, plan: plan, steps: steps, main: spec.Entrypoint}
+	j := &job{engine: e, request: req, spec: spec, driver: d, report: report, plan: plan, steps: steps, main: spec.Entrypoint}
 	if j.main == "" {
 		j.main = lang.File
 	}
@@ -153,7 +213,7 @@ func (j *job) run(ctx context.Context) error {
 		}
 	}
 	start := time.Now()
-	s, err := openSession(ctx, j.driver, j.plan)
+	s, pool, err := j.engine.machine(ctx, j.driver, j.plan, len(j.spec.Mounts) == 0)
 	if err != nil {
 		return err
 	}
@@ -165,14 +225,7 @@ func (j *job) run(ctx context.Context) error {
 	if err == nil {
 		err = j.execute(ctx, s)
 	}
-	start = time.Now()
-	if closeErr := s.close(ctx); closeErr != nil && err == nil {
-		j.result.Status = sandbox.StatusError
-		j.result.Error = sandbox.AsError(closeErr)
-	}
-	j.result.Timings.DestroyMS = milliseconds(time.Since(start))
-	j.fillPeaks(s.machine.Usage())
-	return err
+	return j.end(ctx, s, pool, err)
 }
 
 // execute runs the program itself and collects what it made.

@@ -1,0 +1,175 @@
+package engine
+
+import (
+	"context"
+	"io"
+	"net"
+	"path"
+	"time"
+
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// Paths are absolute or relative to the home directory. No operation follows a
+// symbolic link at the end of its path.
+
+// operate runs one operation on the guest as a use of the sandbox.
+func (s *Sandbox) operate(ctx context.Context, f func() error) error {
+	done, err := s.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := f(); err != nil {
+		return s.explain(ctx, err)
+	}
+	return nil
+}
+
+// Stat describes a file; a symbolic link itself, not what it points to.
+func (s *Sandbox) Stat(ctx context.Context, name string) (info sandbox.FileInfo, err error) {
+	err = s.operate(ctx, func() error {
+		st, err := s.session.guest.Stat(ctx, name)
+		info = sandbox.FileInfo{
+			Path: absolute(name), Type: st.Type, Size: st.Size, Mode: st.Mode,
+			MTime: time.Unix(0, st.MtimeNS).UTC(), UID: st.UID, GID: st.GID, Target: st.Target,
+		}
+		return err
+	})
+	return info, err
+}
+
+// List lists a directory, with depth 1 its own entries, in the order of their
+// paths. more says that there are others beyond the limit.
+func (s *Sandbox) List(ctx context.Context, dir string, depth, limit int) (infos []sandbox.FileInfo, more bool, err error) {
+	err = s.operate(ctx, func() error {
+		found, err := s.session.guest.List(ctx, dir, depth, limit)
+		for _, e := range found.Items {
+			infos = append(infos, fileInfo(dir, e))
+		}
+		more = found.More
+		return err
+	})
+	return infos, more, err
+}
+
+func fileInfo(dir string, e wire.Entry) sandbox.FileInfo {
+	return sandbox.FileInfo{
+		Path: path.Join(absolute(dir), e.Path), Type: e.Type, Size: e.Size, Mode: e.Mode,
+		MTime: time.Unix(0, e.MtimeNS).UTC(), UID: e.UID, GID: e.GID, Target: e.Target,
+	}
+}
+
+func absolute(name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+	return path.Join(sandbox.Home, name)
+}
+
+// ReadFile copies length bytes of a regular file to w, from an offset on; -1 is
+// all that follows. It says how many there were.
+func (s *Sandbox) ReadFile(ctx context.Context, name string, offset, length int64, w io.Writer) (n int64, err error) {
+	err = s.operate(ctx, func() error {
+		n, err = s.session.guest.ReadRange(ctx, name, offset, length, w)
+		return err
+	})
+	return n, err
+}
+
+// WriteFile makes or replaces a regular file with what r gives, and the missing
+// directories above it. size is what r must give, or -1. After an error the
+// file may be there in part.
+func (s *Sandbox) WriteFile(ctx context.Context, name string, mode uint32, size int64, r io.Reader) error {
+	return s.operate(ctx, func() error { return s.session.guest.WriteFile(ctx, name, mode, size, r) })
+}
+
+// Mkdir makes a directory and the missing ones above it.
+func (s *Sandbox) Mkdir(ctx context.Context, name string, mode uint32) error {
+	return s.operate(ctx, func() error { return s.session.guest.Mkdir(ctx, name, mode) })
+}
+
+// Move renames a file or a directory. A regular file in its place is replaced.
+func (s *Sandbox) Move(ctx context.Context, from, to string) error {
+	return s.operate(ctx, func() error { return s.session.guest.Move(ctx, from, to) })
+}
+
+// Remove deletes a file, or a directory with everything below it.
+func (s *Sandbox) Remove(ctx context.Context, name string) error {
+	return s.operate(ctx, func() error { return s.session.guest.Remove(ctx, name) })
+}
+
+// Watch calls f for each change in a directory until ctx or the sandbox ends, or
+// f returns an error. The first event has the kind "ready". A reader that is too slow gets an event of kind
+// "overflow" in place of those that it missed.
+func (s *Sandbox) Watch(ctx context.Context, dir string, recursive bool, f func(sandbox.FileEvent) error) error {
+	return s.operate(ctx, func() error {
+		return s.session.guest.Watch(ctx, dir, recursive, func(e wire.WatchEvent) error {
+			event := sandbox.FileEvent{Kind: e.Kind, Dir: e.Dir}
+			if e.Path != "" {
+				event.Path = path.Join(absolute(dir), e.Path)
+			}
+			return f(event)
+		})
+	})
+}
+
+// writable are the places in which a program can make files.
+var writable = []string{sandbox.Home, "/tmp", "/dev/shm"}
+
+// Changes lists what has been made in the sandbox since its beginning. The
+// writable places are empty then, so everything in them was added.
+func (s *Sandbox) Changes(ctx context.Context, limit int) (changes []sandbox.Change, more bool, err error) {
+	for _, dir := range writable {
+		infos, cut, err := s.List(ctx, dir, maxDepth, limit-len(changes))
+		if err != nil {
+			return nil, false, err
+		}
+		for _, info := range infos {
+			changes = append(changes, sandbox.Change{Kind: "added", File: info})
+		}
+		if more = more || cut; more {
+			break
+		}
+	}
+	return changes, more, nil
+}
+
+// maxDepth is deeper than any path can be.
+const maxDepth = 2048
+
+// Dial connects to a TCP server in the sandbox, at 127.0.0.1 or else [::1]. The
+// sandbox is in use until the connection is closed.
+func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
+	done, err := s.use()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := s.session.guest.Dial(ctx, port)
+	if err != nil {
+		done()
+		return nil, s.explain(ctx, err)
+	}
+	return &countedConn{Conn: conn, done: done}, nil
+}
+
+// countedConn ends a use of the sandbox when it is closed.
+type countedConn struct {
+	net.Conn
+	done func()
+}
+
+// Close closes the connection.
+func (c *countedConn) Close() error {
+	c.done()
+	return c.Conn.Close()
+}
+
+// CloseWrite ends what is written, while reading goes on.
+func (c *countedConn) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return c.Conn.Close()
+}

@@ -1,0 +1,184 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// pruneEvery is how often old records are removed.
+const pruneEvery = 10 * time.Minute
+
+// Open makes the engine ready to serve: what an earlier, dead process left on
+// the host is removed; sandboxes that it had are recorded as lost, and so are
+// runs without a result, each exactly once; the pools begin to fill. An engine
+// that only runs one program need not be opened.
+//
+// Sandboxes do not outlive the process that made them: the kernel ends them with
+// it. So there is nothing to adopt.
+func (e *Engine) Open(ctx context.Context) error {
+	found, err := e.Leftovers(ctx)
+	for _, l := range found {
+		e.log.Warn("removed what an earlier process had left behind", "kind", l.Kind, "name", l.Name, "error", l.Err)
+	}
+	if err != nil {
+		return fmt.Errorf("removing what an earlier process left behind: %w", err)
+	}
+	if err := e.recover(ctx); err != nil {
+		return err
+	}
+	for _, p := range e.options.Pools {
+		if _, err := e.SetPool(ctx, p); err != nil {
+			return sandbox.AsError(err).WithField("pools." + p.Name + "." + sandbox.AsError(err).Field)
+		}
+	}
+	if e.options.Store != nil && e.options.Retention > 0 {
+		e.background.Go(e.prune)
+	}
+	return nil
+}
+
+// recover records the end of everything that an earlier process had going.
+func (e *Engine) recover(ctx context.Context) error {
+	store := e.options.Store
+	if store == nil {
+		return nil
+	}
+	sandboxes, runs, err := store.Unfinished(ctx)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC().Round(0)
+	lost := sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended while it lived", Hint: "create it again"}
+	for _, o := range sandboxes {
+		o.Info.State, o.Info.EndedAt, o.Info.Cause = sandbox.StateEnded, &now, &lost
+		if err := store.SaveSandbox(ctx, o.Tenant, o.Info); err != nil {
+			return err
+		}
+	}
+	for _, r := range runs {
+		if err := store.FinishRun(ctx, r.Tenant, r.ID, lostResult(r)); err != nil {
+			return err
+		}
+	}
+	if n := len(sandboxes) + len(runs); n > 0 {
+		e.log.Warn("recorded as lost with an earlier process", "sandboxes", len(sandboxes), "runs", len(runs))
+	}
+	return nil
+}
+
+// lostResult is the result of a run whose server died.
+func lostResult(r RunRecord) *sandbox.Result {
+	return &sandbox.Result{
+		ID: r.ID, Status: sandbox.StatusError, Language: r.Language, Metadata: r.Metadata,
+		Cause:   sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended while the program ran", Hint: "run it again; it may have run in part"},
+		Results: []map[string]any{}, Artifacts: []sandbox.Artifact{},
+		Isolation: sandbox.Isolation{Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
+	}
+}
+
+// prune removes old records until the engine closes.
+func (e *Engine) prune() {
+	ticker := time.NewTicker(pruneEvery)
+	defer ticker.Stop()
+	for {
+		if _, err := e.options.Store.Prune(context.Background(), time.Now().Add(-e.options.Retention)); err != nil {
+			e.log.Error("cannot remove old records", "error", err)
+		}
+		select {
+		case <-e.quit:
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+func errDraining() *sandbox.Error {
+	return busy(sandbox.CodeShuttingDown, "the server is shutting down and takes no new work", "come back in a moment", 5*time.Second)
+}
+
+// Ready returns nil when the engine takes work, or why it does not.
+func (e *Engine) Ready() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.draining {
+		return errDraining()
+	}
+	return nil
+}
+
+// Drain takes no new work, waits for the runs that are under way until ctx
+// ends, cancels the rest, and ends all sandboxes and pools. When it returns nil
+// nothing is left.
+func (e *Engine) Drain(ctx context.Context) error {
+	e.mu.Lock()
+	e.draining = true
+	pools := e.pools
+	e.pools = map[string]*pool{}
+	e.mu.Unlock()
+	e.gate.close(errDraining())
+
+	runsOver := make(chan struct{})
+	go func() { e.running.Wait(); close(runsOver) }()
+	select {
+	case <-runsOver:
+	case <-ctx.Done():
+		e.cancelRuns()
+		<-runsOver
+	}
+	for _, p := range pools {
+		e.background.Go(p.close)
+	}
+	for _, s := range e.living() {
+		<-s.settled()
+		s.endFor(sandbox.Cause{Kind: sandbox.CauseDestroyed, Evidence: "the server was shut down"})
+		<-s.ended
+	}
+	return nil
+}
+
+// settled is closed when a sandbox is no longer being created.
+func (s *Sandbox) settled() <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for s.Info().State == sandbox.StateCreating {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return done
+}
+
+// living returns the sandboxes that have not ended.
+func (e *Engine) living() []*Sandbox {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all := make([]*Sandbox, 0, len(e.sandboxes))
+	for _, s := range e.sandboxes {
+		all = append(all, s)
+	}
+	return all
+}
+
+func (e *Engine) countUndestroyed(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.undestroyed += n
+}
+
+// account adds to a tenant's usage. A failing store must not fail what was
+// done; it is in the log.
+func (e *Engine) account(tenant string, c Consumption) {
+	if e.options.Store == nil {
+		return
+	}
+	if err := e.options.Store.AddUsage(context.Background(), tenant, time.Now(), c); err != nil {
+		e.log.Error("cannot record usage", "tenant", tenant, "error", err)
+	}
+}
+
+// discardLog is the log of an engine that was given none.
+func discardLog() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,0 +1,452 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// LocalTenant is the tenant of whoever operates the host.
+const LocalTenant = "local"
+
+// transitions are the ways a sandbox can go.
+var transitions = map[sandbox.State][]sandbox.State{
+	"":                    {sandbox.StateCreating},
+	sandbox.StateCreating: {sandbox.StateRunning, sandbox.StateEnded},
+	sandbox.StateRunning:  {sandbox.StateEnding},
+	sandbox.StateEnding:   {sandbox.StateEnded},
+}
+
+// mayGo says whether a sandbox may go from one state to another.
+func mayGo(from, to sandbox.State) bool { return slices.Contains(transitions[from], to) }
+
+// Sandbox is a living sandbox. It is safe for concurrent use.
+type Sandbox struct {
+	engine  *Engine
+	tenant  string
+	request sandbox.Create
+	ended   chan struct{}
+
+	session *session // set before the state is running
+	release func()   // gives back what admission granted
+	pool    *pool    // it came from, or nil
+
+	mu        sync.Mutex
+	info      sandbox.Info
+	expires   time.Time // with the monotonic clock, unlike info.ExpiresAt
+	used      time.Time
+	busy      int // operations under way
+	timer     *time.Timer
+	processes map[string]*Process
+	order     []string // of processes, by age
+	watching  bool
+	wake      chan struct{} // ends the watch's pause
+	last      driver.Usage
+	denied    time.Time // the first refused fork of the current flood
+	deniedAt  int64     // refused forks when the last flood was ended
+}
+
+// Create makes a living sandbox for a tenant. It waits in the queue when there
+// is no room. The error is a *sandbox.Error; then nothing is left.
+func (e *Engine) Create(ctx context.Context, tenant string, c sandbox.Create) (*Sandbox, error) {
+	s, err := e.create(ctx, tenant, c)
+	if err != nil {
+		err = cancelledOr(ctx, err)
+		e.observer.Refused(sandbox.AsError(err).Code)
+		return nil, err
+	}
+	return s, nil
+}
+
+// cancelledOr makes an error of ours of the end of the caller's context.
+func cancelledOr(ctx context.Context, err error) error {
+	var known *sandbox.Error
+	if ctx.Err() != nil && !errors.As(err, &known) {
+		return &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "the caller went away", Err: err}
+	}
+	return sandbox.AsError(err)
+}
+
+func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*Sandbox, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	c = c.WithDefaults()
+	if err := e.checkTTL(c.TTLMS); err != nil {
+		return nil, err
+	}
+	d, plan, err := e.planSandbox(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	queued := time.Now()
+	release, err := e.gate.acquire(ctx, tenant, demand{memory: plan.Limits.MemoryBytes, cpus: plan.Limits.CPUs})
+	if err != nil {
+		return nil, err
+	}
+	s := e.newSandbox(tenant, c, plan, release)
+	s.info.Timings.QueueMS = milliseconds(time.Since(queued))
+	e.observer.Queued(time.Since(queued))
+	if err := e.admit(s); err != nil {
+		release()
+		return nil, err
+	}
+	start := time.Now()
+	s.session, s.pool, err = e.machine(ctx, d, plan, len(c.Mounts) == 0)
+	if err != nil {
+		s.finish(sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "it could not be made"}, sandbox.AsError(err))
+		return nil, err
+	}
+	s.start(time.Since(start))
+	return s, nil
+}
+
+// checkTTL holds a time to live against the configured maximum.
+func (e *Engine) checkTTL(ms int64) error {
+	most := e.options.MaxTTL.Milliseconds()
+	if most == 0 || ms <= most {
+		return nil
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodeLimitInvalid, Field: "ttl_ms",
+		Message: fmt.Sprintf("%s is more than this server allows", sandbox.FormatQuantity(ms, sandbox.UnitMilliseconds)),
+		Hint:    fmt.Sprintf("ask for at most %s and extend the sandbox while you use it", sandbox.FormatQuantity(most, sandbox.UnitMilliseconds)),
+	}
+}
+
+// planSandbox chooses the driver and makes the plan for a living sandbox.
+func (e *Engine) planSandbox(ctx context.Context, c sandbox.Create) (driver.Driver, driver.Plan, error) {
+	if _, err := e.options.Template(c.Template); err != nil {
+		return nil, driver.Plan{}, err
+	}
+	d, report, err := e.choose(ctx, c.Driver)
+	if err != nil {
+		return nil, driver.Plan{}, err
+	}
+	plan, err := driver.MakePlan(c.Plannable(), report, machineID(newID("run_")))
+	return d, plan, err
+}
+
+func (e *Engine) newSandbox(tenant string, c sandbox.Create, plan driver.Plan, release func()) *Sandbox {
+	now := time.Now()
+	ttl := time.Duration(c.TTLMS) * time.Millisecond
+	return &Sandbox{
+		engine: e, tenant: tenant, request: c, ended: make(chan struct{}), release: release,
+		expires: now.Add(ttl), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
+		info: sandbox.Info{
+			ID: newID("sbx_"), State: sandbox.StateCreating, Template: c.Template, Limits: shownLimits(c, plan),
+			Metadata: c.Metadata, Isolation: plan.Posture, CreatedAt: now.UTC().Round(0), ExpiresAt: now.Add(ttl).UTC().Round(0),
+			IdleMS: c.IdleMS, UsedAt: now.UTC().Round(0),
+		},
+	}
+}
+
+// shownLimits are the plan's, without limits of time that nobody asked for.
+func shownLimits(c sandbox.Create, plan driver.Plan) sandbox.Limits {
+	l := plan.Limits
+	l.WallTimeMS, l.CPUTimeMS = c.Limits.WallTimeMS, c.Limits.CPUTimeMS
+	return l
+}
+
+// admit enters a sandbox in the journal and in the table, before anything is
+// made for it on the host.
+func (e *Engine) admit(s *Sandbox) error {
+	if e.options.Store != nil {
+		if err := e.options.Store.SaveSandbox(context.Background(), s.tenant, s.info); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.draining {
+		return errDraining()
+	}
+	e.sandboxes[s.info.ID] = s
+	return nil
+}
+
+// start makes a sandbox whose machine is there available.
+func (s *Sandbox) start(took time.Duration) {
+	s.mu.Lock()
+	s.info.Timings.CreateMS = milliseconds(took)
+	s.info.Warm = s.pool != nil
+	s.go_(sandbox.StateRunning)
+	s.timer = time.AfterFunc(s.untilEnd(time.Now()), s.timeUp)
+	info := s.describe()
+	s.mu.Unlock()
+	s.save(info)
+	s.engine.observer.SandboxCreated(info.Warm, info.Timings.CreateMS)
+	go s.guard()
+}
+
+// guard waits for the machine's own end.
+func (s *Sandbox) guard() {
+	select {
+	case <-s.ended:
+		return
+	case <-s.session.machine.Dead():
+	}
+	death := s.session.machine.Death()
+	if death.Kind == driver.DeathDestroyed {
+		return
+	}
+	_, cause := verdict(evidence{limits: s.info.Limits, usage: s.session.machine.Usage(), death: &death})
+	s.endFor(cause)
+}
+
+// go_ changes the state. A way that is not in the table is a fault of ours.
+func (s *Sandbox) go_(to sandbox.State) {
+	if !mayGo(s.info.State, to) {
+		panic(fmt.Sprintf("engine: a sandbox cannot go from %s to %s", s.info.State, to))
+	}
+	s.info.State = to
+}
+
+// ID returns the sandbox's id.
+func (s *Sandbox) ID() string { return s.info.ID }
+
+// Ended is closed when nothing of the sandbox is left.
+func (s *Sandbox) Ended() <-chan struct{} { return s.ended }
+
+// Info describes the sandbox now.
+func (s *Sandbox) Info() sandbox.Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.describe()
+}
+
+// describe fills in what changes all the time. The lock is held.
+func (s *Sandbox) describe() sandbox.Info {
+	info := s.info
+	info.UsedAt = s.used.UTC().Round(0)
+	if s.busy > 0 {
+		info.UsedAt = time.Now().UTC().Round(0)
+	}
+	for _, p := range s.processes {
+		if p.running() {
+			info.Processes++
+		}
+	}
+	end := time.Now()
+	if info.EndedAt != nil {
+		end = *info.EndedAt
+	}
+	u := s.last
+	info.Usage = sandbox.Usage{
+		WallMS: max(0, end.Sub(info.CreatedAt).Milliseconds()), CPUMS: u.CPUNanos / 1e6, MemoryPeakBytes: u.MemoryPeak,
+		ProcessesPeak: u.ProcessesPeak, DiskPeakBytes: u.DiskPeak, InodesPeak: u.InodesPeak,
+		ReadBytes: u.ReadBytes, WrittenBytes: u.WrittenBytes,
+	}
+	return info
+}
+
+// save writes the description to the store. That the store fails must not end
+// a sandbox that works; it is in the log.
+func (s *Sandbox) save(info sandbox.Info) {
+	if s.engine.options.Store == nil {
+		return
+	}
+	if err := s.engine.options.Store.SaveSandbox(context.Background(), s.tenant, info); err != nil {
+		s.engine.log.Error("cannot record a sandbox", "sandbox", info.ID, "state", string(info.State), "error", err)
+	}
+}
+
+// Extend lets the sandbox live that many milliseconds from now.
+func (s *Sandbox) Extend(ttlMS int64) (sandbox.Info, error) {
+	if err := sandbox.CheckTTL(ttlMS); err != nil {
+		return sandbox.Info{}, err
+	}
+	if err := s.engine.checkTTL(ttlMS); err != nil {
+		return sandbox.Info{}, err
+	}
+	s.mu.Lock()
+	if s.info.State != sandbox.StateRunning {
+		defer s.mu.Unlock()
+		return sandbox.Info{}, s.notRunning()
+	}
+	now := time.Now()
+	s.expires = now.Add(time.Duration(ttlMS) * time.Millisecond)
+	s.info.ExpiresAt = s.expires.UTC().Round(0)
+	s.used = now
+	s.timer.Reset(s.untilEnd(now))
+	info := s.describe()
+	s.mu.Unlock()
+	s.save(info)
+	return info, nil
+}
+
+// notRunning is why an operation cannot be done. The lock is held.
+func (s *Sandbox) notRunning() *sandbox.Error {
+	e := &sandbox.Error{Code: sandbox.CodeGone, Message: fmt.Sprintf("sandbox %s is %s", s.info.ID, s.info.State), Hint: "create another one"}
+	if s.info.State == sandbox.StateCreating {
+		e.Code, e.Hint = sandbox.CodeConflict, "wait until it is running"
+	}
+	if s.info.Cause != nil {
+		e.Message += fmt.Sprintf(" (%s)", s.info.Cause.Kind)
+	}
+	return e
+}
+
+// use says that an operation begins; what it returns says that it is over. As
+// long as one is under way the sandbox is not idle.
+func (s *Sandbox) use() (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.info.State != sandbox.StateRunning {
+		return nil, s.notRunning()
+	}
+	s.busy++
+	s.watch()
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.busy--
+		s.used = time.Now()
+	}), nil
+}
+
+// untilEnd is how long the sandbox may stay, as things are. The lock is held.
+func (s *Sandbox) untilEnd(now time.Time) time.Duration {
+	left := s.expires.Sub(now)
+	if s.busy == 0 {
+		left = min(left, s.used.Add(s.idle()).Sub(now))
+	} else {
+		left = min(left, s.idle())
+	}
+	return max(left, 0)
+}
+
+func (s *Sandbox) idle() time.Duration { return time.Duration(s.info.IdleMS) * time.Millisecond }
+
+// timeUp is called when the sandbox may have to end.
+func (s *Sandbox) timeUp() {
+	s.mu.Lock()
+	now := time.Now()
+	var cause *sandbox.Cause
+	switch {
+	case s.info.State != sandbox.StateRunning:
+	case !now.Before(s.expires):
+		lived := now.Sub(s.info.CreatedAt).Milliseconds()
+		cause = &sandbox.Cause{
+			Kind: sandbox.CauseTTL, Limit: s.expires.Sub(s.info.CreatedAt).Milliseconds(), Observed: lived,
+			Evidence: fmt.Sprintf("it lived %dms", lived), Hint: "ask for a longer ttl_ms, or extend the sandbox while you use it",
+		}
+	case s.busy == 0 && now.Sub(s.used) >= s.idle():
+		cause = &sandbox.Cause{
+			Kind: sandbox.CauseIdle, Limit: s.info.IdleMS, Observed: now.Sub(s.used).Milliseconds(),
+			Evidence: fmt.Sprintf("no operation for %dms", now.Sub(s.used).Milliseconds()), Hint: "ask for a longer idle_ms",
+		}
+	default:
+		s.timer.Reset(s.untilEnd(now) + time.Millisecond)
+	}
+	s.mu.Unlock()
+	if cause != nil {
+		s.endFor(*cause)
+	}
+}
+
+// Destroy ends the sandbox and returns when nothing of it is left. It is
+// idempotent: the first reason to end stays the cause.
+func (s *Sandbox) Destroy(ctx context.Context) (sandbox.Info, error) {
+	go s.endFor(sandbox.Cause{Kind: sandbox.CauseDestroyed, Evidence: "the caller ended the sandbox"})
+	select {
+	case <-s.ended:
+		return s.Info(), nil
+	case <-ctx.Done():
+		return s.Info(), &sandbox.Error{Code: sandbox.CodeConflict, Message: "the sandbox is still being destroyed", Err: ctx.Err()}
+	}
+}
+
+// destroyRetry is the pause after a destruction that failed.
+const destroyRetry = time.Second
+
+// endFor destroys the sandbox for a reason. Only the first call does anything.
+func (s *Sandbox) endFor(cause sandbox.Cause) {
+	s.mu.Lock()
+	if s.info.State != sandbox.StateRunning {
+		s.mu.Unlock()
+		return
+	}
+	s.go_(sandbox.StateEnding)
+	s.info.Cause = &cause
+	s.timer.Stop()
+	info := s.describe()
+	s.mu.Unlock()
+	s.save(info)
+	s.engine.background.Go(func() { s.destroy(cause) })
+}
+
+// destroy removes the machine, however often it takes, and finishes.
+func (s *Sandbox) destroy(cause sandbox.Cause) {
+	start := time.Now()
+	s.read()
+	for failed := false; ; failed = true {
+		err := s.session.close(context.Background())
+		if err == nil {
+			if failed {
+				s.engine.countUndestroyed(-1)
+			}
+			break
+		}
+		s.engine.log.Error("cannot destroy a sandbox; trying again", "sandbox", s.ID(), "error", err)
+		if !failed {
+			s.engine.countUndestroyed(1)
+		}
+		time.Sleep(destroyRetry)
+	}
+	s.read()
+	s.mu.Lock()
+	s.info.Timings.DestroyMS = milliseconds(time.Since(start))
+	processes := make([]*Process, 0, len(s.processes))
+	for _, p := range s.processes {
+		processes = append(processes, p)
+	}
+	s.mu.Unlock()
+	for _, p := range processes {
+		p.outputs[wire.Stdout].close() // nothing waits for a reader any more
+		p.outputs[wire.Stderr].close()
+		<-p.done
+	}
+	if s.pool != nil {
+		s.pool.returned()
+	}
+	s.finish(cause, nil)
+}
+
+// finish says that the sandbox has ended.
+func (s *Sandbox) finish(cause sandbox.Cause, failure *sandbox.Error) {
+	s.mu.Lock()
+	s.go_(sandbox.StateEnded)
+	now := time.Now().UTC().Round(0)
+	s.info.EndedAt, s.info.Cause, s.info.Error = &now, &cause, failure
+	info := s.describe()
+	s.mu.Unlock()
+	s.save(info)
+	e := s.engine
+	e.mu.Lock()
+	delete(e.sandboxes, info.ID)
+	e.mu.Unlock()
+	s.release()
+	e.account(s.tenant, Consumption{
+		Sandboxes: 1, CPUMS: info.Usage.CPUMS, WallMS: info.Usage.WallMS,
+		MemoryMBMS: info.Usage.MemoryPeakBytes >> 20 * info.Usage.WallMS,
+	})
+	e.observer.SandboxEnded(cause.Kind)
+	close(s.ended)
+}
+
+// read takes a reading of the counters.
+func (s *Sandbox) read() driver.Usage {
+	u := s.session.machine.Usage()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = u
+	return u
+}

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// Observer is told what happens, for metrics and traces. Calls come from many
+// goroutines and must return quickly.
+type Observer interface {
+	RunStarted(tenant string)
+	RunFinished(r *sandbox.Result)
+	SandboxCreated(warm bool, createMS float64)
+	SandboxEnded(cause sandbox.CauseKind)
+	Queued(d time.Duration)
+	Refused(code string)
+}
+
+// nobody observes nothing.
+type nobody struct{}
+
+func (nobody) RunStarted(string)              {}
+func (nobody) RunFinished(*sandbox.Result)    {}
+func (nobody) SandboxCreated(bool, float64)   {}
+func (nobody) SandboxEnded(sandbox.CauseKind) {}
+func (nobody) Queued(time.Duration)           {}
+func (nobody) Refused(string)                 {}
+
+// Stats are the engine's counts at one moment.
+type Stats struct {
+	Living      map[sandbox.State]int // living sandboxes by state
+	Processes   int                   // running in living sandboxes
+	Runs        int                   // under way
+	Waiting     int                   // in the queue
+	MemoryBytes int64                 // sum of the memory limits that are promised
+	CPUs        float64
+	Undestroyed int // sandboxes whose removal failed and is tried again
+	Capacity    Capacity
+	Pools       []sandbox.PoolInfo
+	Draining    bool
+}
+
+// Stats counts.
+func (e *Engine) Stats() Stats {
+	used, waiting := e.gate.counts()
+	s := Stats{
+		Living: map[sandbox.State]int{}, Waiting: waiting, Runs: used.runs, MemoryBytes: used.memory, CPUs: used.cpus,
+		Capacity: e.gate.capacity, Pools: e.Pools(),
+	}
+	for _, x := range e.living() {
+		info := x.Info()
+		s.Living[info.State]++
+		s.Processes += info.Processes
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.Undestroyed, s.Draining = e.undestroyed, e.draining
+	return s
+}

@@ -1,0 +1,518 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/guest"
+	"pinfold/internal/language"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// What a living sandbox remembers of processes that have ended.
+const (
+	maxEndedProcesses = 100
+	maxEndedOutput    = 16 << 20
+)
+
+// Process is a command in a living sandbox. It is safe for concurrent use.
+type Process struct {
+	id      string
+	sandbox *Sandbox
+	command sandbox.Command
+	limits  sandbox.Limits
+	guest   *guest.Process
+	outputs [3]*spool // by stream: 1 and 2
+	base    driver.Usage
+	started time.Time
+	timer   *time.Timer
+	done    chan struct{} // closed when all is known
+
+	stdin *io.PipeWriter // nil without one
+	write sync.Mutex     // one writer of stdin at a time
+
+	mu      sync.Mutex
+	trigger *trigger
+	over    bool
+	result  sandbox.Process // filled at the end
+}
+
+// Start starts a command and returns when its exec has succeeded.
+func (s *Sandbox) Start(ctx context.Context, c sandbox.Command) (*Process, error) {
+	p, outs, err := s.launch(ctx, c, false)
+	for _, o := range outs {
+		o.Close()
+	}
+	return p, err
+}
+
+// Exec starts a command, waits for its end and returns the beginning of what
+// it wrote, up to limits.output_bytes of each stream. When ctx ends before it,
+// the process goes on; the error is then the context's, and the process is
+// found under the id that is returned.
+func (s *Sandbox) Exec(ctx context.Context, c sandbox.Command, st Streams) (sandbox.Process, error) {
+	c.Stdin = c.Stdin || st.Stdin != nil
+	p, outs, err := s.launch(ctx, c, true)
+	if err != nil {
+		return sandbox.Process{}, err
+	}
+	if st.Stdin != nil {
+		go func() {
+			_, _ = p.WriteStdin(ctx, st.Stdin)
+			_ = p.CloseStdin()
+		}()
+	}
+	heads := [2]*capture{newCapture(p.limits.OutputBytes, st.Stdout), newCapture(p.limits.OutputBytes, st.Stderr)}
+	var copying sync.WaitGroup
+	for i, o := range outs {
+		copying.Go(func() { heads[i].drain(ctx, o) })
+	}
+	info, err := p.Wait(ctx)
+	copying.Wait()
+	if err != nil {
+		return p.Info(), err
+	}
+	info.Stdout, info.StdoutTruncated = heads[0].text(), heads[0].truncated()
+	info.Stderr, info.StderrTruncated = heads[1].text(), heads[1].truncated()
+	return info, nil
+}
+
+// drain copies an output until its end.
+func (c *capture) drain(ctx context.Context, o *Output) {
+	defer o.Close()
+	for {
+		b, _, err := o.Next(ctx)
+		if err != nil {
+			return
+		}
+		_, _ = c.Write(b)
+	}
+}
+
+// launch starts a process; with attach, readers of both streams are there before
+// its first byte.
+func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*Process, []*Output, error) {
+	if err := c.Validate(); err != nil {
+		return nil, nil, err
+	}
+	done, err := s.use()
+	if err != nil {
+		return nil, nil, err
+	}
+	p := s.newProcess(c)
+	var outs []*Output
+	if attach {
+		outs = []*Output{p.outputs[wire.Stdout].open(0), p.outputs[wire.Stderr].open(0)}
+	}
+	streams := guest.Streams{Stdout: p.outputs[wire.Stdout], Stderr: p.outputs[wire.Stderr]}
+	var stdin *io.PipeReader
+	if c.Stdin || c.Terminal != nil {
+		stdin, p.stdin = io.Pipe()
+		streams.Stdin = stdin
+	}
+	startCtx, stop := context.WithTimeoutCause(ctx, handshakePatience, errSilent)
+	defer stop()
+	p.guest, err = s.session.guest.Start(startCtx, s.guestCommand(c), streams)
+	if err != nil {
+		done()
+		for _, o := range outs {
+			o.Close()
+		}
+		return nil, nil, s.explain(ctx, err)
+	}
+	p.started = time.Now()
+	s.keep(p)
+	if wall := p.limits.WallTimeMS; wall > 0 {
+		p.timer = time.AfterFunc(time.Duration(wall)*time.Millisecond, p.timeUp)
+	}
+	go p.await(done, stdin)
+	return p, outs, nil
+}
+
+func (s *Sandbox) newProcess(c sandbox.Command) *Process {
+	p := &Process{id: newID("prc_"), sandbox: s, command: c, limits: s.info.Limits, done: make(chan struct{})}
+	if c.WallTimeMS > 0 {
+		p.limits.WallTimeMS = c.WallTimeMS
+	}
+	if c.OutputBytes > 0 {
+		p.limits.OutputBytes = c.OutputBytes
+	}
+	p.outputs[wire.Stdout], p.outputs[wire.Stderr] = newSpool(p.limits.OutputBytes), newSpool(p.limits.OutputBytes)
+	s.mu.Lock()
+	p.base = s.last
+	s.mu.Unlock()
+	return p
+}
+
+// guestCommand is what the agent is asked to start.
+func (s *Sandbox) guestCommand(c sandbox.Command) guest.Command {
+	env := language.BaseEnv()
+	if c.Terminal != nil {
+		env = setEnv(env, "TERM", "xterm-256color")
+	}
+	for _, vars := range []map[string]string{s.request.Env, c.Env} {
+		for _, k := range slices.Sorted(maps.Keys(vars)) {
+			env = setEnv(env, k, vars[k])
+		}
+	}
+	g := guest.Command{
+		Args: c.Argv(), Env: env, Dir: cmpDir(c.Dir), UID: sandbox.UID, GID: sandbox.GID, Rlimits: rlimits(s.info.Limits),
+	}
+	if c.Terminal != nil {
+		g.Terminal = &wire.TerminalSize{Cols: c.Terminal.Cols, Rows: c.Terminal.Rows}
+	}
+	return g
+}
+
+func cmpDir(dir string) string {
+	if dir == "" {
+		return sandbox.Home
+	}
+	return dir
+}
+
+// explain prefers the reason why a sandbox ended to the broken connection that
+// this caused.
+func (s *Sandbox) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return cancelledOr(ctx, err)
+	}
+	if known := sandbox.AsError(err); !errors.Is(err, guest.ErrGone) && !errors.Is(err, guest.ErrClosed) {
+		return known
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.info.State != sandbox.StateRunning {
+		return s.notRunning()
+	}
+	return sandbox.AsError(err)
+}
+
+// keep enters a process in the sandbox's table.
+func (s *Sandbox) keep(p *Process) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.processes[p.id] = p
+	s.order = append(s.order, p.id)
+	s.watch()
+}
+
+// forget drops the oldest processes that have ended when there are too many of
+// them, or when they hold too much output.
+func (s *Sandbox) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ended, output := 0, int64(0)
+	kept := s.order[:0:0]
+	for _, id := range slices.Backward(s.order) {
+		p := s.processes[id]
+		if !p.running() {
+			ended++
+			output += p.outputs[wire.Stdout].held() + p.outputs[wire.Stderr].held()
+			if ended > maxEndedProcesses || output > maxEndedOutput && ended > 1 {
+				delete(s.processes, id)
+				continue
+			}
+		}
+		kept = append(kept, id)
+	}
+	slices.Reverse(kept)
+	s.order = kept
+}
+
+// timeUp ends a process whose wall time is over.
+func (p *Process) timeUp() {
+	elapsed := time.Since(p.started).Milliseconds()
+	p.stop(&trigger{sandbox.CauseWallTime, elapsed, fmt.Sprintf("still running after %dms", elapsed)})
+}
+
+// stop ends the process, for the first reason that there is.
+func (p *Process) stop(t *trigger) {
+	p.mu.Lock()
+	if p.trigger == nil {
+		p.trigger = t
+	}
+	p.mu.Unlock()
+	_ = p.guest.Signal(syscall.SIGKILL, true) // the connection's end ends it too
+}
+
+// await waits for the end and decides what it was.
+func (p *Process) await(done func(), stdin *io.PipeReader) {
+	done() // from here on only its own calls make the sandbox busy
+	e, err := p.guest.Wait(context.Background())
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if stdin != nil {
+		_ = stdin.CloseWithError(errStdinClosed())
+	}
+	result := p.judge(e, err)
+	p.mu.Lock()
+	p.result, p.over = result, true
+	p.mu.Unlock()
+	p.outputs[wire.Stdout].close()
+	p.outputs[wire.Stderr].close()
+	close(p.done)
+	p.sandbox.forget()
+}
+
+func errStdinClosed() *sandbox.Error {
+	return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process has ended, or its stdin is closed"}
+}
+
+// judge puts together how a process ended.
+func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
+	p.mu.Lock()
+	ev := evidence{limits: p.limits, wallMS: time.Since(p.started).Milliseconds(), trigger: p.trigger, held: p.guest.PipesHeld()}
+	p.mu.Unlock()
+	if err == nil {
+		ev.exit = &exit{code: e.Code, signal: int(e.Signal)}
+	}
+	if err == nil && ev.trigger == nil && (e.Code != 0 || e.Signal != 0) {
+		ev.usage = since(p.sandbox.read(), p.base)
+	}
+	if err != nil && ev.trigger == nil {
+		ev.trigger = p.sandbox.endTrigger()
+	}
+	r := p.describe()
+	var cause sandbox.Cause
+	r.Status, cause = verdict(ev)
+	if cause.Kind == sandbox.CauseLost && ev.trigger != nil {
+		r.Status = sandbox.StatusError
+	}
+	r.Cause, r.TimedOut = &cause, timedOut(cause.Kind)
+	r.ExitCode, r.Signal = ending(ev)
+	r.PipesHeld = ev.held
+	ended := time.Now().UTC().Round(0)
+	r.EndedAt, r.Running, r.WallMS = &ended, false, ev.wallMS
+	return r
+}
+
+// endTrigger is why the sandbox took its processes with it. It waits a little
+// for the news: the connection ends before the machine's death is known.
+func (s *Sandbox) endTrigger() *trigger {
+	deadline := time.Now().Add(killPatience)
+	for {
+		s.mu.Lock()
+		cause := s.info.Cause
+		s.mu.Unlock()
+		if cause != nil {
+			return &trigger{cause.Kind, cause.Observed, "the sandbox ended: " + cause.Evidence}
+		}
+		if time.Now().After(deadline) {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func (p *Process) running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// ID returns the process's id.
+func (p *Process) ID() string { return p.id }
+
+// Info describes the process now.
+func (p *Process) Info() sandbox.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.result
+	if !p.over {
+		r = p.describe()
+	}
+	r.StdoutBytes, r.StderrBytes = p.outputs[wire.Stdout].written(), p.outputs[wire.Stderr].written()
+	return r
+}
+
+func (p *Process) describe() sandbox.Process {
+	return sandbox.Process{
+		ID: p.id, Args: p.command.Argv(), PID: p.guest.PID(), Running: true, StartedAt: p.started.UTC().Round(0),
+		Terminal: p.command.Terminal != nil, Metadata: p.command.Metadata, WallMS: time.Since(p.started).Milliseconds(),
+	}
+}
+
+// Done is closed when the process has ended and its output is complete.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait waits for the end. The error is the context's; the process goes on then.
+func (p *Process) Wait(ctx context.Context) (sandbox.Process, error) {
+	done, err := p.sandbox.use() // somebody who waits uses the sandbox
+	if err == nil {
+		defer done()
+	}
+	select {
+	case <-p.done:
+		return p.Info(), nil
+	case <-ctx.Done():
+		return p.Info(), cancelledOr(ctx, context.Cause(ctx))
+	}
+}
+
+// Output reads a stream (1 stdout, 2 stderr) from an offset on; -1 is the
+// first byte that is still kept. Close what it returns.
+func (p *Process) Output(stream int, offset int64) *Output {
+	if stream != int(wire.Stderr) {
+		stream = int(wire.Stdout)
+	}
+	o := p.outputs[stream].open(offset)
+	if done, err := p.sandbox.use(); err == nil { // a reader uses the sandbox
+		o.done = done
+	}
+	return o
+}
+
+// WriteStdin writes to the process's standard input and says how much it took.
+// It blocks while the program does not read.
+func (p *Process) WriteStdin(ctx context.Context, r io.Reader) (int64, error) {
+	if p.stdin == nil {
+		return 0, &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process was started without a standard input", Hint: `start it with "stdin": true`}
+	}
+	done, err := p.sandbox.use()
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	p.write.Lock()
+	defer p.write.Unlock()
+	buf := make([]byte, 32<<10)
+	var total int64
+	for {
+		n, readErr := r.Read(buf)
+		if n > 0 {
+			k, err := p.writeStdin(ctx, buf[:n])
+			total += int64(k)
+			if err != nil {
+				return total, err
+			}
+		}
+		if readErr != nil {
+			if errors.Is(readErr, io.EOF) {
+				return total, nil
+			}
+			return total, &sandbox.Error{Code: sandbox.CodeRequestInvalid, Message: "what to write broke off", Err: readErr}
+		}
+	}
+}
+
+// writeStdin writes one piece, and gives up when ctx ends.
+func (p *Process) writeStdin(ctx context.Context, b []byte) (int, error) {
+	type written struct {
+		n   int
+		err error
+	}
+	result := make(chan written, 1)
+	go func() {
+		n, err := p.stdin.Write(b)
+		result <- written{n, err}
+	}()
+	select {
+	case w := <-result:
+		if w.err != nil {
+			return w.n, errStdinClosed()
+		}
+		return w.n, nil
+	case <-ctx.Done():
+		// The pipe cannot take back a write. Closing it is the only honest end:
+		// what follows would be torn from what came before.
+		_ = p.stdin.Close()
+		<-result
+		return 0, cancelledOr(ctx, context.Cause(ctx))
+	}
+}
+
+// CloseStdin ends the standard input. It is idempotent.
+func (p *Process) CloseStdin() error {
+	if p.stdin == nil {
+		return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process was started without a standard input"}
+	}
+	_ = p.stdin.Close() // never fails
+	return nil
+}
+
+// Signal sends a signal, by name or number, to the process's group. To a process
+// that has ended it is an error.
+func (p *Process) Signal(name string) error {
+	number, err := signalNumber(name)
+	if err != nil {
+		return err
+	}
+	if !p.running() {
+		return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process has ended"}
+	}
+	return p.guest.Signal(number, true)
+}
+
+// Resize changes the size of the process's terminal.
+func (p *Process) Resize(cols, rows int) error {
+	t := sandbox.Terminal{Cols: cols, Rows: rows}
+	if err := t.Validate(); err != nil {
+		return err
+	}
+	if p.command.Terminal == nil {
+		return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process has no terminal", Hint: `start it with "terminal": {"cols": 80, "rows": 24}`}
+	}
+	return p.guest.Resize(cols, rows)
+}
+
+// Process finds a process of the sandbox.
+func (s *Sandbox) Process(id string) (*Process, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.processes[id]; p != nil {
+		return p, nil
+	}
+	return nil, &sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such process", Hint: "list the sandbox's processes; of those that have ended only the last are kept"}
+}
+
+// Processes lists the sandbox's processes, the oldest first. Of those that have
+// ended only the last are kept.
+func (s *Sandbox) Processes() []sandbox.Process {
+	s.mu.Lock()
+	all := make([]*Process, 0, len(s.order))
+	for _, id := range s.order {
+		all = append(all, s.processes[id])
+	}
+	s.mu.Unlock()
+	infos := make([]sandbox.Process, len(all))
+	for i, p := range all {
+		infos[i] = p.Info()
+	}
+	return infos
+}
+
+// signalNumber reads "SIGTERM", "term" or "15".
+func signalNumber(name string) (syscall.Signal, error) {
+	if n, err := strconv.Atoi(name); err == nil && n > 0 && n <= 64 {
+		return syscall.Signal(n), nil
+	}
+	want := strings.ToUpper(name)
+	if !strings.HasPrefix(want, "SIG") {
+		want = "SIG" + want
+	}
+	for n := 1; n <= 64; n++ {
+		if SignalName(n) == want {
+			return syscall.Signal(n), nil
+		}
+	}
+	return 0, &sandbox.Error{
+		Code: sandbox.CodeSpecInvalid, Field: "signal", Message: fmt.Sprintf("no signal \"%s\"", sandbox.SafeText(name, 40)),
+		Hint: "write SIGTERM, SIGINT, SIGKILL, or a number",
+	}
+}

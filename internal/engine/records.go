@@ -1,0 +1,195 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// flightKey is one use of an idempotency key.
+type flightKey struct{ tenant, key string }
+
+// flight is a run that others with the same key wait for.
+type flight struct{ done chan struct{} }
+
+// record runs a job and keeps its result. The record comes before everything
+// else, so that a run whose server dies is found and reported as lost.
+func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
+	req := j.request
+	r := RunRecord{
+		ID: j.result.ID, Tenant: req.Tenant, CreatedAt: time.Now().UTC().Round(0), Language: j.result.Language,
+		Metadata: j.spec.Metadata, IdempotencyKey: req.IdempotencyKey, Digest: digest(req.Spec),
+	}
+	if req.IdempotencyKey != "" {
+		ctx = context.WithoutCancel(ctx)
+		land := e.takeOff(flightKey{req.Tenant, req.IdempotencyKey})
+		if land == nil {
+			return e.earlier(ctx, r, req.IdempotencyKey)
+		}
+		defer land()
+	}
+	earlier, err := e.options.Store.BeginRun(ctx, r)
+	if err != nil {
+		return nil, e.refused(ctx, err)
+	}
+	if earlier != nil {
+		return repeat(r, *earlier)
+	}
+	result, err := e.perform(ctx, j)
+	final := result
+	if err != nil {
+		final = failedResult(r, err)
+	}
+	if saveErr := e.options.Store.FinishRun(context.WithoutCancel(ctx), r.Tenant, r.ID, final); saveErr != nil {
+		e.log.Error("cannot record the result of a run", "run", r.ID, "error", saveErr)
+	}
+	u := final.Usage
+	e.account(r.Tenant, Consumption{
+		Runs: 1, CPUMS: u.CPUMS, WallMS: u.WallMS, MemoryMBMS: u.MemoryPeakBytes >> 20 * u.WallMS,
+		OutputBytes: final.StdoutBytes + final.StderrBytes, ArtifactBytes: artifactBytes(final),
+	})
+	return result, err
+}
+
+func artifactBytes(r *sandbox.Result) (n int64) {
+	for _, a := range r.Artifacts {
+		n += a.Size
+	}
+	return n
+}
+
+// takeOff claims an idempotency key in this process. The result gives it back; nil
+// says that somebody else has it.
+func (e *Engine) takeOff(key flightKey) (land func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.flights[key] != nil {
+		return nil
+	}
+	f := &flight{done: make(chan struct{})}
+	e.flights[key] = f
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.flights, key)
+		close(f.done)
+	}
+}
+
+// earlier waits for the run that has the key and gives its result.
+func (e *Engine) earlier(ctx context.Context, r RunRecord, key string) (*sandbox.Result, error) {
+	e.mu.Lock()
+	f := e.flights[flightKey{r.Tenant, key}]
+	e.mu.Unlock()
+	if f != nil {
+		<-f.done
+	}
+	found, err := e.options.Store.BeginRun(ctx, r)
+	switch {
+	case err != nil:
+		return nil, e.refused(ctx, err)
+	case found != nil:
+		return repeat(r, *found)
+	}
+	// The first one never got as far as its record, and now ours stands there.
+	err = &sandbox.Error{Code: sandbox.CodeConflict, Message: "the first request with this idempotency key was refused", Hint: "send it again"}
+	if saveErr := e.options.Store.FinishRun(ctx, r.Tenant, r.ID, failedResult(r, err)); saveErr != nil {
+		e.log.Error("cannot record the result of a run", "run", r.ID, "error", saveErr)
+	}
+	return nil, err
+}
+
+// repeat gives the result of the run that had the key first.
+func repeat(r, first RunRecord) (*sandbox.Result, error) {
+	switch {
+	case first.Digest != r.Digest:
+		return nil, &sandbox.Error{
+			Code: sandbox.CodeIdempotency, Field: "Idempotency-Key", Message: "the key was used for another request", Hint: "use a new key for each request",
+		}
+	case first.Result == nil:
+		return nil, &sandbox.Error{Code: sandbox.CodeConflict, Message: "the first request with this idempotency key is still under way", Hint: "ask again in a moment"}
+	case first.Result.Status == sandbox.StatusError && first.Result.Error != nil && first.Result.Cause.Kind == "":
+		return nil, first.Result.Error
+	}
+	return first.Result, nil
+}
+
+// failedResult is what is kept of a run that was refused or could not start.
+func failedResult(r RunRecord, err error) *sandbox.Result {
+	return &sandbox.Result{
+		ID: r.ID, Status: sandbox.StatusError, Language: r.Language, Metadata: r.Metadata, Error: sandbox.AsError(err),
+		Results: []map[string]any{}, Artifacts: []sandbox.Artifact{},
+		Isolation: sandbox.Isolation{Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
+	}
+}
+
+// digest tells one request from another.
+func digest(s sandbox.Spec) string {
+	b, err := json.Marshal(s)
+	if err != nil { // strings and numbers only: cannot happen
+		return ""
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// end destroys a run's sandbox, or leaves that to the background, and completes
+// the result.
+func (j *job) end(ctx context.Context, s *session, p *pool, runErr error) error {
+	if j.engine.options.DestroyLater && runErr == nil {
+		select {
+		case j.engine.late <- struct{}{}:
+			j.fillPeaks(s.machine.Usage())
+			release := j.release
+			j.release = nil
+			j.engine.background.Go(func() {
+				j.engine.destroyLater(s, p)
+				<-j.engine.late
+				release()
+			})
+			return nil
+		default: // enough of them wait: this one pays for itself
+		}
+	}
+	start := time.Now()
+	if err := s.close(ctx); err != nil && runErr == nil {
+		j.result.Status = sandbox.StatusError
+		j.result.Error = sandbox.AsError(err)
+	}
+	j.result.Timings.DestroyMS = milliseconds(time.Since(start))
+	j.fillPeaks(s.machine.Usage())
+	if p != nil {
+		p.returned()
+	}
+	return runErr
+}
+
+// destroyLater destroys a machine however often it takes.
+func (e *Engine) destroyLater(s *session, p *pool) {
+	failed := false
+	for err := s.close(context.Background()); err != nil; err = s.close(context.Background()) {
+		e.log.Error("cannot destroy the sandbox of a run; trying again", "machine", s.plan.ID, "error", err)
+		if !failed {
+			e.countUndestroyed(1)
+		}
+		failed = true
+		time.Sleep(destroyRetry)
+	}
+	if failed {
+		e.countUndestroyed(-1)
+	}
+	if p != nil {
+		p.returned()
+	}
+}
+
+// settle gives back what admission granted, unless the background does.
+func (j *job) settle() {
+	if j.release != nil {
+		j.release()
+	}
+}

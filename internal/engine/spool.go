@@ -1,0 +1,233 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// stallPatience is how long the writer of a stream waits for a reader that does
+// not read. Then the reader loses its place and the program goes on.
+const stallPatience = 30 * time.Second
+
+// spool keeps the last bytes of an output stream for readers that come and go.
+// While a reader is attached the writer waits for it, so that it misses nothing
+// and the spool never grows; without readers the oldest bytes are overwritten.
+// It is safe for concurrent use.
+type spool struct {
+	size  int64
+	stall time.Duration
+
+	mu      sync.Mutex
+	ring    []byte // the last bytes; grows up to size
+	total   int64  // bytes written in all
+	closed  bool
+	readers map[*Output]bool
+	changed chan struct{} // closed and replaced at every change
+}
+
+func newSpool(size int64) *spool {
+	return &spool{size: size, stall: stallPatience, readers: map[*Output]bool{}, changed: make(chan struct{})}
+}
+
+// signal wakes everybody who waits. The lock is held.
+func (s *spool) signal() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// first is the offset of the first byte that is still kept.
+func (s *spool) first() int64 { return s.total - int64(len(s.ring)) }
+
+// Write implements io.Writer. It is called from one goroutine and never fails.
+func (s *spool) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		s.mu.Lock()
+		room := s.room()
+		if room == 0 {
+			s.waitForReaders()
+			s.mu.Unlock()
+			continue
+		}
+		k := min(room, int64(len(p)))
+		s.put(p[:k])
+		p = p[k:]
+		s.signal()
+		s.mu.Unlock()
+	}
+	return n, nil
+}
+
+// room is how much may be written without overwriting what a reader has not had.
+func (s *spool) room() int64 {
+	slowest := s.total
+	for r := range s.readers {
+		slowest = min(slowest, r.at)
+	}
+	if len(s.readers) == 0 || s.closed {
+		return s.size
+	}
+	return s.size - (s.total - slowest)
+}
+
+// waitForReaders waits until a reader has moved or gone. When none does for
+// long, those that stand in the way are detached.
+func (s *spool) waitForReaders() {
+	changed := s.changed
+	s.mu.Unlock()
+	timer := time.NewTimer(s.stall)
+	defer timer.Stop()
+	select {
+	case <-changed:
+		s.mu.Lock()
+	case <-timer.C:
+		s.mu.Lock()
+		for r := range s.readers {
+			if s.total-r.at >= s.size {
+				delete(s.readers, r)
+			}
+		}
+		s.signal()
+	}
+}
+
+// ringChunk is by how much the ring grows at least.
+const ringChunk = 4 << 10
+
+// put appends to the ring, and drops from its beginning what is over size.
+func (s *spool) put(p []byte) {
+	s.total += int64(len(p))
+	if int64(len(p)) >= s.size {
+		s.ring = append(s.ring[:0], p[int64(len(p))-s.size:]...)
+		return
+	}
+	if over := int64(len(s.ring)+len(p)) - s.size; over > 0 {
+		// Moving half of the ring now and then is cheaper than a little each time.
+		drop := min(int64(len(s.ring)), max(over, s.size/2))
+		for r := range s.readers {
+			drop = min(drop, max(over, r.at-s.first()))
+		}
+		kept := copy(s.ring, s.ring[drop:])
+		s.ring = s.ring[:kept]
+	}
+	if need := len(s.ring) + len(p); need > cap(s.ring) {
+		grown := make([]byte, len(s.ring), min(s.size, int64(max(2*cap(s.ring), need, ringChunk))))
+		copy(grown, s.ring)
+		s.ring = grown
+	}
+	s.ring = append(s.ring, p...)
+}
+
+// close says that nothing more comes.
+func (s *spool) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		s.signal()
+	}
+}
+
+// written returns how many bytes have come.
+func (s *spool) written() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.total
+}
+
+// held returns how much memory the spool takes.
+func (s *spool) held() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(cap(s.ring))
+}
+
+// Output reads one output stream of a process from an offset on. While it is
+// open the process waits for it, so close it. It is for one goroutine.
+type Output struct {
+	s    *spool
+	at   int64 // guarded by the spool's lock while attached
+	buf  []byte
+	done func() // may be nil
+}
+
+// open attaches a reader. A negative offset is that of the first byte kept.
+func (s *spool) open(offset int64) *Output {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if offset < 0 {
+		offset = s.first()
+	}
+	o := &Output{s: s, at: offset}
+	if offset >= s.first() && offset <= s.total {
+		s.readers[o] = true
+	}
+	return o
+}
+
+// outputChunk is the most that Next returns at once.
+const outputChunk = 64 << 10
+
+// Next returns the next piece and the offset of its first byte. The piece is
+// valid until the next call. The error is io.EOF at the end of the stream, one
+// of code offset_gone when the bytes are no longer kept or have not been
+// written yet, or the context's.
+func (o *Output) Next(ctx context.Context) (chunk []byte, at int64, err error) {
+	for {
+		o.s.mu.Lock()
+		switch {
+		case o.at < o.s.first():
+			first := o.s.first()
+			o.s.mu.Unlock()
+			return nil, first, offsetGone(o.at, first)
+		case o.at > o.s.total:
+			total := o.s.total
+			o.s.mu.Unlock()
+			return nil, total, offsetGone(o.at, total)
+		case o.at < o.s.total:
+			from := o.at - o.s.first()
+			n := min(o.s.total-o.at, outputChunk)
+			o.buf = append(o.buf[:0], o.s.ring[from:from+n]...)
+			at, o.at = o.at, o.at+n
+			o.s.signal()
+			o.s.mu.Unlock()
+			return o.buf, at, nil
+		case o.s.closed:
+			o.s.mu.Unlock()
+			return nil, o.at, io.EOF
+		}
+		changed := o.s.changed
+		o.s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, o.at, context.Cause(ctx)
+		}
+	}
+}
+
+func offsetGone(asked, first int64) *sandbox.Error {
+	return &sandbox.Error{
+		Code: sandbox.CodeOffsetGone, Field: "offset",
+		Message: fmt.Sprintf("the output from byte %d on is not there; the nearest that is begins at %d", asked, first),
+		Hint:    fmt.Sprintf("go on from offset %d", first),
+	}
+}
+
+// Close lets the process go on without this reader.
+func (o *Output) Close() {
+	if o.done != nil {
+		o.done()
+	}
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	if o.s.readers[o] {
+		delete(o.s.readers, o)
+		o.s.signal()
+	}
+}

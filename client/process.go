@@ -1,0 +1,279 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"pinfold/sandbox"
+)
+
+// Process is a handle on a process in a sandbox. The process does not end when
+// the handle, or the client, goes away.
+type Process struct {
+	sandbox *Sandbox
+	id      string
+}
+
+// Start starts a process and returns at once.
+func (s *Sandbox) Start(ctx context.Context, c sandbox.Command) (*Process, error) {
+	var info sandbox.Process
+	k := s.call(http.MethodPost, "processes")
+	k.json = c
+	if err := s.client.ask(ctx, k, &info); err != nil {
+		return nil, err
+	}
+	return s.Process(info.ID), nil
+}
+
+// Process returns a handle on the process of that id. The server is not asked
+// whether there is one; Info does.
+func (s *Sandbox) Process(id string) *Process { return &Process{s, id} }
+
+// Processes returns the processes that were started through the server, those
+// that have ended too.
+func (s *Sandbox) Processes(ctx context.Context) ([]sandbox.Process, error) {
+	var list page[sandbox.Process]
+	k := s.call(http.MethodGet, "processes")
+	k.limit = maxResultBytes
+	err := s.client.ask(ctx, k, &list)
+	return list.Items, err
+}
+
+// ExecOptions say where the streams of a command come from and go to.
+type ExecOptions struct {
+	// Stdin is read until its end and sent to the process. A read that blocks
+	// is not interrupted when the process ends: its goroutine ends with the
+	// read.
+	Stdin io.Reader
+	// Stdout and Stderr receive the output as it comes, every byte once, also
+	// over connections that break. Where both are nil the output comes in the
+	// returned Process instead, cut at limits.output_bytes.
+	Stdout io.Writer
+	Stderr io.Writer
+	// Started, when set, is told the process's id as soon as there is one.
+	Started func(id string)
+}
+
+// Exec runs a command and waits for its end. What became of it is in the
+// returned Process; the error is nil whenever it was started and its end is
+// known. When ctx ends the process goes on.
+func (s *Sandbox) Exec(ctx context.Context, c sandbox.Command, o ExecOptions) (sandbox.Process, error) {
+	k := s.call(http.MethodPost, "processes")
+	c.Stdin = c.Stdin || o.Stdin != nil
+	k.json, k.limit = c, maxResultBytes
+	if o.Stdin == nil && o.Stdout == nil && o.Stderr == nil && o.Started == nil {
+		var info sandbox.Process
+		k.query = values("wait", "true")
+		err := s.client.ask(ctx, k, &info)
+		return info, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	live := &liveProcess{out: sinks(o.Stdout, o.Stderr)}
+	live.started = func(id string) {
+		if o.Started != nil {
+			o.Started(id)
+		}
+		if o.Stdin != nil {
+			go s.Process(id).feed(ctx, o.Stdin, cancel)
+		}
+	}
+	err := s.client.stream(ctx, k, live)
+	if live.info.ID != "" && isBroken(ctx, err) {
+		err = s.Process(live.info.ID).follow(ctx, live)
+	}
+	if failed := context.Cause(ctx); err != nil && failed != nil {
+		err = asDisconnected(s.client, failed)
+	}
+	return live.info, err
+}
+
+// feed sends all of r to the process. A process that does not want it, or has
+// ended, is no error.
+func (p *Process) feed(ctx context.Context, r io.Reader, cancel context.CancelCauseFunc) {
+	_, err := p.WriteStdin(ctx, r)
+	if err == nil {
+		err = p.CloseStdin(ctx)
+	}
+	var e *sandbox.Error
+	if err == nil || ctx.Err() != nil || errors.As(err, &e) && (e.Code == sandbox.CodeConflict || e.Code == sandbox.CodeGone || e.Code == sandbox.CodeNotFound) {
+		return
+	}
+	cancel(err)
+}
+
+func asDisconnected(c *Client, err error) error {
+	var e *sandbox.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return disconnected(c.base, err)
+}
+
+// ID returns the process's id.
+func (p *Process) ID() string { return p.id }
+
+func (p *Process) call(method string, path ...string) call {
+	return p.sandbox.call(method, append([]string{"processes", p.id}, path...)...)
+}
+
+// Info describes the process, also after its end.
+func (p *Process) Info(ctx context.Context) (sandbox.Process, error) {
+	var info sandbox.Process
+	k := p.call(http.MethodGet)
+	k.limit = maxResultBytes
+	err := p.sandbox.client.ask(ctx, k, &info)
+	return info, err
+}
+
+// waitMS is how long one request waits for a process: less than what proxies
+// on the way commonly allow.
+const waitMS = 50_000
+
+// Wait waits for the process's end. It survives broken connections.
+func (p *Process) Wait(ctx context.Context) (sandbox.Process, error) {
+	for {
+		var info sandbox.Process
+		k := p.call(http.MethodGet, "wait")
+		k.limit, k.query = maxResultBytes, values("timeout_ms", strconv.Itoa(waitMS))
+		err := p.sandbox.client.reconnecting(ctx, true, func() error { return p.sandbox.client.ask(ctx, k, &info) })
+		if err != nil || !info.Running {
+			return info, err
+		}
+	}
+}
+
+// OutputOptions say which output is wanted, and where it goes.
+type OutputOptions struct {
+	Stdout io.Writer // may be nil
+	Stderr io.Writer // may be nil
+	// StdoutOffset and StderrOffset are where to begin: a byte's number, or -1
+	// for the first that is still kept.
+	StdoutOffset int64
+	StderrOffset int64
+}
+
+// Output copies the process's output from the given offsets until its end, and
+// returns how it ended. After a broken connection it comes back by itself and
+// goes on at the byte where it was. Bytes that are no longer kept are an error
+// of code offset_gone. While somebody follows the output the process waits for
+// them, so writers should not block for long.
+func (p *Process) Output(ctx context.Context, o OutputOptions) (sandbox.Process, error) {
+	live := &liveProcess{out: sinks(o.Stdout, o.Stderr)}
+	live.out[0].at, live.out[1].at = o.StdoutOffset, o.StderrOffset
+	err := p.follow(ctx, live)
+	return live.info, err
+}
+
+// follow reads output events until the process's end. It gives up when it
+// could not come back several times in a row.
+func (p *Process) follow(ctx context.Context, live *liveProcess) error {
+	for attempt := 0; ; attempt++ {
+		before := live.events
+		k := p.call(http.MethodGet, "output")
+		k.query = values("stdout", strconv.FormatInt(live.out[0].at, 10), "stderr", strconv.FormatInt(live.out[1].at, 10))
+		err := p.sandbox.client.stream(ctx, k, live)
+		if !isBroken(ctx, err) {
+			return err
+		}
+		if live.events > before {
+			attempt = 0
+		}
+		if attempt == maxReconnects || sleep(ctx, backoff(attempt)) != nil {
+			return err
+		}
+	}
+}
+
+// liveProcess takes the events of a process.
+type liveProcess struct {
+	out     [2]sink
+	info    sandbox.Process
+	events  int
+	started func(id string)
+}
+
+func (l *liveProcess) take(e event) (last bool, err error) {
+	l.events++
+	switch e.name {
+	case "start":
+		if err := e.decode(&l.info); err != nil || l.started == nil {
+			return false, err
+		}
+		l.started(l.info.ID)
+	case "stdout":
+		return false, l.out[0].take(e)
+	case "stderr":
+		return false, l.out[1].take(e)
+	case "output":
+		var c chunk
+		if err := e.decode(&c); err != nil {
+			return false, err
+		}
+		if c.Stream == "stderr" {
+			return false, l.out[1].add(c)
+		}
+		return false, l.out[0].add(c)
+	case "exit":
+		return true, e.decode(&l.info)
+	}
+	return false, nil
+}
+
+// stdinBytes is how much input goes in one request. Each request waits until
+// the process has taken its bytes, so no more than this is ever under way.
+const stdinBytes = 256 << 10
+
+// WriteStdin sends all of r to the process's standard input, as it comes, and
+// returns how many bytes the process's side has taken. The process must have
+// been started with Command.Stdin or a terminal.
+func (p *Process) WriteStdin(ctx context.Context, r io.Reader) (int64, error) {
+	var sent int64
+	buf := make([]byte, stdinBytes)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			k := p.call(http.MethodPost, "stdin")
+			k.stream, k.size = bytes.NewReader(buf[:n]), int64(n)
+			if err := p.sandbox.client.ask(ctx, k, nil); err != nil {
+				return sent, err
+			}
+			sent += int64(n)
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return sent, nil
+		case err != nil:
+			return sent, &sandbox.Error{Code: sandbox.CodeInternal, Message: "the input cannot be read: " + err.Error(), Err: err}
+		}
+	}
+}
+
+// CloseStdin lets the process read the end of its input. That it is closed
+// already is no error.
+func (p *Process) CloseStdin(ctx context.Context) error {
+	k := p.call(http.MethodDelete, "stdin")
+	k.repeat = true
+	return p.sandbox.client.ask(ctx, k, nil)
+}
+
+// Signal sends a signal to the process and its process group: "SIGTERM",
+// "TERM" or "15".
+func (p *Process) Signal(ctx context.Context, name string) error {
+	k := p.call(http.MethodPost, "signal")
+	k.json = struct {
+		Signal string `json:"signal"`
+	}{name}
+	return p.sandbox.client.ask(ctx, k, nil)
+}
+
+// Resize tells a process with a terminal that it has another size.
+func (p *Process) Resize(ctx context.Context, cols, rows int) error {
+	k := p.call(http.MethodPost, "resize")
+	k.repeat, k.json = true, sandbox.Terminal{Cols: cols, Rows: rows}
+	return p.sandbox.client.ask(ctx, k, nil)
+}

@@ -1,0 +1,336 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+	"unicode/utf8"
+
+	"pinfold/sandbox"
+)
+
+// RunOptions say what else to do with a run. The zero value is fine.
+type RunOptions struct {
+	// Stdout and Stderr receive the program's output as it comes: the same
+	// bytes that the result keeps. Each is called from the goroutine of Run; an
+	// error of theirs ends the run and is returned.
+	Stdout io.Writer
+	Stderr io.Writer
+	// IdempotencyKey, when set, makes the run happen once however often it is
+	// asked for: a second call returns the first one's result. With it, Run
+	// survives a broken connection, and a caller that goes away does not end
+	// the run.
+	IdempotencyKey string
+	// Artifact receives each declared artifact, in path order, before Run
+	// returns. The content is then not in the result.
+	Artifact func(a sandbox.Artifact, content io.Reader) error
+}
+
+// Run runs one program in a fresh sandbox and returns what became of it.
+//
+// The error is nil whenever the program was started: its fate is in the
+// Result. When ctx ends, the server destroys the sandbox, unless there is an
+// idempotency key; Run then returns an error of code disconnected.
+func (c *Client) Run(ctx context.Context, spec sandbox.Spec, o RunOptions) (*sandbox.Result, error) {
+	if err := checkSendable(spec); err != nil {
+		return nil, err
+	}
+	k := call{method: http.MethodPost, path: []string{"v1", "runs"}, json: spec, limit: maxResultBytes}
+	if o.IdempotencyKey != "" {
+		k.header, k.repeat = http.Header{"Idempotency-Key": {o.IdempotencyKey}}, true
+	}
+	result := &sandbox.Result{}
+	var err error
+	if o.Stdout == nil && o.Stderr == nil {
+		err = c.reconnecting(ctx, k.repeat, func() error { return c.ask(ctx, k, result) })
+	} else {
+		result, err = c.runLive(ctx, k, o)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return result, handOver(result, o.Artifact)
+}
+
+// handOver gives the artifacts' content to f.
+func handOver(r *sandbox.Result, f func(sandbox.Artifact, io.Reader) error) error {
+	if f == nil {
+		return nil
+	}
+	for i, a := range r.Artifacts {
+		content := a.Content
+		a.Content, r.Artifacts[i].Content = nil, nil
+		if int64(len(content)) != a.Size { // listed only: it was too large to come in line
+			r.ArtifactsSkipped = append(r.ArtifactsSkipped, sandbox.SkippedArtifact{
+				Path: a.Path, Code: sandbox.CodeTooLarge, Reason: "too large to come with the result",
+			})
+			continue
+		}
+		if err := f(a, bytes.NewReader(content)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Bounds on coming back after a broken connection, without any progress.
+const maxReconnects = 8
+
+// reconnecting calls f again after the connection broke, where that is safe.
+func (c *Client) reconnecting(ctx context.Context, safe bool, f func() error) error {
+	for attempt := 0; ; attempt++ {
+		err := f()
+		if !safe || attempt == maxReconnects || !isBroken(ctx, err) {
+			return err
+		}
+		if sErr := sleep(ctx, backoff(attempt)); sErr != nil {
+			return err
+		}
+	}
+}
+
+// runLive is a run whose output comes as events.
+func (c *Client) runLive(ctx context.Context, k call, o RunOptions) (result *sandbox.Result, err error) {
+	live := &liveRun{out: sinks(o.Stdout, o.Stderr)}
+	if err = c.stream(ctx, k, live); k.repeat && isBroken(ctx, err) {
+		// The server goes on. What was missed of the output is in the result.
+		result = &sandbox.Result{}
+		if err = c.reconnecting(ctx, true, func() error { return c.ask(ctx, k, result) }); err == nil {
+			err = live.rest(result)
+		}
+		return result, err
+	}
+	return live.result, err
+}
+
+// stream sends the request and hands each event over until f.take says that it
+// was the last.
+func (c *Client) stream(ctx context.Context, k call, f taker) error {
+	s, err := c.open(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	for {
+		e, err := s.next()
+		if err != nil {
+			return err
+		}
+		last, err := f.take(e)
+		if err != nil || last {
+			return err
+		}
+	}
+}
+
+type taker interface {
+	take(e event) (last bool, err error)
+}
+
+// liveRun takes the events of a run.
+type liveRun struct {
+	out    [2]sink
+	result *sandbox.Result
+}
+
+func (l *liveRun) take(e event) (last bool, err error) {
+	switch e.name {
+	case "stdout":
+		return false, l.out[0].take(e)
+	case "stderr":
+		return false, l.out[1].take(e)
+	case "result":
+		l.result = &sandbox.Result{}
+		return true, e.decode(l.result)
+	}
+	return false, nil
+}
+
+// rest writes what the result has and the stream did not bring.
+func (l *liveRun) rest(r *sandbox.Result) error {
+	for i, text := range []string{r.Stdout, r.Stderr} {
+		if at := l.out[i].at; at < int64(len(text)) {
+			if err := l.out[i].write([]byte(text[at:])); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// sink is one stream on its way to a writer, which may be nil.
+type sink struct {
+	w  io.Writer
+	at int64 // offset of the next byte
+}
+
+func sinks(stdout, stderr io.Writer) [2]sink { return [2]sink{{w: stdout}, {w: stderr}} }
+
+// chunk is the data of an output event.
+type chunk struct {
+	Stream string  `json:"stream"`
+	Offset *int64  `json:"offset"`
+	Text   *string `json:"text"`
+	Base64 string  `json:"base64"`
+}
+
+func (s *sink) take(e event) error {
+	var c chunk
+	if err := e.decode(&c); err != nil {
+		return err
+	}
+	return s.add(c)
+}
+
+// add writes what of the chunk is new. A gap is an error: the caller asked for
+// every byte.
+func (s *sink) add(c chunk) error {
+	var data []byte
+	if c.Text != nil {
+		data = []byte(*c.Text)
+	} else {
+		var err error
+		if data, err = base64.StdEncoding.DecodeString(c.Base64); err != nil {
+			return &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "an output event is not base64", Err: err}
+		}
+	}
+	if c.Offset != nil {
+		switch behind := s.at - *c.Offset; {
+		case s.at < 0: // whatever is kept
+			s.at = *c.Offset
+		case behind < 0:
+			return offsetGone(*c.Offset)
+		default:
+			data = data[min(behind, int64(len(data))):]
+		}
+	}
+	return s.write(data)
+}
+
+func (s *sink) write(data []byte) error {
+	s.at += int64(len(data))
+	if s.w == nil || len(data) == 0 {
+		return nil
+	}
+	if _, err := s.w.Write(data); err != nil {
+		return &sandbox.Error{Code: sandbox.CodeInternal, Message: "the output cannot be passed on: " + err.Error(), Err: err}
+	}
+	return nil
+}
+
+func offsetGone(first int64) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeOffsetGone, Message: fmt.Sprintf("the output before byte %d is no longer kept", first),
+		Hint: fmt.Sprintf("ask from offset %d, or raise output_bytes of the process", first),
+	}
+}
+
+// checkSendable refuses what would arrive as something else.
+func checkSendable(s sandbox.Spec) error {
+	if len(s.Mounts) > 0 {
+		return &sandbox.Error{
+			Code: sandbox.CodeSpecInvalid, Field: "mounts", Message: "a server shows no directories of its host",
+			Hint: "send the files in files instead",
+		}
+	}
+	for field, text := range map[string]string{"code": s.Code, "stdin": s.Stdin} {
+		if !utf8.ValidString(text) {
+			return &sandbox.Error{
+				Code: sandbox.CodeSpecInvalid, Field: field, Message: "is not UTF-8 text, and would not arrive as it is",
+				Hint: "send the bytes as a file with content_base64",
+			}
+		}
+	}
+	return nil
+}
+
+// RunRecord is what the server keeps of a run.
+type RunRecord struct {
+	ID        string            `json:"id"`
+	CreatedAt time.Time         `json:"created_at"`
+	Language  string            `json:"language"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	// Status and Cause are the result's, empty while the run is under way.
+	Status sandbox.Status    `json:"status,omitempty"`
+	Cause  sandbox.CauseKind `json:"cause,omitempty"`
+	// Result is nil while the run is under way, and in lists.
+	Result *sandbox.Result `json:"result,omitempty"`
+}
+
+// GetRun returns what the server keeps of a run.
+func (c *Client) GetRun(ctx context.Context, id string) (RunRecord, error) {
+	var r RunRecord
+	err := c.ask(ctx, call{method: http.MethodGet, path: []string{"v1", "runs", id}, repeat: true, limit: maxResultBytes}, &r)
+	return r, err
+}
+
+// Filter selects and orders what a list returns. The zero value means
+// everything, the newest first.
+type Filter struct {
+	States   []sandbox.State   // of sandboxes
+	Statuses []sandbox.Status  // of runs
+	Metadata map[string]string // every pair must match
+	Oldest   bool              // the oldest first
+	PageSize int               // objects asked for at once; 0: the server's choice
+}
+
+func (f Filter) query() url.Values {
+	q := url.Values{}
+	for _, s := range f.States {
+		q.Add("state", string(s))
+	}
+	for _, s := range f.Statuses {
+		q.Add("status", string(s))
+	}
+	for k, v := range f.Metadata {
+		q.Add("metadata", k+"="+v)
+	}
+	if f.Oldest {
+		q.Set("order", "oldest")
+	}
+	if f.PageSize > 0 {
+		q.Set("limit", fmt.Sprint(f.PageSize))
+	}
+	return q
+}
+
+// Runs returns the runs that match, page by page as they are asked for. An
+// error is the last pair.
+func (c *Client) Runs(ctx context.Context, f Filter) iter.Seq2[RunRecord, error] {
+	return pages[RunRecord](ctx, c, "runs", f)
+}
+
+// page is one answer of a list.
+type page[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next"`
+}
+
+func pages[T any](ctx context.Context, c *Client, collection string, f Filter) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		q := f.query()
+		for {
+			var p page[T]
+			if err := c.ask(ctx, call{method: http.MethodGet, path: []string{"v1", collection}, query: q, repeat: true}, &p); err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range p.Items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if p.Next == "" || p.Next == q.Get("cursor") {
+				return
+			}
+			q.Set("cursor", p.Next)
+		}
+	}
+}

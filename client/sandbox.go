@@ -1,0 +1,89 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"net/url"
+
+	"pinfold/sandbox"
+)
+
+// Sandbox is a handle on a living sandbox of the server. It holds nothing: the
+// sandbox lives on when the handle is forgotten, until its time is over.
+type Sandbox struct {
+	client *Client
+	id     string
+}
+
+// Create makes a living sandbox. When the server is full it waits in the
+// server's queue. The caller destroys the sandbox; its time to live does
+// otherwise.
+func (c *Client) Create(ctx context.Context, s sandbox.Create) (*Sandbox, error) {
+	if len(s.Mounts) > 0 {
+		return nil, checkSendable(sandbox.Spec{Mounts: s.Mounts})
+	}
+	var info sandbox.Info
+	if err := c.ask(ctx, call{method: http.MethodPost, path: []string{"v1", "sandboxes"}, json: s}, &info); err != nil {
+		return nil, err
+	}
+	return &Sandbox{c, info.ID}, nil
+}
+
+// Sandbox returns a handle on the sandbox of that id. The server is not asked
+// whether there is one; Info does.
+func (c *Client) Sandbox(id string) *Sandbox { return &Sandbox{c, id} }
+
+// Sandboxes returns the sandboxes that match, page by page as they are asked
+// for: without Filter.States also those that have ended, as long as the server
+// keeps them. An error is the last pair.
+func (c *Client) Sandboxes(ctx context.Context, f Filter) iter.Seq2[sandbox.Info, error] {
+	return pages[sandbox.Info](ctx, c, "sandboxes", f)
+}
+
+// ID returns the sandbox's id.
+func (s *Sandbox) ID() string { return s.id }
+
+// call is a request about this sandbox.
+func (s *Sandbox) call(method string, path ...string) call {
+	return call{method: method, path: append([]string{"v1", "sandboxes", s.id}, path...), repeat: method == http.MethodGet}
+}
+
+// Info describes the sandbox, also for a while after it has ended.
+func (s *Sandbox) Info(ctx context.Context) (sandbox.Info, error) {
+	var info sandbox.Info
+	err := s.client.ask(ctx, s.call(http.MethodGet), &info)
+	return info, err
+}
+
+// Extend lets the sandbox live ttlMS milliseconds from now.
+func (s *Sandbox) Extend(ctx context.Context, ttlMS int64) (sandbox.Info, error) {
+	var info sandbox.Info
+	k := s.call(http.MethodPost, "extend")
+	k.repeat, k.json = true, struct {
+		TTLMS int64 `json:"ttl_ms"`
+	}{ttlMS}
+	err := s.client.ask(ctx, k, &info)
+	return info, err
+}
+
+// Destroy ends the sandbox and returns when nothing of it is left on the host.
+// That it has ended already is no error.
+func (s *Sandbox) Destroy(ctx context.Context) (sandbox.Info, error) {
+	var info sandbox.Info
+	k := s.call(http.MethodDelete)
+	k.repeat = true
+	err := s.client.ask(ctx, k, &info)
+	return info, err
+}
+
+// values makes a query from pairs of names and values; empty values are left out.
+func values(pairs ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			q.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return q
+}

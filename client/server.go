@@ -1,0 +1,131 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// Language is one language that the server knows.
+type Language struct {
+	Name       string   `json:"name"`
+	Title      string   `json:"title"`
+	Available  bool     `json:"available"` // the template has what it needs
+	Version    string   `json:"version,omitempty"`
+	Aliases    []string `json:"aliases"`
+	Extensions []string `json:"extensions"`
+	Reason     string   `json:"reason,omitempty"` // why it is not available
+}
+
+// Day is what the key's tenant used on one day.
+type Day struct {
+	Day           string `json:"day"` // 2006-01-02, UTC
+	Runs          int64  `json:"runs"`
+	Sandboxes     int64  `json:"sandboxes"`
+	CPUMS         int64  `json:"cpu_ms"`
+	WallMS        int64  `json:"wall_ms"`
+	MemoryMBMS    int64  `json:"memory_mb_ms"` // peak MiB times milliseconds
+	OutputBytes   int64  `json:"output_bytes"`
+	ArtifactBytes int64  `json:"artifact_bytes"`
+}
+
+// Identity is who the server takes the caller for.
+type Identity struct {
+	Tenant string   `json:"tenant"`
+	KeyID  string   `json:"key_id"`
+	Scopes []string `json:"scopes"`
+}
+
+func get(path ...string) call {
+	return call{method: http.MethodGet, path: append([]string{"v1"}, path...), repeat: true}
+}
+
+// Languages lists the languages and which of them the server's default
+// template has.
+func (c *Client) Languages(ctx context.Context) ([]Language, error) {
+	var list page[Language]
+	err := c.ask(ctx, get("languages"), &list)
+	return list.Items, err
+}
+
+// Templates lists the names of the templates.
+func (c *Client) Templates(ctx context.Context) ([]string, error) {
+	var list page[string]
+	err := c.ask(ctx, get("templates"), &list)
+	return list.Items, err
+}
+
+// Drivers returns what each driver can do on the server's host, as JSON: the
+// report of "pinfold doctor" grows with the kernels that it asks about.
+func (c *Client) Drivers(ctx context.Context) ([]json.RawMessage, error) {
+	var list page[json.RawMessage]
+	err := c.ask(ctx, get("drivers"), &list)
+	return list.Items, err
+}
+
+// Pools lists the pools of warm sandboxes and how they do.
+func (c *Client) Pools(ctx context.Context) ([]sandbox.PoolInfo, error) {
+	var list page[sandbox.PoolInfo]
+	err := c.ask(ctx, get("pools"), &list)
+	return list.Items, err
+}
+
+// SetPool adds a pool or changes the one of that name. The key needs the scope
+// admin.
+func (c *Client) SetPool(ctx context.Context, p sandbox.PoolSpec) (sandbox.PoolInfo, error) {
+	var info sandbox.PoolInfo
+	k := call{method: http.MethodPut, path: []string{"v1", "pools", p.Name}, json: p, repeat: true}
+	err := c.ask(ctx, k, &info)
+	return info, err
+}
+
+// RemovePool ends a pool. Sandboxes that it has handed out live on. The key
+// needs the scope admin.
+func (c *Client) RemovePool(ctx context.Context, name string) error {
+	return c.ask(ctx, call{method: http.MethodDelete, path: []string{"v1", "pools", name}, repeat: true}, nil)
+}
+
+// Usage returns what the key's tenant used on the days from and to, both
+// included and in UTC. A zero time leaves the choice to the server.
+func (c *Client) Usage(ctx context.Context, from, to time.Time) ([]Day, error) {
+	var list page[Day]
+	k := get("usage")
+	k.query = values("from", date(from), "to", date(to))
+	err := c.ask(ctx, k, &list)
+	return list.Items, err
+}
+
+func date(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.DateOnly)
+}
+
+// WhoAmI returns who the server takes the caller for.
+func (c *Client) WhoAmI(ctx context.Context) (Identity, error) {
+	var who Identity
+	err := c.ask(ctx, get("whoami"), &who)
+	return who, err
+}
+
+// Health returns nil when the server is there. It needs no key.
+func (c *Client) Health(ctx context.Context) error {
+	resp, err := c.send(ctx, call{method: http.MethodGet, path: []string{"healthz"}, accept: "*/*"})
+	if err == nil {
+		drain(resp)
+	}
+	return err
+}
+
+// Ready returns nil when the server takes new work, or why it does not.
+func (c *Client) Ready(ctx context.Context) error {
+	resp, err := c.send(ctx, call{method: http.MethodGet, path: []string{"readyz"}, accept: "*/*"})
+	if err == nil {
+		drain(resp)
+	}
+	return err
+}

@@ -15,8 +15,8 @@ import (
 type Capacity struct {
 	Sandboxes       int           // living at once, those of runs included; default 1024
 	Runs            int           // runs at once; default four for each CPU
-	MemoryBytes     int64         // the sum of the memory limits; default 1 TiB: limits are seldom used up
-	CPUs            float64       // the sum of the CPU limits; default 256 for each CPU
+	MemoryBytes     int64         // the sum of the memory limits; default 4 TiB: limits are seldom used up
+	CPUs            float64       // the sum of the CPU limits; default 2048 for each CPU
 	StartsPerSecond float64       // default 2000
 	Queue           int           // requests that may wait; default 1000
 	QueueTimeout    time.Duration // how long one may wait; default 30 s
@@ -25,7 +25,7 @@ type Capacity struct {
 // WithDefaults returns c with its zero fields filled in.
 func (c Capacity) WithDefaults() Capacity {
 	d := Capacity{
-		Sandboxes: 1024, Runs: 4 * runtime.NumCPU(), MemoryBytes: 1 << 40, CPUs: 256 * float64(runtime.NumCPU()),
+		Sandboxes: 1024, Runs: 4 * runtime.NumCPU(), MemoryBytes: 1 << 42, CPUs: 2048 * float64(runtime.NumCPU()),
 		StartsPerSecond: 2000, Queue: 1000, QueueTimeout: 30 * time.Second,
 	}
 	fill(&c.Sandboxes, d.Sandboxes)

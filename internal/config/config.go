@@ -146,7 +146,7 @@ func Default() *Config {
 	return &Config{
 		Listen:       []string{DefaultListen},
 		State:        DefaultState(),
-		Capacity:     Capacity{Sandboxes: 1000, Queue: 1000, QueueTimeout: 30 * time.Second},
+		Capacity:     Capacity{Sandboxes: 1024, Queue: 1000, QueueTimeout: 30 * time.Second},
 		TTL:          TTL{Default: sandbox.DefaultTTLMS * time.Millisecond, Max: 24 * time.Hour},
 		Retention:    7 * 24 * time.Hour,
 		DrainTimeout: 30 * time.Second,

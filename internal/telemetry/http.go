@@ -1,0 +1,83 @@
+package telemetry
+
+import (
+	"bufio"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Middleware counts, times and traces requests. It must stand outside the
+// router: the route is known only when the answer is done.
+func (t *Telemetry) Middleware(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		t.metrics.inFlight.Inc()
+		defer t.metrics.inFlight.Dec()
+		watched := &answer{ResponseWriter: w}
+		r, finish := t.tracer.request(r)
+		defer func() { // also when a handler panics to break the connection off
+			route, method := routeLabel(r.Pattern), methodLabel(r.Method)
+			status := watched.result()
+			t.metrics.requests.WithLabelValues(route, method, classLabel(status)).Inc()
+			t.metrics.duration.WithLabelValues(route, method).Observe(time.Since(start).Seconds())
+			finish(route, method, status)
+		}()
+		next.ServeHTTP(watched, r)
+	})
+}
+
+// answer remembers the status of a response. Everything else that the
+// ResponseWriter below can do is reached through Unwrap, as http.ResponseController
+// does.
+type answer struct {
+	http.ResponseWriter
+
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 && (status >= 200 || status == http.StatusSwitchingProtocols) {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(p []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	return a.ResponseWriter.Write(p)
+}
+
+// Flush implements http.Flusher.
+func (a *answer) Flush() {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	_ = http.NewResponseController(a.ResponseWriter).Flush() // a writer that cannot flush keeps nothing back
+}
+
+// Hijack implements http.Hijacker. Who hijacks a connection writes the answer
+// by itself, to change the protocol.
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(a.ResponseWriter).Hijack()
+	if err == nil && a.status == 0 {
+		a.status = http.StatusSwitchingProtocols
+	}
+	return conn, rw, err
+}
+
+// Unwrap returns the writer below, for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// result is the status that the client saw: a handler that writes nothing
+// answers 200.
+func (a *answer) result() int {
+	if a.status == 0 {
+		return http.StatusOK
+	}
+	return a.status
+}

@@ -175,9 +175,17 @@ func (i LimitInfo) Check(v int64) error {
 		Code: CodeLimitInvalid,
 		Message: fmt.Sprintf("%s is outside %s to %s",
 			FormatQuantity(v, i.Unit), FormatQuantity(i.Min, i.Unit), FormatQuantity(i.Max, i.Unit)),
-		Hint: fmt.Sprintf("leave it out for the default of %s; zero does not mean unlimited",
-			FormatQuantity(DefaultLimits().Get(i.Field), i.Unit)),
+		Hint: defaultHint(FormatQuantity(DefaultLimits().Get(i.Field), i.Unit), v <= 0),
 	}).WithField("limits." + i.Field)
+}
+
+// defaultHint says what happens without a limit, to who may have meant that.
+func defaultHint(value string, notPositive bool) string {
+	hint := "leave it out for the default of " + value
+	if notPositive {
+		hint += "; zero does not mean unlimited"
+	}
+	return hint
 }
 
 // CheckCPUs says whether v is an acceptable number of CPUs.
@@ -188,7 +196,7 @@ func CheckCPUs(v float64) error {
 	return &Error{
 		Code: CodeLimitInvalid, Field: "limits.cpus",
 		Message: fmt.Sprintf("%v is outside %v to %v", v, MinCPUs, MaxCPUs),
-		Hint:    "leave it out for the default of 1; zero does not mean unlimited",
+		Hint:    defaultHint("1", v <= 0),
 	}
 }
 

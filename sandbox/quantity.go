@@ -21,8 +21,8 @@ var sizeUnits = map[string]int64{
 }
 
 // ParseSize reads a size such as "64MiB", "1.5GiB", "10MB" or "4096". The
-// result is in bytes. Negative sizes and sizes that overflow are errors; zero
-// is returned as it is.
+// result is in bytes. Negative sizes, sizes that overflow and fractions of a
+// byte are errors; zero is returned as it is.
 func ParseSize(s string) (int64, error) {
 	text := strings.TrimSpace(s)
 	i := strings.IndexFunc(text, unicode.IsLetter)
@@ -43,6 +43,12 @@ func ParseSize(s string) (int64, error) {
 	f, err := strconv.ParseFloat(num, 64)
 	if err != nil || math.IsNaN(f) || f < 0 || f*float64(factor) >= math.MaxInt64 {
 		return 0, sizeError(s)
+	}
+	if factor == 1 && f != math.Trunc(f) { // "1.5": the unit was forgotten
+		return 0, &Error{
+			Code: CodeLimitInvalid, Message: fmt.Sprintf("\"%s\" is a fraction of a byte", SafeText(s, 40)),
+			Hint: fmt.Sprintf("write %sMiB or %sGiB", SafeText(num, 20), SafeText(num, 20)),
+		}
 	}
 	return int64(f * float64(factor)), nil
 }

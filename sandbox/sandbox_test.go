@@ -19,7 +19,7 @@ func TestParseSize(t *testing.T) {
 			t.Errorf("%q: %d, %v; want %d", text, got, err, want)
 		}
 	}
-	for _, text := range []string{"", "-1", "MiB", "1XiB", "99999999999TiB", "1e400", "NaN", "0x10", "١"} {
+	for _, text := range []string{"1.5", "0.5b", "", "-1", "MiB", "1XiB", "99999999999TiB", "1e400", "NaN", "0x10", "١"} {
 		if got, err := ParseSize(text); err == nil {
 			t.Errorf("%q was read as %d", text, got)
 		}
@@ -88,6 +88,17 @@ func TestLimitsJSON(t *testing.T) {
 	want.CPUs, want.MemoryBytes = 0.5, 64<<20
 	if d := cmp.Diff(want, l.WithDefaults()); d != "" {
 		t.Fatal(d)
+	}
+}
+
+// Only who wrote zero, or less, is told what zero does not mean.
+func TestLimitHint(t *testing.T) {
+	info := LimitTable()[2]
+	for value, want := range map[int64]bool{0: true, -1: true, 1: false, info.Max + 1: false} {
+		e := AsError(info.Check(value))
+		if strings.Contains(e.Hint, "zero") != want || !strings.Contains(e.Hint, "256MiB") {
+			t.Errorf("%d: hint %q", value, e.Hint)
+		}
 	}
 }
 

@@ -206,7 +206,8 @@ func (s Spec) validateArtifacts() error {
 			return err
 		}
 		if _, err := path.Match(p, "x"); err != nil {
-			return specError(field, "is not a valid pattern")
+			return specError(field, fmt.Sprintf(`"%s" is not a valid pattern`, SafeText(p, 80))).
+				WithHint(`a [ needs its ]; write \[ for the character itself`)
 		}
 	}
 	return nil

@@ -38,8 +38,11 @@ type Options struct {
 	Quota    func(tenant string) Quota
 	// Pools are filled by Open.
 	Pools []sandbox.PoolSpec
-	// MaxTTL bounds the time to live of a sandbox; 0: sandbox.MaxTTLMS.
-	MaxTTL time.Duration
+	// Policy is what the operator decides about limits.
+	Policy Policy
+	// DefaultTTL is the time to live of a sandbox that asks for none, MaxTTL
+	// bounds it; 0: sandbox.DefaultTTLMS and sandbox.MaxTTLMS.
+	DefaultTTL, MaxTTL time.Duration
 	// Retention is how long records of what has ended are kept; 0: for ever.
 	Retention time.Duration
 	// DestroyLater answers a run before its sandbox is destroyed, which then

@@ -78,6 +78,13 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
+	var err error
+	if c.Limits, err = e.options.Policy.limits(c.Limits, false); err != nil {
+		return nil, err
+	}
+	if c.TTLMS == 0 {
+		c.TTLMS = e.options.DefaultTTL.Milliseconds()
+	}
 	c = c.WithDefaults()
 	if err := e.checkTTL(c.TTLMS); err != nil {
 		return nil, err

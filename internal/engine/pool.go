@@ -93,7 +93,12 @@ func checkPool(p sandbox.PoolSpec) (sandbox.PoolSpec, error) {
 // SetPool adds a pool, or changes the one of that name. A change of shape makes
 // all its machines anew.
 func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.PoolInfo, error) {
-	spec, err := checkPool(spec)
+	limits, err := e.options.Policy.limits(spec.Limits, false)
+	if err != nil {
+		return sandbox.PoolInfo{}, err
+	}
+	spec.Limits = limits // of what requests ask for that say nothing
+	spec, err = checkPool(spec)
 	if err != nil {
 		return sandbox.PoolInfo{}, err
 	}

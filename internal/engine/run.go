@@ -143,7 +143,13 @@ type job struct {
 
 // prepare does everything that needs no sandbox: a refusal comes from here.
 func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
-	spec := req.Spec.WithDefaults()
+	limits, err := e.options.Policy.limits(req.Spec.Limits, true)
+	if err != nil {
+		return nil, err
+	}
+	spec := req.Spec
+	spec.Limits = limits
+	spec = spec.WithDefaults()
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,54 @@
+package engine
+
+import (
+	"fmt"
+
+	"pinfold/sandbox"
+)
+
+// Policy is what the operator decides about limits. A zero field decides
+// nothing: sandbox.DefaultLimits holds, and the limit's own range.
+type Policy struct {
+	Default sandbox.Limits // of requests that ask for none
+	Max     sandbox.Limits // the most that a request may ask for
+}
+
+// limits puts the operator's decisions over a request's limits. The defaults of
+// time are for runs only: living sandboxes have their time to live.
+func (p Policy) limits(l sandbox.Limits, run bool) (sandbox.Limits, error) {
+	for _, info := range sandbox.LimitTable() {
+		ofTime := info.Unit == sandbox.UnitMilliseconds
+		if l.Get(info.Field) == 0 && (run || !ofTime) {
+			l.Set(info.Field, p.Default.Get(info.Field))
+		}
+	}
+	if l.CPUs == 0 {
+		l.CPUs = p.Default.CPUs
+	}
+	full := l.WithDefaults()
+	for _, info := range sandbox.LimitTable() {
+		asked, most := l.Get(info.Field), p.Max.Get(info.Field)
+		switch {
+		case most == 0:
+		case asked > most:
+			return l, overPolicy(info.Field, sandbox.FormatQuantity(asked, info.Unit), sandbox.FormatQuantity(most, info.Unit))
+		case asked == 0 && full.Get(info.Field) > most && (run || info.Unit != sandbox.UnitMilliseconds):
+			l.Set(info.Field, most)
+		}
+	}
+	switch most := p.Max.CPUs; {
+	case most == 0:
+	case l.CPUs > most:
+		return l, overPolicy("cpus", fmt.Sprint(l.CPUs), fmt.Sprint(most))
+	case l.CPUs == 0:
+		l.CPUs = min(full.CPUs, most)
+	}
+	return l, nil
+}
+
+func overPolicy(field, asked, most string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeLimitInvalid, Field: "limits." + field,
+		Message: asked + " is more than this server allows", Hint: "ask for at most " + most,
+	}
+}

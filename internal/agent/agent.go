@@ -4,6 +4,7 @@ package agent
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/wire"
@@ -16,6 +17,10 @@ type agent struct {
 	root  int        // descriptor of "/"
 	reap  *reaper
 	slots chan struct{} // see slot
+	dials atomic.Int32  // connections under way
+	watch watcher
+
+	pieces sync.Pool // of *[]byte, each a data frame of chunk bytes
 
 	send sync.Mutex // one frame at a time
 
@@ -38,6 +43,8 @@ func Run(fd int, build string) error {
 		return err
 	}
 	a := &agent{conn: conn, reap: newReaper(), slots: make(chan struct{}, 2), channels: map[uint32]*channel{}}
+	a.watch.a = a
+	a.pieces.New = func() any { b := make([]byte, wire.DataHeader+chunk); return &b }
 	if a.root, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return err
 	}
@@ -104,6 +111,7 @@ func (a *agent) handle(f wire.Frame) error {
 			return err
 		}
 		c.signal(unix.Signal(m.Signal), m.Group)
+		c.resize(m.Resize)
 	default:
 		return c.flow(f)
 	}
@@ -160,6 +168,10 @@ var operations = map[wire.Op]operation{
 	wire.OpMkdir:   {(*agent).mkdir, hasFile, never, 0},
 	wire.OpRemove:  {(*agent).remove, hasFile, never, 0},
 	wire.OpGlob:    {(*agent).glob, func(r wire.Request) bool { return r.Glob != nil }, never, 0},
+	wire.OpList:    {(*agent).list, func(r wire.Request) bool { return r.List != nil }, never, 0},
+	wire.OpMove:    {(*agent).move, func(r wire.Request) bool { return r.Move != nil }, never, 0},
+	wire.OpWatch:   {(*agent).watchDir, func(r wire.Request) bool { return r.Watch != nil }, never, 1},
+	wire.OpDial:    {(*agent).dial, func(r wire.Request) bool { return r.Dial != nil }, always, 1},
 	wire.OpKillAll: {(*agent).killAll, always, never, 0},
 }
 

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/wire"
@@ -16,13 +17,16 @@ type channel struct {
 	in  *wire.Inbox                // stream 0, or nil
 	out [wire.Streams]*wire.Credit // streams 1 and 2, or nil
 
-	mu      sync.Mutex
-	gone    bool // the host has lost interest
-	process *child
+	gone chan struct{} // closed when the host has lost interest
+
+	mu       sync.Mutex
+	process  *child
+	terminal *pollFile // of the process, or nil
+	socket   *pollFile // of a connection, or nil
 }
 
 func newChannel(a *agent, id uint32, in bool, out int) *channel {
-	c := &channel{a: a, id: id}
+	c := &channel{a: a, id: id, gone: make(chan struct{})}
 	if in {
 		c.in = wire.NewInbox()
 	}
@@ -49,6 +53,7 @@ func (c *channel) flow(f wire.Frame) error {
 		return inbox.EOF()
 	case f.Kind == wire.KindEOF && credit != nil: // the host takes no more
 		credit.Close()
+		c.readNoMore()
 		return nil
 	case f.Kind == wire.KindWindow && credit != nil:
 		return credit.Grant(wire.Grant(rest))
@@ -66,32 +71,72 @@ func (c *channel) signal(sig unix.Signal, group bool) {
 	}
 }
 
-// attach names the process that signals go to. When the host has already lost
-// interest, it is killed.
-func (c *channel) attach(p *child) {
+// resize changes the size of the process's terminal, if it has one.
+func (c *channel) resize(size *wire.TerminalSize) {
 	c.mu.Lock()
-	c.process = p
-	gone := c.gone
+	tty := c.terminal
 	c.mu.Unlock()
-	if gone {
+	if tty != nil && size != nil && size.Valid() {
+		tty.setSize(*size)
+	}
+}
+
+// attach names the process that signals go to, and its terminal. When the host
+// has already lost interest, the process is killed.
+func (c *channel) attach(p *child, terminal *pollFile) {
+	c.mu.Lock()
+	c.process, c.terminal = p, terminal
+	c.mu.Unlock()
+	if c.abandoned() {
 		c.a.reap.signal(p, unix.SIGKILL, true)
 	}
 }
 
-// abandon gives up the operation.
-func (c *channel) abandon() {
+// connected names the socket that is closed when the host loses interest.
+func (c *channel) connected(f *pollFile) {
 	c.mu.Lock()
-	c.gone = true
+	c.socket = f
 	c.mu.Unlock()
+	if c.abandoned() {
+		_ = f.Close()
+	}
+}
+
+// readNoMore ends a read of the socket: nobody wants what comes.
+func (c *channel) readNoMore() {
+	c.mu.Lock()
+	f := c.socket
+	c.mu.Unlock()
+	if f != nil {
+		_ = f.SetReadDeadline(time.Unix(1, 0)) // closed already: nothing to end
+	}
+}
+
+// abandon gives up the operation. Only the reading loop calls it, and again
+// when the host breaks the rules and closes twice.
+func (c *channel) abandon() {
+	if c.abandoned() {
+		return
+	}
+	close(c.gone)
 	c.stop()
 	c.signal(unix.SIGKILL, true)
+	c.mu.Lock()
+	f := c.socket
+	c.mu.Unlock()
+	if f != nil {
+		_ = f.Close()
+	}
 }
 
 // abandoned says whether the host has lost interest.
 func (c *channel) abandoned() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.gone
+	select {
+	case <-c.gone:
+		return true
+	default:
+		return false
+	}
 }
 
 // stop ends the streams, so that nothing waits for them any more.

@@ -4,6 +4,7 @@ package agent
 
 import (
 	"errors"
+	"math"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/wire"
@@ -87,7 +88,7 @@ func (a *agent) receive(c *channel, fd int, size int64) (int64, error) {
 func (a *agent) writeAll(fd int, p []byte) error {
 	for len(p) > 0 {
 		release := a.slot()
-		n, err := unix.Write(fd, p[:min(len(p), chunk)])
+		n, err := unix.Write(fd, p)
 		release()
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return err
@@ -97,20 +98,30 @@ func (a *agent) writeAll(fd int, p []byte) error {
 	return nil
 }
 
-// read sends a regular file on stream 1.
+// read sends a regular file, or a part of it, on stream 1.
 func (a *agent) read(c *channel, req wire.Request) wire.Outcome {
-	limit := req.File.Size
-	fd, st, err := a.openRegular(req.File.Path)
+	r := req.File
+	fd, st, err := a.openRegular(r.Path)
 	if err != nil {
 		return failed(fileFault(err))
 	}
 	defer unix.Close(fd) //nolint:errcheck // read only
-	if st.Size > limit {
+	limit := r.Size
+	switch {
+	case !r.Part && st.Size > limit:
 		return failed(fault(sandbox.CodeTooLarge, "the file is larger than asked for"))
+	case r.Part && (r.Offset < 0 || limit < -1):
+		return failed(fault(sandbox.CodeSpecInvalid, "no such range"))
+	case limit == -1:
+		limit = math.MaxInt64
 	}
-	var total int64
-	for buf := make([]byte, chunk); ; {
-		n, err := a.sendPiece(c, fd, buf)
+	offset, total := r.Offset, int64(0)
+	for !r.Part || total < limit {
+		most := chunk
+		if r.Part {
+			most = int(min(chunk, limit-total))
+		}
+		n, err := a.sendFile(c, fd, offset+total, most)
 		if err != nil {
 			return failed(fileFault(err))
 		}
@@ -120,24 +131,32 @@ func (a *agent) read(c *channel, req wire.Request) wire.Outcome {
 		if total += int64(n); total > limit {
 			return failed(fault(sandbox.CodeTooLarge, "the file grew while it was read"))
 		}
-		c.a.frame(wire.AppendData(make([]byte, 0, wire.HeaderSize+1+n), c.id, wire.Stdout, buf[:n]))
 	}
 	a.frame(wire.AppendEOF(nil, c.id, wire.Stdout))
 	return wire.Outcome{Size: total}
 }
 
-// sendPiece reads as much as may be sent now; 0 is the end of the file.
-func (a *agent) sendPiece(c *channel, fd int, buf []byte) (int, error) {
+// sendFile sends at most most bytes of a file, as much as may be sent now; 0
+// is the end of the file. It waits without a slot: a slow host holds up nobody
+// else.
+func (a *agent) sendFile(c *channel, fd int, offset int64, most int) (int, error) {
 	credit := c.out[wire.Stdout]
-	may := credit.Take(len(buf))
+	may := credit.Take(most)
 	if may == 0 {
 		return 0, unix.ECANCELED
 	}
-	defer a.slot()()
-	n, err := unix.Read(fd, buf[:may])
+	frame := a.pieces.Get().(*[]byte) //nolint:errcheck,forcetypeassert // nothing else is in there
+	release := a.slot()
+	n, err := unix.Pread(fd, (*frame)[wire.DataHeader:wire.DataHeader+may], offset)
+	release()
 	n = max(n, 0)
 	credit.Return(may - n)
-	return n, err
+	if n == 0 || err != nil {
+		a.pieces.Put(frame)
+		return 0, err
+	}
+	c.sendPiece(wire.Stdout, frame, n)
+	return n, nil
 }
 
 func (a *agent) openRegular(p string) (int, unix.Stat_t, error) {
@@ -174,10 +193,14 @@ func (a *agent) stat(_ *channel, req wire.Request) wire.Outcome {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return failed(fileFault(err))
 	}
-	return wire.Outcome{Stat: &wire.Stat{
+	found := &wire.Stat{
 		Type: typeOf(st.Mode), Size: st.Size, Mode: st.Mode & 0o7777,
 		MtimeNS: st.Mtim.Nano(), UID: int(st.Uid), GID: int(st.Gid),
-	}}
+	}
+	if found.Type == wire.TypeSymlink {
+		found.Target = readLink(fd, "")
+	}
+	return wire.Outcome{Stat: found}
 }
 
 // mkdir makes a directory and its parents. One that exists is left as it is.

@@ -48,6 +48,7 @@ type walk struct {
 	patterns patterns
 	room     int // matches that may still be listed
 	left     int // entries that may still be looked at
+	bytes    int // of the paths listed so far
 	buf      []byte
 	todo     []place
 	found    []wire.FileEntry
@@ -111,7 +112,8 @@ func (w *walk) entry(dir int, p place, e entry) {
 	if !listed {
 		return
 	}
-	if w.room--; w.room < 0 {
+	w.bytes += len(rel)
+	if w.room--; w.room < 0 || w.bytes > wire.MaxListBytes {
 		w.outcome.More = true
 		return
 	}

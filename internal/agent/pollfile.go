@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+	"pinfold/internal/wire"
 )
 
 // pollFile is our end of a pipe or socket. It waits in the runtime's poller
@@ -16,6 +18,7 @@ import (
 type pollFile struct {
 	*os.File
 	raw syscall.RawConn
+	tty bool // our end of a terminal: EIO is the end
 }
 
 // newPollFile takes over a descriptor and makes it non-blocking.
@@ -28,7 +31,7 @@ func newPollFile(fd int, name string) (*pollFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &pollFile{f, raw}, nil
+	return &pollFile{File: f, raw: raw}, nil
 }
 
 // Read waits for data and reads some of it.
@@ -39,25 +42,57 @@ func (f *pollFile) Read(p []byte) (int, error) {
 		n, errno = rawIO(unix.SYS_READ, fd, p)
 		return errno != unix.EAGAIN
 	})
-	return readResult(n, errno, err)
+	return f.result(n, errno, err)
 }
 
-// ReadNow reads what is there. It returns errWouldBlock when nothing is.
-func (f *pollFile) ReadNow(p []byte) (int, error) {
+// readFrame waits for data and reads at most n bytes into a fresh data frame.
+// now: it does not wait, and says errWouldBlock when nothing is there. The
+// frame is taken from pieces, where it goes back when it has been sent; while
+// nothing comes there is none.
+func (f *pollFile) readFrame(pieces *sync.Pool, n int, now bool) (frame *[]byte, k int, err error) {
+	var errno syscall.Errno
+	read := func(fd uintptr) bool {
+		frame = pieces.Get().(*[]byte) //nolint:errcheck,forcetypeassert // nothing else is in there
+		k, errno = rawIO(unix.SYS_READ, fd, (*frame)[wire.DataHeader:wire.DataHeader+n])
+		if errno == unix.EAGAIN && !now {
+			pieces.Put(frame)
+			frame = nil
+			return false
+		}
+		return true
+	}
+	if now {
+		err = f.raw.Control(func(fd uintptr) { read(fd) })
+	} else {
+		err = f.raw.Read(read)
+	}
+	if k, err = f.result(k, errno, err); err != nil && frame != nil {
+		pieces.Put(frame)
+		frame = nil
+	}
+	return frame, k, err
+}
+
+// readByte reads one byte if there is one; errWouldBlock when not.
+func (f *pollFile) readByte() error {
+	var b [1]byte
 	var n int
 	var errno syscall.Errno
-	err := f.raw.Control(func(fd uintptr) { n, errno = rawIO(unix.SYS_READ, fd, p) })
-	return readResult(n, errno, err)
+	err := f.raw.Control(func(fd uintptr) { n, errno = rawIO(unix.SYS_READ, fd, b[:]) })
+	_, err = f.result(n, errno, err)
+	return err
 }
 
 var errWouldBlock = errors.New("nothing to read yet")
 
-func readResult(n int, errno syscall.Errno, err error) (int, error) {
+func (f *pollFile) result(n int, errno syscall.Errno, err error) (int, error) {
 	switch {
 	case err != nil:
 		return 0, err
 	case errno == unix.EAGAIN:
 		return 0, errWouldBlock
+	case errno == unix.EIO && f.tty:
+		return 0, io.EOF
 	case errno != 0:
 		return 0, errno
 	case n == 0:
@@ -86,7 +121,7 @@ func (f *pollFile) Write(p []byte) (int, error) {
 	return done, err
 }
 
-// pending returns the number of bytes that wait in a pipe.
+// pending returns the number of bytes that wait to be read.
 func (f *pollFile) pending() int {
 	n := 0
 	_ = f.raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })

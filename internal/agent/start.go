@@ -16,7 +16,7 @@ import (
 
 // start runs one process from its start to the end of its output.
 func (a *agent) start(c *channel, req wire.Request) wire.Outcome {
-	pipes, err := newPipes(req.Start.Stdin)
+	pipes, err := a.newPipes(req.Start)
 	if err != nil {
 		return failed(fileFault(err))
 	}
@@ -25,7 +25,7 @@ func (a *agent) start(c *channel, req wire.Request) wire.Outcome {
 	if refusal != nil {
 		return failed(refusal)
 	}
-	c.attach(p)
+	c.attach(p, pipes.master())
 	pipes.closeTheirs()
 	c.event(wire.Event{Kind: wire.EventStarted, PID: p.pid})
 	s := startStreams(c, pipes)
@@ -104,6 +104,9 @@ func (a *agent) program(req *wire.StartRequest, program string, dir int, pipes *
 	p.Call("change directory", unix.SYS_FCHDIR, dir)
 	for fd, from := range pipes.theirs {
 		p.Dup2(from, fd)
+	}
+	if pipes.terminal {
+		p.Call("take terminal", unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0)
 	}
 	p.CloseOnExecFrom(3)
 	defaultSignals(p)

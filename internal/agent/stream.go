@@ -16,9 +16,19 @@ import (
 type pipes struct {
 	theirs [wire.Streams]int       // what becomes descriptor 0, 1 and 2
 	ours   [wire.Streams]*pollFile // our ends; 0 is nil without stdin
+	// terminal says that they are one terminal: ours are the same, without 2,
+	// and so are theirs.
+	terminal bool
 }
 
 // newPipes makes them. Every descriptor is closed by any exec.
+func (a *agent) newPipes(req *wire.StartRequest) (*pipes, error) {
+	if req.Terminal != nil {
+		return a.newTerminal(req)
+	}
+	return newPipes(req.Stdin)
+}
+
 func newPipes(stdin bool) (*pipes, error) {
 	p := &pipes{theirs: [wire.Streams]int{-1, -1, -1}}
 	for s := range p.theirs {
@@ -53,10 +63,10 @@ func (p *pipes) open(stream int, stdin bool) (err error) {
 // closeTheirs closes the process's ends on our side.
 func (p *pipes) closeTheirs() {
 	for s, fd := range p.theirs {
-		if fd >= 0 {
+		if fd >= 0 && (s == 0 || !p.terminal) {
 			_ = unix.Close(fd)
-			p.theirs[s] = -1
 		}
+		p.theirs[s] = -1
 	}
 }
 
@@ -74,7 +84,7 @@ func (p *pipes) close() {
 // another process still holds it.
 const grace = 250 * time.Millisecond
 
-// chunk is how much of a stream is read or written at once.
+// chunk is how much of a stream or a file is read at once.
 const chunk = 32 << 10
 
 // streams are the running pumps of one process.
@@ -86,13 +96,18 @@ type streams struct {
 }
 
 func startStreams(c *channel, p *pipes) *streams {
-	s := &streams{c: c, pipes: p, pumps: 2, held: make(chan bool, wire.Streams)}
+	s := &streams{c: c, pipes: p, pumps: 1, held: make(chan bool, wire.Streams)}
 	if c.in != nil {
 		s.pumps++
 		go s.pumpIn()
 	}
 	go s.pumpOut(wire.Stdout)
-	go s.pumpOut(wire.Stderr)
+	if p.terminal {
+		c.a.frame(wire.AppendEOF(nil, c.id, wire.Stderr))
+	} else {
+		s.pumps++
+		go s.pumpOut(wire.Stderr)
+	}
 	return s
 }
 
@@ -100,12 +115,18 @@ func startStreams(c *channel, p *pipes) *streams {
 // ended too, or cuts it after the grace, and says whether it had to.
 func (s *streams) drain() (held bool) {
 	if s.c.in != nil {
+		if s.pipes.terminal { // which is still read
+			_ = s.pipes.ours[wire.Stdin].SetWriteDeadline(time.Unix(1, 0))
+		} else {
+			_ = s.pipes.ours[wire.Stdin].Close()
+		}
 		s.c.in.Close()
-		_ = s.pipes.ours[wire.Stdin].Close()
 	}
 	until := time.Now().Add(grace)
 	for _, f := range s.pipes.ours[wire.Stdout:] {
-		_ = f.SetReadDeadline(until) // closed by its pump: nothing to cut
+		if f != nil {
+			_ = f.SetReadDeadline(until) // closed by its pump: nothing to cut
+		}
 	}
 	for range s.pumps {
 		held = <-s.held || held
@@ -113,12 +134,19 @@ func (s *streams) drain() (held bool) {
 	return held
 }
 
+// endOfInput is what stands for the end of the input on a terminal.
+const endOfInput = 0x04
+
 // pumpIn writes what the host sends to the process's stdin. A process that
 // has closed its stdin loses nothing but that: the host is told to stop.
 func (s *streams) pumpIn() {
 	f := s.pipes.ours[wire.Stdin]
 	defer func() {
-		_ = f.Close() // which is how the process sees the end
+		if s.pipes.terminal {
+			_, _ = f.Write([]byte{endOfInput}) // nobody reads it any more: no loss
+		} else {
+			_ = f.Close() // which is how the process sees the end
+		}
 		s.held <- false
 	}()
 	for p := s.c.in.Next(); p != nil; p = s.c.in.Next() {
@@ -134,19 +162,19 @@ func (s *streams) pumpIn() {
 // pumpOut sends what the process writes. It reads only what it may send, so a
 // slow host stops the process and not the agent's memory.
 func (s *streams) pumpOut(stream uint8) {
-	f, credit, buf := s.pipes.ours[stream], s.c.out[stream], make([]byte, chunk)
+	f, credit, pieces := s.pipes.ours[stream], s.c.out[stream], &s.c.a.pieces
 	left := -1 // once the stream is cut: how much to take of what is in the pipe
 	for left != 0 {
-		n := credit.Take(len(buf))
+		n := credit.Take(chunk)
 		if n == 0 { // the host takes no more
 			break
 		}
-		var k int
-		var err error
-		if left < 0 {
-			k, err = f.Read(buf[:n])
-		} else {
-			k, err = f.ReadNow(buf[:min(n, left)])
+		most := n
+		if left > 0 {
+			most = min(n, left)
+		}
+		frame, k, err := f.readFrame(pieces, most, left > 0)
+		if left > 0 {
 			left -= k
 		}
 		credit.Return(n - k)
@@ -160,16 +188,23 @@ func (s *streams) pumpOut(stream uint8) {
 			s.ended(stream, !errors.Is(err, io.EOF))
 			return
 		}
-		s.c.a.frame(wire.AppendData(make([]byte, 0, wire.HeaderSize+1+k), s.c.id, stream, buf[:k]))
+		s.c.sendPiece(stream, frame, k)
 	}
 	s.ended(stream, left == 0 && s.stillHeld(f))
+}
+
+// sendPiece sends a data frame of k bytes and gives it back.
+func (c *channel) sendPiece(stream uint8, frame *[]byte, k int) {
+	b := (*frame)[:wire.DataHeader+k]
+	wire.PutDataHeader(b, c.id, stream)
+	c.a.frame(b)
+	c.a.pieces.Put(frame)
 }
 
 // stillHeld says whether somebody still has the other end of an empty pipe,
 // or has written more than was taken.
 func (s *streams) stillHeld(f *pollFile) bool {
-	_, err := f.ReadNow(make([]byte, 1))
-	return !errors.Is(err, io.EOF)
+	return !errors.Is(f.readByte(), io.EOF)
 }
 
 // ended closes our end, so that a process that still writes learns of it, and

@@ -84,6 +84,16 @@ func AppendData(b []byte, channel uint32, stream uint8, p []byte) []byte {
 	return append(b, p...)
 }
 
+// DataHeader is what stands before the data in a data frame.
+const DataHeader = HeaderSize + 1
+
+// PutDataHeader completes a data frame in place: frame has DataHeader bytes of
+// room and then the data, at most MaxData bytes.
+func PutDataHeader(frame []byte, channel uint32, stream uint8) {
+	h := appendHeader(frame[:0], KindData, channel, len(frame)-HeaderSize)
+	_ = append(h, stream)
+}
+
 // AppendEOF appends an eof frame to b.
 func AppendEOF(b []byte, channel uint32, stream uint8) []byte {
 	return append(appendHeader(b, KindEOF, channel, 1), stream)

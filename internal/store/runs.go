@@ -1,0 +1,147 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+
+	"pinfold/internal/engine"
+	"pinfold/internal/store/paging"
+	"pinfold/sandbox"
+)
+
+const runColumns = "created_at, id, tenant, language, metadata, coalesce(idempotency_key, ''), digest, status, cause"
+
+// withResult reads a run with its result. The status stands in the row, so
+// that a missing result is noticed.
+const withResult = "SELECT seq, " + runColumns + ", body FROM runs LEFT JOIN results ON run = seq WHERE tenant = ? AND "
+
+// BeginRun records a run. When the tenant has used its idempotency key before,
+// it returns that run instead, with its result if there is one. An id that is
+// taken is a conflict.
+func (s *Store) BeginRun(ctx context.Context, r engine.RunRecord) (*engine.RunRecord, error) {
+	const doing = "recording a run"
+	if err := paging.CheckID("run", r.Tenant, r.ID); err != nil {
+		return nil, err
+	}
+	metadata, err := json.Marshal(r.Metadata)
+	if err != nil {
+		return nil, s.fault(doing, err)
+	}
+	var key any
+	if r.IdempotencyKey != "" {
+		key = r.IdempotencyKey
+	}
+	args := []any{r.Tenant, r.ID, paging.Nanos(r.CreatedAt), r.Language, string(metadata), key, r.Digest}
+	var earlier *engine.RunRecord
+	err = s.write(ctx, doing, len(metadata), func(ctx context.Context, w *session) error {
+		if key != nil {
+			var err error
+			if earlier, err = w.runOf(ctx, r.Tenant, r.IdempotencyKey, s); err != nil || earlier != nil {
+				return err
+			}
+		}
+		_, err := w.exec(ctx, `INSERT INTO runs (tenant, id, created_at, language, metadata, idempotency_key, digest, status, cause)
+			VALUES (?, ?, ?, ?, ?, ?, ?, '', '')`, args...)
+		if isDuplicate(err) {
+			return paging.InUse("run", r.ID)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return earlier, nil
+}
+
+// runOf returns the run that has used an idempotency key, or nil. One that
+// cannot be read keeps its key: running again could be running twice.
+func (w *session) runOf(ctx context.Context, tenant, key string, s *Store) (*engine.RunRecord, error) {
+	var seq int64
+	dest, get := scanRunAndResult(&seq)
+	r, err := scanInto(func(dest ...any) error {
+		return w.row(ctx, withResult+"idempotency_key = ?", []any{tenant, key}, dest...)
+	}, dest, get)
+	switch {
+	case err == nil:
+		return &r, nil
+	case isGone(err):
+		return nil, nil
+	case seq == 0:
+		return nil, err
+	}
+	s.log.Error("a run that a client asks for again cannot be read", "row", seq, "reason", err)
+	return nil, &sandbox.Error{
+		Code: sandbox.CodeStateCorrupt, Field: "Idempotency-Key", Message: "a run with this key was recorded, and what became of it cannot be read", Err: err,
+		Hint: "use a new key if the program may run once more",
+	}
+}
+
+// FinishRun records the result of a run, unless it has one.
+func (s *Store) FinishRun(ctx context.Context, tenant, id string, result *sandbox.Result) error {
+	const doing = "recording a result"
+	if result == nil {
+		return paging.NoResult(id)
+	}
+	body, err := json.Marshal(result)
+	if err != nil {
+		return s.fault(doing, err)
+	}
+	return s.write(ctx, doing, len(body), func(ctx context.Context, w *session) error {
+		var seq int64
+		err := w.row(ctx, "UPDATE runs SET finished_at = ?, status = ?, cause = ? WHERE tenant = ? AND id = ? AND finished_at IS NULL RETURNING seq",
+			[]any{s.now().UnixNano(), string(result.Status), string(result.Cause.Kind), tenant, id}, &seq)
+		if isGone(err) {
+			err := w.row(ctx, "SELECT seq FROM runs WHERE tenant = ? AND id = ?", []any{tenant, id}, &seq)
+			if isGone(err) {
+				return paging.NotFound("run", id)
+			}
+			return err // nil: it has a result
+		}
+		if err != nil {
+			return err
+		}
+		_, err = w.exec(ctx, "INSERT INTO results (run, body) VALUES (?, ?)", seq, string(body))
+		return err
+	})
+}
+
+// LoadRun returns a run with its result, if there is one.
+func (s *Store) LoadRun(ctx context.Context, tenant, id string) (engine.RunRecord, error) {
+	return find(ctx, s, runRows(), withResult+"id = ?", tenant, id, scanRunAndResult)
+}
+
+// ListRuns returns the runs that match, in pages, without their results.
+func (s *Store) ListRuns(ctx context.Context, tenant string, q engine.Query) (engine.Page[engine.RunRecord], error) {
+	return list(ctx, s, tenant, q, listed[engine.RunRecord]{
+		source: runRows(), columns: "seq, created_at, id, " + runColumns, choice: "status", values: texts(q.Statuses), scan: scanRun,
+	})
+}
+
+func scanRun(rest ...any) ([]any, func() (engine.RunRecord, error)) {
+	var r engine.RunRecord
+	var at int64
+	var metadata []byte
+	dest := append(rest, &at, &r.ID, &r.Tenant, &r.Language, &metadata, &r.IdempotencyKey, &r.Digest, (*string)(&r.Status), (*string)(&r.Cause))
+	return dest, func() (engine.RunRecord, error) {
+		r.CreatedAt = paging.Time(at)
+		err := json.Unmarshal(metadata, &r.Metadata)
+		return r, err
+	}
+}
+
+func scanRunAndResult(rest ...any) ([]any, func() (engine.RunRecord, error)) {
+	var body []byte
+	dest, get := scanRun(rest...)
+	return append(dest, &body), func() (engine.RunRecord, error) {
+		r, err := get()
+		switch {
+		case err != nil:
+		case body != nil:
+			r.Result = new(sandbox.Result)
+			err = json.Unmarshal(body, r.Result)
+		case r.Status != "":
+			err = errNoResult
+		}
+		return r, err
+	}
+}

@@ -1,0 +1,219 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"pinfold/sandbox"
+)
+
+// applicationID marks a file as ours ("PFLD"), so that another program's
+// database is not taken for an empty one.
+const applicationID = 0x50464C44
+
+// migrations lead from an empty file to the newest schema. A released entry
+// never changes: a database remembers how many it has seen (user_version).
+func migrations() []string { return []string{schema1} }
+
+// Objects stand under (tenant, id), so that no statement can find another
+// tenant's. Results are apart from runs: lists never read them.
+const schema1 = `
+CREATE TABLE sandboxes (
+	seq        INTEGER PRIMARY KEY,
+	tenant     TEXT NOT NULL,
+	id         TEXT NOT NULL,
+	created_at INTEGER NOT NULL, -- nanoseconds since 1970
+	ended_at   INTEGER,          -- NULL until it has ended
+	state      TEXT NOT NULL,
+	metadata   TEXT NOT NULL,    -- JSON
+	info       TEXT NOT NULL,    -- JSON
+	UNIQUE (tenant, id)
+) STRICT;
+CREATE INDEX sandboxes_listed ON sandboxes (tenant, created_at, id);
+CREATE INDEX sandboxes_living ON sandboxes (seq) WHERE ended_at IS NULL;
+CREATE INDEX sandboxes_ended ON sandboxes (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE runs (
+	seq             INTEGER PRIMARY KEY,
+	tenant          TEXT NOT NULL,
+	id              TEXT NOT NULL,
+	created_at      INTEGER NOT NULL,
+	finished_at     INTEGER,     -- NULL while it is under way
+	language        TEXT NOT NULL,
+	metadata        TEXT NOT NULL,
+	idempotency_key TEXT,        -- NULL: none
+	digest          TEXT NOT NULL,
+	status          TEXT NOT NULL,
+	cause           TEXT NOT NULL,
+	UNIQUE (tenant, id)
+) STRICT;
+CREATE INDEX runs_listed ON runs (tenant, created_at, id);
+CREATE UNIQUE INDEX runs_once ON runs (tenant, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX runs_under_way ON runs (seq) WHERE finished_at IS NULL;
+CREATE INDEX runs_finished ON runs (finished_at) WHERE finished_at IS NOT NULL;
+
+CREATE TABLE results (
+	run  INTEGER PRIMARY KEY REFERENCES runs (seq) ON DELETE CASCADE,
+	body TEXT NOT NULL -- JSON
+) STRICT;
+
+CREATE TABLE usage (
+	tenant         TEXT NOT NULL,
+	day            TEXT NOT NULL, -- 2006-01-02, UTC
+	runs           INTEGER NOT NULL,
+	sandboxes      INTEGER NOT NULL,
+	cpu_ms         INTEGER NOT NULL,
+	wall_ms        INTEGER NOT NULL,
+	memory_mb_ms   INTEGER NOT NULL,
+	output_bytes   INTEGER NOT NULL,
+	artifact_bytes INTEGER NOT NULL,
+	PRIMARY KEY (tenant, day)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE tenants (
+	name       TEXT PRIMARY KEY,
+	created_at INTEGER NOT NULL,
+	quota      TEXT NOT NULL -- JSON
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE keys (
+	id           TEXT PRIMARY KEY,
+	tenant       TEXT NOT NULL REFERENCES tenants (name),
+	name         TEXT NOT NULL,
+	scopes       TEXT NOT NULL, -- separated by spaces
+	hash         BLOB NOT NULL, -- SHA-256; the key itself is nowhere
+	created_at   INTEGER NOT NULL,
+	expires_at   INTEGER,
+	revoked_at   INTEGER,
+	last_used_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE INDEX keys_listed ON keys (tenant, created_at, id);
+
+CREATE TABLE quarantined_rows (
+	seq    INTEGER PRIMARY KEY,
+	at     INTEGER NOT NULL,
+	source TEXT NOT NULL, -- the table that it was in
+	tenant TEXT NOT NULL,
+	id     TEXT NOT NULL,
+	reason TEXT NOT NULL,
+	fields TEXT NOT NULL, -- the other columns, quoted as SQL
+	body   BLOB           -- the large one as it was
+) STRICT;
+`
+
+// create makes a database where there is none. It gets its name when it is
+// whole, so that nobody ever meets half of one. Nobody else may read it.
+func create(ctx context.Context, dir string) error {
+	if exists(databaseFile(dir)) {
+		return nil
+	}
+	unfinished := databaseFile(dir) + ".new"
+	for _, suffix := range []string{"", "-journal"} {
+		if err := os.Remove(unfinished + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return unusable(dir, err)
+		}
+	}
+	f, err := os.OpenFile(unfinished, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return unusable(dir, err)
+	}
+	f.Close()
+	if err := fillNew(ctx, unfinished); err != nil {
+		return err
+	}
+	if err := os.Rename(unfinished, databaseFile(dir)); err != nil {
+		return unusable(dir, err)
+	}
+	return nil
+}
+
+func fillNew(ctx context.Context, file string) error {
+	name, err := dsn(file)
+	if err != nil {
+		return err
+	}
+	db, err := sql.Open("sqlite", name)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	c, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return migrate(ctx, c, len(migrations()))
+}
+
+// schemaOf reads which schema a database has. Foreign says that the file is
+// some other program's.
+func schemaOf(ctx context.Context, c *sql.Conn) (version int, foreign bool, err error) {
+	var id, tables int
+	if err := c.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
+		return 0, false, err
+	}
+	if err := c.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
+		return 0, false, err
+	}
+	if err := c.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
+		return 0, false, err
+	}
+	return version, id != applicationID && (version != 0 || tables != 0), nil
+}
+
+// checkSchema says whether this program can work with the database. Missing is
+// how many migrations it lacks.
+func checkSchema(ctx context.Context, c *sql.Conn, file string) (missing int, err error) {
+	version, foreign, err := schemaOf(ctx, c)
+	newest := len(migrations())
+	switch {
+	case err != nil:
+		return 0, err
+	case foreign:
+		return 0, &sandbox.Error{
+			Code: sandbox.CodeStateCorrupt, Message: file + " is another program's database",
+			Hint: "give an empty directory with --state",
+		}
+	case version > newest:
+		return 0, &sandbox.Error{
+			Code:    sandbox.CodeConfigInvalid,
+			Message: fmt.Sprintf("%s has schema %d, and this program knows schemas up to %d: a newer pinfold has used it", file, version, newest),
+			Hint:    "start the newer pinfold, or give another directory with --state",
+		}
+	}
+	return newest - max(version, 0), nil
+}
+
+// migrate brings the database to the newest schema: wholly or not at all.
+func migrate(ctx context.Context, c *sql.Conn, missing int) error {
+	if missing == 0 {
+		return nil
+	}
+	all := migrations()
+	tx, err := c.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	for _, m := range all[len(all)-missing:] {
+		if _, err := tx.ExecContext(ctx, m); err != nil {
+			return rollback(tx, err)
+		}
+	}
+	for _, pragma := range []string{fmt.Sprintf("PRAGMA application_id = %d", applicationID), fmt.Sprintf("PRAGMA user_version = %d", len(all))} {
+		if _, err := tx.ExecContext(ctx, pragma); err != nil {
+			return rollback(tx, err)
+		}
+	}
+	return tx.Commit()
+}
+
+// rollback undoes a transaction that failed with err, which matters more than
+// how the undoing went.
+func rollback(tx *sql.Tx, err error) error {
+	_ = tx.Rollback()
+	return err
+}

@@ -1,0 +1,76 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"pinfold/internal/engine"
+	"pinfold/internal/store/paging"
+)
+
+// pruneAtOnce is how many objects one transaction removes: others want to
+// write meanwhile.
+const pruneAtOnce = 200
+
+// AddUsage adds to a tenant's account of one day (UTC).
+func (s *Store) AddUsage(ctx context.Context, tenant string, day time.Time, u engine.Consumption) error {
+	args := []any{tenant, day.UTC().Format(time.DateOnly), u.Runs, u.Sandboxes, u.CPUMS, u.WallMS, u.MemoryMBMS, u.OutputBytes, u.ArtifactBytes}
+	return s.write(ctx, "recording usage", 0, func(ctx context.Context, w *session) error {
+		_, err := w.exec(ctx, `INSERT INTO usage (tenant, day, runs, sandboxes, cpu_ms, wall_ms, memory_mb_ms, output_bytes, artifact_bytes)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (tenant, day) DO UPDATE SET runs = runs + excluded.runs, sandboxes = sandboxes + excluded.sandboxes,
+			cpu_ms = cpu_ms + excluded.cpu_ms, wall_ms = wall_ms + excluded.wall_ms, memory_mb_ms = memory_mb_ms + excluded.memory_mb_ms,
+			output_bytes = output_bytes + excluded.output_bytes, artifact_bytes = artifact_bytes + excluded.artifact_bytes`, args...)
+		return err
+	})
+}
+
+// UsageOf returns the days from and to (UTC), both included, in order. Days
+// without use are missing.
+func (s *Store) UsageOf(ctx context.Context, tenant string, from, to time.Time) ([]engine.DayUsage, error) {
+	const doing = "reading usage"
+	st, err := s.stmt(ctx, `SELECT day, runs, sandboxes, cpu_ms, wall_ms, memory_mb_ms, output_bytes, artifact_bytes
+		FROM usage WHERE tenant = ? AND day BETWEEN ? AND ? ORDER BY day`)
+	if err != nil {
+		return nil, s.fault(doing, err)
+	}
+	rows, err := st.QueryContext(ctx, tenant, from.UTC().Format(time.DateOnly), to.UTC().Format(time.DateOnly))
+	if err != nil {
+		return nil, s.fault(doing, err)
+	}
+	defer rows.Close()
+	days := []engine.DayUsage{}
+	for rows.Next() {
+		var d engine.DayUsage
+		if err := rows.Scan(&d.Day, &d.Runs, &d.Sandboxes, &d.CPUMS, &d.WallMS, &d.MemoryMBMS, &d.OutputBytes, &d.ArtifactBytes); err != nil {
+			return nil, s.fault(doing, err)
+		}
+		days = append(days, d)
+	}
+	return days, s.fault(doing, rows.Err())
+}
+
+// Prune removes sandboxes that ended and runs that finished before a time, and
+// says how many. Usage stays. An error in the middle leaves the rest for the
+// next time.
+func (s *Store) Prune(ctx context.Context, before time.Time) (int, error) {
+	total := 0
+	for _, text := range []string{
+		"DELETE FROM runs WHERE seq IN (SELECT seq FROM runs WHERE finished_at < ? LIMIT ?)", // results go with them
+		"DELETE FROM sandboxes WHERE seq IN (SELECT seq FROM sandboxes WHERE ended_at < ? LIMIT ?)",
+	} {
+		for more := true; more; {
+			var n int64
+			err := s.write(ctx, "removing what is old", pruneAtOnce*changeBytes, func(ctx context.Context, w *session) (err error) {
+				n, err = w.exec(ctx, text, paging.Nanos(before), pruneAtOnce)
+				return err
+			})
+			if err != nil {
+				return total, err
+			}
+			total += int(n)
+			more = n == pruneAtOnce
+		}
+	}
+	return total, nil
+}

@@ -185,6 +185,8 @@ var dependencies = []struct {
 	{"github.com/prometheus", []string{"internal/telemetry"}, "what is measured is sent out in one place"},
 	{"go.opentelemetry.io", []string{"internal/telemetry"}, "what is traced is sent out in one place"},
 	{"github.com/google/go-cmp", []string{"internal/driver/drivertest/...", "test/..."}, "it panics by design; tests only"},
+	{"modernc.org/sqlite", []string{"internal/store"}, "one package knows the database"},
+	{"pgregory.net/rapid", []string{"internal/store/storetest/..."}, "tests only"},
 	{"github.com/rogpeppe/go-internal", []string{"test/..."}, "tests only"},
 }
 

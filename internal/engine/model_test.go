@@ -1,0 +1,131 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+	"pinfold/internal/engine"
+	"pinfold/sandbox"
+)
+
+// TestStateMachine plays random lives of sandboxes against a model: what lives,
+// whose it is, which processes run.
+func TestStateMachine(t *testing.T) {
+	s := serve(t, engine.Options{Capacity: engine.Capacity{Sandboxes: 8, QueueTimeout: time.Millisecond}}, nil)
+	tenants := []string{"alice", "bob"}
+	rapid.Check(t, func(rt *rapid.T) {
+		m := &model{rt: rt, s: s, alive: map[string]*engine.Sandbox{}, owner: map[string]string{}, ended: map[string]string{}}
+		defer m.end()
+		rt.Repeat(map[string]func(*rapid.T){
+			"create":  func(rt *rapid.T) { m.create(rapid.SampledFrom(tenants).Draw(rt, "tenant")) },
+			"destroy": func(rt *rapid.T) { m.destroy(rt) },
+			"exec":    func(rt *rapid.T) { m.exec(rt) },
+			"extend":  func(rt *rapid.T) { m.extend(rt) },
+			"":        func(*rapid.T) { m.check() },
+		})
+	})
+}
+
+type model struct {
+	rt    *rapid.T
+	s     *served
+	alive map[string]*engine.Sandbox
+	owner map[string]string
+	ended map[string]string // id → tenant
+}
+
+func (m *model) end() {
+	for _, x := range m.alive {
+		_, _ = x.Destroy(context.Background())
+	}
+}
+
+func (m *model) create(tenant string) {
+	x, err := m.s.Create(context.Background(), tenant, sandbox.Create{})
+	if len(m.alive) == 8 {
+		if code(err) != sandbox.CodeBusy {
+			m.rt.Fatalf("a ninth: %v", err)
+		}
+		return
+	}
+	if err != nil {
+		m.rt.Fatal(err)
+	}
+	m.alive[x.ID()], m.owner[x.ID()] = x, tenant
+}
+
+// any draws a living sandbox, nil when there is none.
+func (m *model) any(rt *rapid.T) *engine.Sandbox {
+	var ids []string
+	for id := range m.alive {
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	return m.alive[rapid.SampledFrom(ids).Draw(rt, "sandbox")]
+}
+
+func (m *model) destroy(rt *rapid.T) {
+	x := m.any(rt)
+	if x == nil {
+		return
+	}
+	info, err := x.Destroy(context.Background())
+	if err != nil || info.State != sandbox.StateEnded {
+		rt.Fatalf("%+v, %v", info, err)
+	}
+	m.ended[x.ID()] = m.owner[x.ID()]
+	delete(m.alive, x.ID())
+}
+
+func (m *model) exec(rt *rapid.T) {
+	x := m.any(rt)
+	if x == nil {
+		return
+	}
+	name := rapid.SampledFrom([]string{"true", "false", "nothere"}).Draw(rt, "command")
+	want := map[string]int{"true": 0, "false": 1, "nothere": 127}[name]
+	p, err := x.Exec(context.Background(), sandbox.Command{Args: []string{name}}, engine.Streams{})
+	if err != nil || p.ExitCode == nil || *p.ExitCode != want {
+		rt.Fatalf("%s: %+v, %v", name, p, err)
+	}
+}
+
+func (m *model) extend(rt *rapid.T) {
+	x := m.any(rt)
+	if x == nil {
+		return
+	}
+	before := time.Now()
+	info, err := x.Extend(60_000)
+	if err != nil || info.ExpiresAt.Before(before.Add(59*time.Second)) {
+		rt.Fatalf("%+v, %v", info, err)
+	}
+}
+
+// check compares every view of the engine with the model.
+func (m *model) check() {
+	living := m.s.Stats().Living
+	if living[sandbox.StateRunning] != len(m.alive) || len(living) > 1 {
+		m.rt.Fatalf("%v, want %d running", living, len(m.alive))
+	}
+	for id, tenant := range m.owner {
+		other := map[string]string{"alice": "bob", "bob": "alice"}[tenant]
+		want := ""
+		if m.ended[id] != "" {
+			want = sandbox.CodeGone
+		}
+		if _, err := m.s.Sandbox(tenant, id); code(err) != want {
+			m.rt.Fatalf("%s: %v, want %q", id, err, want)
+		}
+		if _, err := m.s.Sandbox(other, id); code(err) != sandbox.CodeNotFound {
+			m.rt.Fatalf("%s as %s: %v", id, other, err)
+		}
+	}
+	if m.s.driver.Living() != len(m.alive) {
+		m.rt.Fatalf("%d machines for %d sandboxes", m.s.driver.Living(), len(m.alive))
+	}
+}

@@ -81,8 +81,11 @@ func (a *agent) handle(f wire.Frame) error {
 		if err := wire.Decode(f.Payload, &m); err != nil {
 			return err
 		}
-		if c.process != nil {
+		if c.process != nil && m.Signal != 0 {
 			c.process.kill(m.Signal)
+		}
+		if c.process != nil && m.Resize != nil {
+			c.process.resize(*m.Resize)
 		}
 		return nil
 	}
@@ -127,6 +130,14 @@ func (c *channel) serve(req wire.Request) wire.Outcome {
 		return files.remove(req.File)
 	case wire.OpGlob:
 		return c.glob(req.Glob)
+	case wire.OpList:
+		return c.list(req.List)
+	case wire.OpMove:
+		return files.move(req.Move)
+	case wire.OpWatch:
+		return c.watch(req.Watch)
+	case wire.OpDial:
+		return c.dial(req.Dial)
 	}
 	return failed(sandbox.CodeInternal, "unknown operation")
 }

@@ -2,6 +2,7 @@ package fake
 
 import (
 	"io"
+	"net"
 	"sync"
 
 	"pinfold/internal/wire"
@@ -16,10 +17,14 @@ type channel struct {
 	in   *wire.Inbox                // stream 0
 	out  [wire.Streams]*wire.Credit // streams 1 and 2
 	over sync.Once
+	gone chan struct{} // closed with the streams
+
+	mu     sync.Mutex
+	socket *net.UnixConn // of a connection
 }
 
 func newChannel(a *agent, id uint32) *channel {
-	c := &channel{a: a, id: id, in: wire.NewInbox()}
+	c := &channel{a: a, id: id, in: wire.NewInbox(), gone: make(chan struct{})}
 	c.out[wire.Stdout], c.out[wire.Stderr] = wire.NewCredit(), wire.NewCredit()
 	return c
 }
@@ -39,6 +44,7 @@ func (c *channel) flow(f wire.Frame) error {
 		return c.out[stream].Grant(wire.Grant(rest))
 	case f.Kind == wire.KindEOF:
 		c.out[stream].Close()
+		c.readNoMore()
 		return nil
 	}
 	return &wire.Violation{What: "a frame for a stream that the channel does not have"}
@@ -50,6 +56,8 @@ func (c *channel) close() {
 		c.in.Close()
 		c.out[wire.Stdout].Close()
 		c.out[wire.Stderr].Close()
+		close(c.gone)
+		c.readNoMore()
 	})
 }
 

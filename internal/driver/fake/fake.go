@@ -51,6 +51,9 @@ type Script struct {
 	// Glob and Read change what the agent says about files.
 	Glob func(found []wire.FileEntry) []wire.FileEntry
 	Read func(path string, content []byte) []byte
+	// Ports are the servers inside: each function serves one connection, and
+	// returns once that is closed. Without any, port 80 answers HTTP.
+	Ports map[int]func(conn net.Conn)
 }
 
 // Driver makes machines of memory. It is safe for concurrent use.

@@ -14,18 +14,30 @@ import (
 // Files are a machine's files. Directories above a file are there by
 // themselves. It is safe for concurrent use.
 type Files struct {
-	mu  sync.Mutex
-	all map[string]file // by absolute path
+	mu      sync.Mutex
+	all     map[string]file // by absolute path
+	watches map[*watch]bool
 }
 
 type file struct {
 	kind    string // a wire.Type
 	mode    uint32
 	content []byte
+	target  string // of a link
+	mtime   int64  // ns since 1970
+}
+
+// stat describes it.
+func (x file) stat() *wire.Stat {
+	return &wire.Stat{
+		Type: x.kind, Size: int64(len(x.content)), Mode: x.mode, UID: sandbox.UID, GID: sandbox.GID,
+		Target: x.target, MtimeNS: x.mtime,
+	}
 }
 
 func newFiles() *Files {
-	return &Files{all: map[string]file{sandbox.Home: {kind: wire.TypeDir, mode: 0o755}}}
+	dir := file{kind: wire.TypeDir, mode: 0o755}
+	return &Files{all: map[string]file{sandbox.Home: dir, "/tmp": dir}, watches: map[*watch]bool{}}
 }
 
 // Put makes a regular file. A path that is not absolute is below the home.
@@ -34,7 +46,9 @@ func (f *Files) Put(name, content string) {
 }
 
 // PutLink makes what looks like a symbolic link.
-func (f *Files) PutLink(name string) { f.set(name, file{kind: wire.TypeSymlink, mode: 0o777}) }
+func (f *Files) PutLink(name string) {
+	f.set(name, file{kind: wire.TypeSymlink, mode: 0o777, target: "/nowhere"})
+}
 
 // Get returns a file's content and whether there is such a file.
 func (f *Files) Get(name string) (content string, ok bool) {
@@ -47,7 +61,7 @@ func (f *Files) Get(name string) (content string, ok bool) {
 func (f *Files) set(name string, x file) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.all[absolute(name)] = x
+	f.put(absolute(name), x)
 }
 
 func absolute(name string) string {
@@ -67,16 +81,20 @@ func (f *Files) write(req *wire.FileRequest, r io.Reader) wire.Outcome {
 }
 
 func (f *Files) read(req *wire.FileRequest, w io.Writer, change func(string, []byte) []byte) wire.Outcome {
-	f.mu.Lock()
-	x, ok := f.all[absolute(req.Path)]
-	f.mu.Unlock()
+	x, ok := f.find(absolute(req.Path))
 	switch {
 	case !ok:
 		return failed(sandbox.CodeFileNotFound, "no such file")
 	case x.kind != wire.TypeFile:
 		return failed(sandbox.CodeNotRegularFile, "not a regular file")
-	case int64(len(x.content)) > req.Size:
+	case !req.Part && int64(len(x.content)) > req.Size:
 		return failed(sandbox.CodeTooLarge, "the file is too large")
+	}
+	if req.Part {
+		x.content = x.content[min(req.Offset, int64(len(x.content))):]
+		if req.Size >= 0 {
+			x.content = x.content[:min(req.Size, int64(len(x.content)))]
+		}
 	}
 	if change != nil {
 		x.content = change(req.Path, x.content)
@@ -88,26 +106,43 @@ func (f *Files) read(req *wire.FileRequest, w io.Writer, change func(string, []b
 	return wire.Outcome{Size: int64(n)}
 }
 
-func (f *Files) stat(req *wire.FileRequest) wire.Outcome {
+// find returns a file, or a directory that is there because of what is below.
+func (f *Files) find(name string) (file, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	name := absolute(req.Path)
-	x, ok := f.all[name]
+	return f.lookup(name)
+}
+
+func (f *Files) lookup(name string) (file, bool) {
+	if x, ok := f.all[name]; ok {
+		return x, true
+	}
 	for other := range f.all {
-		if !ok && strings.HasPrefix(other, name+"/") {
-			x, ok = file{kind: wire.TypeDir, mode: 0o755}, true
+		if strings.HasPrefix(other, strings.TrimSuffix(name, "/")+"/") {
+			return file{kind: wire.TypeDir, mode: 0o755}, true
 		}
 	}
+	return file{}, false
+}
+
+func (f *Files) stat(req *wire.FileRequest) wire.Outcome {
+	x, ok := f.find(absolute(req.Path))
 	if !ok {
 		return failed(sandbox.CodeFileNotFound, "no such file")
 	}
-	return wire.Outcome{Stat: &wire.Stat{
-		Type: x.kind, Size: int64(len(x.content)), Mode: x.mode, UID: sandbox.UID, GID: sandbox.GID,
-	}}
+	return wire.Outcome{Stat: x.stat()}
 }
 
 func (f *Files) mkdir(req *wire.FileRequest) wire.Outcome {
-	f.set(req.Path, file{kind: wire.TypeDir, mode: req.Mode})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	name := absolute(req.Path)
+	switch x, ok := f.lookup(name); {
+	case !ok:
+		f.put(name, file{kind: wire.TypeDir, mode: req.Mode})
+	case x.kind != wire.TypeDir:
+		return failed(sandbox.CodePathInvalid, "it is a file")
+	}
 	return wire.Outcome{}
 }
 
@@ -117,7 +152,7 @@ func (f *Files) remove(req *wire.FileRequest) wire.Outcome {
 	name, found := absolute(req.Path), false
 	for other := range f.all {
 		if other == name || strings.HasPrefix(other, name+"/") {
-			delete(f.all, other)
+			f.drop(other)
 			found = true
 		}
 	}

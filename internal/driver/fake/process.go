@@ -1,16 +1,20 @@
 package fake
 
 import (
+	"bytes"
 	"io"
 	"strings"
 	"sync"
 	"time"
 
 	"pinfold/internal/wire"
-	"pinfold/sandbox"
 )
 
-const sigKill = 9
+const (
+	sigInt    = 2
+	sigKill   = 9
+	interrupt = 0x03 // what ^C types
+)
 
 // Exit is how a program ends: with a code, or by a signal.
 type Exit struct{ Code, Signal int }
@@ -32,6 +36,12 @@ type Process struct {
 	// Held says that something the program left behind holds its output.
 	Held bool
 
+	// Terminal says that the program has one: what is typed is shown as it is
+	// read, ^C kills, and Stderr is Stdout. Resized receives after a change of
+	// Size, and forgets all but the latest.
+	Terminal bool
+	Resized  <-chan struct{}
+
 	a      *agent
 	c      *channel
 	pid    int
@@ -39,17 +49,26 @@ type Process struct {
 	once   sync.Once
 	signal int
 	ended  chan struct{}
+
+	mu      sync.Mutex
+	size    wire.TerminalSize
+	resized chan struct{}
 }
 
 func newProcess(a *agent, c *channel, req *wire.StartRequest) *Process {
 	p := &Process{
 		Args: req.Args, Env: req.Env, Dir: req.Dir, Rlimits: req.Rlimits, Machine: a.m,
 		Stdin: strings.NewReader(""), Stdout: c.outbound(wire.Stdout), Stderr: c.outbound(wire.Stderr),
-		a: a, c: c, killed: make(chan struct{}), ended: make(chan struct{}),
+		a: a, c: c, killed: make(chan struct{}), ended: make(chan struct{}), resized: make(chan struct{}, 1),
 	}
 	if req.Stdin {
 		p.Stdin = c.inbound()
 	}
+	if req.Terminal != nil {
+		p.Terminal, p.size, p.Stderr = true, *req.Terminal, p.Stdout
+		p.Stdin = keyboard{p, p.Stdin}
+	}
+	p.Resized = p.resized
 	p.Killed = p.killed
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -65,6 +84,38 @@ func (p *Process) kill(signal int) {
 		p.signal = signal
 		close(p.killed)
 	})
+}
+
+// Size is the terminal's size now.
+func (p *Process) Size() wire.TerminalSize {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.size
+}
+
+func (p *Process) resize(size wire.TerminalSize) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.size = size
+	select {
+	case p.resized <- struct{}{}:
+	default:
+	}
+}
+
+// keyboard is a terminal's input: what is typed is shown, and ^C kills.
+type keyboard struct {
+	p *Process
+	r io.Reader
+}
+
+func (k keyboard) Read(b []byte) (int, error) {
+	n, err := k.r.Read(b)
+	if bytes.IndexByte(b[:n], interrupt) >= 0 {
+		k.p.kill(sigInt)
+	}
+	_, _ = k.p.Stdout.Write(b[:n]) // fails once it has been killed
+	return n, err
 }
 
 // Sleep waits; false says that the program was killed meanwhile.
@@ -106,25 +157,4 @@ func (p *Process) run() wire.Outcome {
 	exit := wire.Exit{Code: e.Code, Signal: e.Signal, WallNS: time.Since(begin).Nanoseconds()}
 	p.a.message(wire.KindEvent, p.c.id, wire.Event{Kind: wire.EventExited, Exit: &exit})
 	return wire.Outcome{Held: held}
-}
-
-// Builtin is what programs do by default, by their name: echo, cat, sleep,
-// true, false; anything else exits with 127.
-func Builtin(p *Process) Exit {
-	name := p.Args[0]
-	switch name[strings.LastIndexByte(name, '/')+1:] {
-	case "echo":
-		_, _ = io.WriteString(p.Stdout, strings.Join(p.Args[1:], " ")+"\n")
-	case "cat":
-		_, _ = io.Copy(p.Stdout, p.Stdin)
-	case "sleep":
-		p.Sleep(time.Hour)
-	case "true":
-	case "false":
-		return Exit{Code: 1}
-	default:
-		_, _ = io.WriteString(p.Stderr, sandbox.SafeText(name, 80)+": not found\n")
-		return Exit{Code: 127}
-	}
-	return Exit{}
 }

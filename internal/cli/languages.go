@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strings"
-	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -47,25 +45,6 @@ func languageNames() []string {
 	return names
 }
 
-// languageState is one language as "languages" shows it.
-type languageState struct {
-	Name       string   `json:"name"`
-	Title      string   `json:"title"`
-	Available  bool     `json:"available"`
-	Version    string   `json:"version,omitempty"`
-	Aliases    []string `json:"aliases"`
-	Extensions []string `json:"extensions"`
-	// Reason says why a language is not available.
-	Reason string `json:"reason,omitempty"`
-}
-
-// Bounds on asking one language for its version.
-const (
-	versionTimeMS  = 10_000
-	versionAtOnce  = 4
-	maxVersionText = 120
-)
-
 const languagesExamples = `  pinfold languages
   pinfold languages --json | jq -r '.languages[] | select(.available) | .name'`
 
@@ -85,7 +64,7 @@ func (a *app) languagesCommand() *cobra.Command {
 			}
 			if asJSON {
 				return a.writeJSON(struct {
-					Languages []languageState `json:"languages"`
+					Languages []engine.LanguageInfo `json:"languages"`
 				}{states})
 			}
 			return a.write(languageTable(states))
@@ -98,9 +77,8 @@ func (a *app) languagesCommand() *cobra.Command {
 	return cmd
 }
 
-// askLanguages runs each language's version command in a sandbox, a few at a
-// time. An error means that nothing could be asked at all.
-func (a *app) askLanguages(ctx context.Context, base sandbox.Spec) ([]languageState, error) {
+// askLanguages asks the engine's, or the server's, languages.
+func (a *app) askLanguages(ctx context.Context, base sandbox.Spec) ([]engine.LanguageInfo, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer cancelOnSignal(cancel)()
@@ -109,98 +87,10 @@ func (a *app) askLanguages(ctx context.Context, base sandbox.Spec) ([]languageSt
 		return nil, err
 	}
 	defer closeRunner()
-
-	all := language.Table()
-	states, failures := make([]languageState, len(all)), make([]error, len(all))
-	slots := make(chan struct{}, versionAtOnce)
-	var wait sync.WaitGroup
-	for i, l := range all {
-		wait.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			states[i], failures[i] = askLanguage(ctx, runner, base, l)
-		})
-	}
-	wait.Wait()
-	for _, err := range failures {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return states, nil
+	return engine.AskLanguages(ctx, runner.Run, base)
 }
 
-// askLanguage asks one. That a program is not there is an answer, not an error.
-func askLanguage(ctx context.Context, runner Runner, base sandbox.Spec, l language.Language) (languageState, error) {
-	state := languageState{
-		Name: l.Name, Title: l.Title,
-		Aliases: append([]string{}, l.Aliases...), Extensions: append([]string{}, l.Extensions...),
-	}
-	result, err := runner.Run(ctx, engine.Request{Spec: versionSpec(base, l)})
-	if err != nil {
-		return state, err
-	}
-	switch {
-	case result.Cause.Kind == sandbox.CauseCancelled:
-		return state, &sandbox.Error{Code: sandbox.CodeInternal, Message: "cancelled", Err: context.Canceled}
-	case result.Status == sandbox.StatusSucceeded:
-		state.Available = true
-		state.Version, _ = l.Version.Parse([]byte(result.Stdout + result.Stderr))
-	case result.ExitCode != nil && *result.ExitCode == commandNotFound:
-		state.Reason = "not in the template: needs " + sandbox.SafeText(strings.TrimSpace(result.Stdout), maxVersionText)
-	default:
-		state.Reason = "asking for the version ended with: " + sandbox.SafeText(string(result.Cause.Kind), 40)
-	}
-	return state, nil
-}
-
-// commandNotFound is what a shell returns for a program that is not there.
-const commandNotFound = 127
-
-// versionSpec is the request for a language's version: a shell program that
-// finds, inside the sandbox, the programs that the language needs, and then
-// runs its version command.
-func versionSpec(base sandbox.Spec, l language.Language) sandbox.Spec {
-	var script strings.Builder
-	script.WriteString("find() { for p; do command -v \"$p\" && return; done; return 1; }\n")
-	lookup := func(candidates []string) (string, bool) {
-		return "\x00" + candidates[0] + "\x00", true // replaced by a variable below
-	}
-	replace := []string{"'", `'\''`}
-	for i, p := range l.Programs {
-		variable := fmt.Sprintf("p%d", i)
-		fmt.Fprintf(&script, "%s=$(find %s) || { echo %s; exit %d; }\n", variable,
-			shellWords(p.Candidates, "'", `'\''`), shellWords([]string{strings.Join(p.Candidates, " or ")}, "'", `'\''`), commandNotFound)
-		path, _ := lookup(p.Candidates)
-		replace = append(replace, path, `'"$`+variable+`"'`)
-	}
-	spec := base
-	spec.Language = "sh"
-	spec.Limits.WallTimeMS = versionTimeMS
-	step, stdin, ok := l.VersionStep(lookup)
-	if ok {
-		fmt.Fprintf(&script, "exec %s\n", shellWords(step.Args, replace...))
-		spec.Stdin, spec.Env = stdin, map[string]string{}
-		for _, kv := range step.Env {
-			k, v, _ := strings.Cut(kv, "=")
-			spec.Env[k] = v
-		}
-	}
-	spec.Code = script.String()
-	return spec
-}
-
-// shellWords quotes words for a shell, after the replacements.
-func shellWords(words []string, replace ...string) string {
-	r := strings.NewReplacer(replace...)
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = "'" + r.Replace(w) + "'"
-	}
-	return strings.Join(quoted, " ")
-}
-
-func languageTable(states []languageState) []byte {
+func languageTable(states []engine.LanguageInfo) []byte {
 	var b bytes.Buffer
 	for _, s := range states {
 		what := s.Version

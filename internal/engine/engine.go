@@ -67,6 +67,7 @@ type Engine struct {
 	late       chan struct{} // places for destructions after the answer
 	runCtx     context.Context
 	cancelRuns context.CancelFunc
+	languages  languages
 
 	mu          sync.Mutex
 	sandboxes   map[string]*Sandbox

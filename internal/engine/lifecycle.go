@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
 
@@ -24,6 +25,7 @@ func (e *Engine) Open(ctx context.Context) error {
 	for _, l := range found {
 		e.log.Warn("removed what an earlier process had left behind", "kind", l.Kind, "name", l.Name, "error", l.Err)
 	}
+	failpoint.Hit("recover.leftovers")
 	if err != nil {
 		return fmt.Errorf("removing what an earlier process left behind: %w", err)
 	}
@@ -59,11 +61,13 @@ func (e *Engine) recover(ctx context.Context) error {
 			return err
 		}
 	}
+	failpoint.Hit("recover.sandboxes")
 	for _, r := range runs {
 		if err := store.FinishRun(ctx, r.Tenant, r.ID, lostResult(r)); err != nil {
 			return err
 		}
 	}
+	failpoint.Hit("recover.runs")
 	if n := len(sandboxes) + len(runs); n > 0 {
 		e.log.Warn("recorded as lost with an earlier process", "sandboxes", len(sandboxes), "runs", len(runs))
 	}

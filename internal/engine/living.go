@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/failpoint"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -105,13 +106,16 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 		release()
 		return nil, err
 	}
+	failpoint.Hit("create.journalled")
 	start := time.Now()
 	s.session, s.pool, err = e.machine(ctx, d, plan, len(c.Mounts) == 0)
 	if err != nil {
 		s.finish(sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "it could not be made"}, sandbox.AsError(err))
 		return nil, err
 	}
+	failpoint.Hit("create.machine")
 	s.start(time.Since(start))
+	failpoint.Hit("create.running")
 	return s, nil
 }
 
@@ -387,6 +391,7 @@ func (s *Sandbox) endFor(cause sandbox.Cause) {
 	info := s.describe()
 	s.mu.Unlock()
 	s.save(info)
+	failpoint.Hit("end.recorded")
 	s.engine.background.Go(func() { s.destroy(cause) })
 }
 
@@ -424,7 +429,9 @@ func (s *Sandbox) destroy(cause sandbox.Cause) {
 	if s.pool != nil {
 		s.pool.returned()
 	}
+	failpoint.Hit("end.destroyed")
 	s.finish(cause, nil)
+	failpoint.Hit("end.finished")
 }
 
 // finish says that the sandbox has ended.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
 
@@ -219,6 +220,7 @@ func (p *pool) take() *session {
 		taken = w.session
 	}
 	if taken != nil {
+		failpoint.Hit("pool.taken")
 		p.hits++
 		p.inUse++
 	} else {
@@ -267,6 +269,7 @@ func (p *pool) fillOne() {
 			}
 		}
 		s, err := p.make()
+		failpoint.Hit("pool.made")
 		again = p.filled(s, err)
 	}
 }

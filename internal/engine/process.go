@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
 	"pinfold/internal/language"
 	"pinfold/internal/wire"
@@ -132,6 +133,7 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 		return nil, nil, s.explain(ctx, err)
 	}
 	p.started = time.Now()
+	failpoint.Hit("process.started")
 	s.keep(p)
 	if wall := p.limits.WallTimeMS; wall > 0 {
 		p.timer = time.AfterFunc(time.Duration(wall)*time.Millisecond, p.timeUp)
@@ -264,6 +266,7 @@ func (p *Process) await(done func(), stdin *io.PipeReader) {
 	p.outputs[wire.Stdout].close()
 	p.outputs[wire.Stderr].close()
 	close(p.done)
+	failpoint.Hit("process.ended")
 	p.sandbox.forget()
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
 
@@ -39,6 +40,7 @@ func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
 	if earlier != nil {
 		return repeat(r, *earlier)
 	}
+	failpoint.Hit("run.recorded")
 	result, err := e.perform(ctx, j)
 	final := result
 	if err != nil {
@@ -47,6 +49,7 @@ func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
 	if saveErr := e.options.Store.FinishRun(context.WithoutCancel(ctx), r.Tenant, r.ID, final); saveErr != nil {
 		e.log.Error("cannot record the result of a run", "run", r.ID, "error", saveErr)
 	}
+	failpoint.Hit("run.finished")
 	u := final.Usage
 	e.account(r.Tenant, Consumption{
 		Runs: 1, CPUMS: u.CPUMS, WallMS: u.WallMS, MemoryMBMS: u.MemoryPeakBytes >> 20 * u.WallMS,
@@ -160,6 +163,7 @@ func (j *job) end(ctx context.Context, s *session, p *pool, runErr error) error 
 		j.result.Status = sandbox.StatusError
 		j.result.Error = sandbox.AsError(err)
 	}
+	failpoint.Hit("run.destroyed")
 	j.result.Timings.DestroyMS = milliseconds(time.Since(start))
 	j.fillPeaks(s.machine.Usage())
 	if p != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
 	"pinfold/internal/language"
 	"pinfold/sandbox"
@@ -109,6 +110,7 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 		j.judge(evidence{limits: j.spec.Limits, trigger: cancelled()})
 		return j.result, nil
 	}
+	failpoint.Hit("run.admitted")
 	j.release = release
 	defer j.settle()
 	e.observer.Queued(time.Since(queued))
@@ -223,7 +225,9 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	failpoint.Hit("run.machine")
 	err = j.fill(ctx, s)
+	failpoint.Hit("run.filled")
 	if err == nil && products != nil {
 		err = copyProducts(ctx, products, s, j.steps.Dir)
 	}
@@ -243,11 +247,13 @@ func (j *job) execute(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	failpoint.Hit("run.executed")
 	j.result.Timings.ExecMS = milliseconds(r.wall)
 	j.fillOutput(r)
 	j.judge(r.evidence(j.spec.Limits))
 	if over := r.death != nil || ctx.Err() != nil; !over { // else nothing can come out any more
 		j.collect(ctx, s)
+		failpoint.Hit("run.collected")
 	}
 	return nil
 }

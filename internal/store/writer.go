@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 
+	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
 
@@ -144,6 +145,7 @@ func (w *session) transact(ctx context.Context, group []op, answers []error) err
 	if _, err := w.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
+	failpoint.Hit("store.begun")
 	for i, o := range group {
 		answers[i] = o.do(ctx, w)
 		var refusal *sandbox.Error
@@ -154,6 +156,7 @@ func (w *session) transact(ctx context.Context, group []op, answers []error) err
 	if _, err := w.exec(ctx, "COMMIT"); err != nil {
 		return w.undo(ctx, err)
 	}
+	failpoint.Hit("store.committed")
 	return nil
 }
 

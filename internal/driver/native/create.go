@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
+	"pinfold/internal/failpoint"
 	"pinfold/internal/linux/cgroup"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
@@ -32,6 +33,7 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 	if err := h.claim(d); err != nil {
 		return nil, err
 	}
+	failpoint.Hit("native.claimed")
 	m := &machine{plan: plan, host: h, dead: make(chan struct{})}
 	m.meter = meter{machine: m, root: -1, limit: plan.Limits.MemoryBytes, agent: wire.MaxTasks}
 	if err := m.build(ctx, h.groupName(d.token, plan.ID)); err != nil {
@@ -40,6 +42,7 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 		}
 		return nil, createError(err)
 	}
+	failpoint.Hit("native.created")
 	return m, nil
 }
 
@@ -72,9 +75,11 @@ func (m *machine) build(ctx context.Context, name string) error {
 			return err
 		}
 	}
+	failpoint.Hit("native.leased")
 	if m.cgroup, err = h.newGroup(name, m.plan); err != nil {
 		return err
 	}
+	failpoint.Hit("native.cgroup")
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return err
@@ -85,6 +90,7 @@ func (m *machine) build(ctx context.Context, name string) error {
 		return err
 	}
 	m.child = child
+	failpoint.Hit("native.spawned")
 	return m.release(ctx)
 }
 

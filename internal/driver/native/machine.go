@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
+	"pinfold/internal/failpoint"
 	"pinfold/internal/linux/cgroup"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
@@ -128,6 +129,7 @@ func (m *machine) Destroy(ctx context.Context) error {
 	if err := m.endProcesses(ctx); err != nil {
 		return err
 	}
+	failpoint.Hit("native.killed")
 	if m.conn != nil {
 		_ = m.conn.Close()
 	}
@@ -143,12 +145,14 @@ func (m *machine) Destroy(ctx context.Context) error {
 			return setupError("remove the sandbox's cgroup", err)
 		}
 	}
+	failpoint.Hit("native.uncgrouped")
 	if m.block != nil {
 		if err := m.block.Release(); err != nil {
 			return setupError("give back the sandbox's user ids", err)
 		}
 	}
 	m.destroyed = true
+	failpoint.Hit("native.destroyed")
 	return nil
 }
 

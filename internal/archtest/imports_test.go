@@ -180,6 +180,7 @@ var dependencies = []struct {
 	},
 	{"github.com/spf13/cobra", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
 	{"github.com/spf13/pflag", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
+	{"github.com/danielgtaylor/huma", []string{"internal/api/..."}, "the OpenAPI document and its schemas are made of it; nobody else needs to know"},
 	{"github.com/coder/websocket", []string{"internal/api/...", "client", "test/..."}, "terminals are the only thing that needs frames both ways"},
 	{"go.yaml.in/yaml/v4", []string{"internal/config"}, "one configuration file, read strictly"},
 	{"github.com/prometheus", []string{"internal/telemetry"}, "what is measured is sent out in one place"},

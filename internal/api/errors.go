@@ -1,0 +1,150 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// statuses is the one place that knows which HTTP status a code of error has.
+// A code that is not here is our own fault: 500.
+func statuses() map[string]int {
+	return map[string]int{
+		sandbox.CodeSpecInvalid:         http.StatusBadRequest,
+		sandbox.CodeLimitInvalid:        http.StatusBadRequest,
+		sandbox.CodePathInvalid:         http.StatusBadRequest,
+		sandbox.CodeRequestInvalid:      http.StatusBadRequest,
+		sandbox.CodeFeatureUnknown:      http.StatusBadRequest,
+		sandbox.CodeConfigInvalid:       http.StatusBadRequest,
+		sandbox.CodeUnauthorized:        http.StatusUnauthorized,
+		sandbox.CodeForbidden:           http.StatusForbidden,
+		sandbox.CodeNotFound:            http.StatusNotFound,
+		sandbox.CodeFileNotFound:        http.StatusNotFound,
+		sandbox.CodeMethodForbidden:     http.StatusMethodNotAllowed,
+		sandbox.CodeConflict:            http.StatusConflict,
+		sandbox.CodeIdempotency:         http.StatusConflict,
+		sandbox.CodeGone:                http.StatusGone,
+		sandbox.CodeOffsetGone:          http.StatusGone,
+		sandbox.CodeTooLarge:            http.StatusRequestEntityTooLarge,
+		sandbox.CodeNotRegularFile:      http.StatusUnprocessableEntity,
+		sandbox.CodeUnsafeArchive:       http.StatusUnprocessableEntity,
+		sandbox.CodeRequirementUnmet:    http.StatusUnprocessableEntity,
+		sandbox.CodeLanguageUnknown:     http.StatusUnprocessableEntity,
+		sandbox.CodeLanguageMissing:     http.StatusUnprocessableEntity,
+		sandbox.CodeDriverUnknown:       http.StatusUnprocessableEntity,
+		sandbox.CodeDriverUnavailable:   http.StatusUnprocessableEntity,
+		sandbox.CodeTemplateUnknown:     http.StatusUnprocessableEntity,
+		sandbox.CodeNetworkUnsupported:  http.StatusUnprocessableEntity,
+		sandbox.CodeCommandNotFound:     http.StatusUnprocessableEntity,
+		sandbox.CodeCommandNotRunnable:  http.StatusUnprocessableEntity,
+		sandbox.CodeBusy:                http.StatusTooManyRequests,
+		sandbox.CodeQuotaExceeded:       http.StatusTooManyRequests,
+		sandbox.CodePortClosed:          http.StatusBadGateway,
+		sandbox.CodeProtocol:            http.StatusBadGateway,
+		sandbox.CodeDisconnected:        http.StatusBadGateway,
+		sandbox.CodeShuttingDown:        http.StatusServiceUnavailable,
+		sandbox.CodeResourceUnavailable: http.StatusServiceUnavailable,
+		sandbox.CodeInsufficient:        http.StatusInsufficientStorage,
+	}
+}
+
+// statusError gives an error a status that its code alone does not have.
+type statusError struct {
+	status int
+	err    *sandbox.Error
+}
+
+func (e *statusError) Error() string { return e.err.Error() }
+func (e *statusError) Unwrap() error { return e.err }
+
+func badRequest(field, message, hint string) error {
+	return &sandbox.Error{Code: sandbox.CodeRequestInvalid, Field: field, Message: message, Hint: hint}
+}
+
+// withStatus is a malformed request that HTTP has a status of its own for.
+func withStatus(status int, field, message, hint string) error {
+	return &statusError{status, &sandbox.Error{Code: sandbox.CodeRequestInvalid, Field: field, Message: message, Hint: hint}}
+}
+
+// notFound is the one answer about an object that is not there. What belongs
+// to somebody else has the same: nobody can learn that it exists.
+func notFound() error {
+	return &sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such object", Hint: "list yours with GET /v1/runs or GET /v1/sandboxes"}
+}
+
+// hide replaces every "not found" about an object by the same words, so that
+// whose it is makes no difference.
+func hide(err error) error {
+	if e := sandbox.AsError(err); e != nil && e.Code == sandbox.CodeNotFound {
+		return notFound()
+	}
+	return err
+}
+
+// statusOf returns the HTTP status of an error.
+func (s *server) statusOf(err error) int {
+	var own *statusError
+	if errors.As(err, &own) {
+		return own.status
+	}
+	if status, ok := s.status[sandbox.AsError(err).Code]; ok {
+		return status
+	}
+	return http.StatusInternalServerError
+}
+
+// shown returns what may be said of an error: the text of a failure that
+// nobody foresaw may name files of the host, and stays in the log.
+func (s *server) shown(r *http.Request, err error) *sandbox.Error {
+	e := sandbox.AsError(err)
+	if e.Code != sandbox.CodeInternal {
+		return e
+	}
+	id := requestID(r.Context())
+	s.o.Log.ErrorContext(r.Context(), "request failed", "request", id, "route", r.Pattern, "error", err.Error())
+	return &sandbox.Error{Code: sandbox.CodeInternal, Message: "the server failed", Hint: "its log says why, under request " + id}
+}
+
+// fail answers with an error. Nothing may have been written before.
+func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	status, e := s.statusOf(err), s.shown(r, err)
+	h := w.Header()
+	switch status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", `Bearer realm="pinfold"`)
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		h.Set("Retry-After", strconv.Itoa(retryAfter(err)))
+	}
+	for _, name := range []string{"Content-Length", "Content-Disposition", "Content-Encoding", "Accept-Ranges", "ETag"} {
+		h.Del(name)
+	}
+	writeJSON(w, status, sandbox.ErrorBody{Error: e})
+}
+
+// retryAfter is when to come back, in whole seconds, at least one.
+func retryAfter(err error) int {
+	var known interface{ RetryAfter() time.Duration }
+	if errors.As(err, &known) {
+		return max(1, int(math.Ceil(known.RetryAfter().Seconds())))
+	}
+	return 1
+}
+
+// writeJSON answers with a value. Text of guests stays as it is: the media type
+// and nosniff keep it from being anything but data.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil { // our own types: cannot happen
+		status, b = http.StatusInternalServerError, sandbox.MarshalErrorBody(err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(b)+1))
+	w.WriteHeader(status)
+	_, _ = w.Write(append(b, '\n')) // nobody is left to tell
+}

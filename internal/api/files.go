@@ -1,0 +1,294 @@
+package api
+
+import (
+	"fmt"
+	"mime"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+
+	"pinfold/internal/engine"
+	"pinfold/sandbox"
+)
+
+// span is a part of a file.
+type span struct{ first, length int64 }
+
+func (c *call) readFile() error {
+	s, err := c.sandbox()
+	if err != nil {
+		return err
+	}
+	name := c.query.text("path")
+	info, err := s.Stat(c.r.Context(), name)
+	if err != nil {
+		return err
+	}
+	if info.Type != sandbox.FileRegular {
+		return &sandbox.Error{Code: sandbox.CodeNotRegularFile, Field: "path", Message: "that is a " + sandbox.SafeText(info.Type, 20) + ", not a file", Hint: "GET …/files/list lists a directory, GET …/archive brings it"}
+	}
+	tag := fmt.Sprintf(`"%x-%x"`, info.Size, info.MTime.UnixNano())
+	h := c.w.Header()
+	h.Set("ETag", tag)
+	h.Set("Accept-Ranges", "bytes")
+	if tagMatches(c.r.Header.Get("If-None-Match"), tag) {
+		c.w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	part, partial, err := c.rangeOf(info.Size, tag)
+	if err != nil {
+		h.Set("Content-Range", fmt.Sprintf("bytes */%d", info.Size))
+		return err
+	}
+	// Whatever is in the file, it is bytes to keep, never a page of ours.
+	h.Set("Content-Type", typeBytes)
+	h.Set("Content-Disposition", disposition(info.Path))
+	h.Set("Content-Length", strconv.FormatInt(part.length, 10))
+	status := http.StatusOK
+	if partial {
+		status = http.StatusPartialContent
+		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", part.first, part.first+part.length-1, info.Size))
+	}
+	if c.r.Method == http.MethodHead || part.length == 0 {
+		c.w.WriteHeader(status)
+		return nil
+	}
+	return c.sendFile(s, name, part, status)
+}
+
+// sendFile streams the part. The header goes out with the first byte, so that
+// a file that cannot be read is an error.
+func (c *call) sendFile(s *engine.Sandbox, name string, part span, status int) error {
+	out := c.patientWriter(c.w)
+	defer out.done()
+	late := &lateWriter{out: out, begin: func() { c.w.WriteHeader(status) }}
+	n, err := s.ReadFile(c.r.Context(), name, part.first, part.length, late)
+	switch {
+	case err != nil:
+		return err
+	case n < part.length: // it has become shorter meanwhile: the client must notice
+		return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the file changed while it was read", Hint: "try again"}
+	}
+	return nil
+}
+
+// lateWriter sends the header before the first byte.
+type lateWriter struct {
+	out   *patientWriter
+	begin func()
+}
+
+func (l *lateWriter) Write(b []byte) (int, error) {
+	if l.begin != nil {
+		l.begin()
+		l.begin = nil
+	}
+	return l.out.Write(b)
+}
+
+// disposition names a file for who saves it. The name is the guest's.
+func disposition(name string) string {
+	base := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '/' || r == '\\' || r == '"' {
+			return '_'
+		}
+		return r
+	}, path.Base(name))
+	if v := mime.FormatMediaType("attachment", map[string]string{"filename": sandbox.SafeText(base, 255)}); v != "" {
+		return v
+	}
+	return "attachment"
+}
+
+func tagMatches(header, tag string) bool {
+	for candidate := range strings.SplitSeq(header, ",") {
+		if c := strings.TrimSpace(candidate); c == "*" || strings.TrimPrefix(c, "W/") == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// rangeOf reads the Range header. A header of another form is ignored, as HTTP
+// wants it; several ranges are answered with the whole file.
+func (c *call) rangeOf(size int64, tag string) (part span, partial bool, err error) {
+	whole := span{0, size}
+	spec, ok := strings.CutPrefix(c.r.Header.Get("Range"), "bytes=")
+	if cond := c.r.Header.Get("If-Range"); !ok || (cond != "" && cond != tag) {
+		return whole, false, nil
+	}
+	from, to, ok := strings.Cut(strings.TrimSpace(spec), "-")
+	if !ok || strings.Contains(spec, ",") {
+		return whole, false, nil
+	}
+	first, last, ok := offsets(from, to, size)
+	if !ok {
+		return whole, false, nil
+	}
+	last = min(last, size-1)
+	if first > last {
+		return whole, false, withStatus(http.StatusRequestedRangeNotSatisfiable, "Range", fmt.Sprintf("the file has %d bytes", size), "")
+	}
+	return span{first, last - first + 1}, true, nil
+}
+
+// offsets reads "FIRST-LAST", "FIRST-" and "-LAST_N".
+func offsets(from, to string, size int64) (first, last int64, ok bool) {
+	first, okFirst := parseOffset(from)
+	last, okLast := parseOffset(to)
+	switch {
+	case from == "":
+		return max(0, size-last), size - 1, okLast
+	case to == "":
+		return first, size - 1, okFirst
+	}
+	return first, last, okFirst && okLast && first <= last
+}
+
+func parseOffset(text string) (int64, bool) {
+	n, err := strconv.ParseUint(text, 10, 62)
+	return int64(n), err == nil //nolint:gosec // 62 bits
+}
+
+func (c *call) writeFile() error {
+	s, err := c.sandbox()
+	if err != nil {
+		return err
+	}
+	if c.r.Header.Get("Content-Encoding") != "" {
+		return withStatus(http.StatusUnsupportedMediaType, "", "compressed bodies are not accepted", "leave Content-Encoding out")
+	}
+	if c.r.Header.Get("Content-Range") != "" {
+		return badRequest("Content-Range", "a part of a file cannot be written", "send the whole file")
+	}
+	name := c.query.text("path")
+	if err := s.WriteFile(c.r.Context(), name, c.query.mode("mode"), c.r.ContentLength, c.patient(c.w, c.r.Body)); err != nil {
+		return c.uploadError(err)
+	}
+	info, err := s.Stat(c.r.Context(), name)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, info)
+}
+
+// uploadError tells a body that broke off from what went wrong inside.
+func (c *call) uploadError(err error) error {
+	if sandbox.AsError(err).Code == sandbox.CodeInternal {
+		return readError(err)
+	}
+	return err
+}
+
+func (c *call) removeFile() error {
+	s, err := c.sandbox()
+	if err != nil {
+		return err
+	}
+	if err := s.Remove(c.r.Context(), c.query.text("path")); err != nil {
+		return err
+	}
+	return c.nothing()
+}
+
+func (c *call) statFile() error {
+	s, err := c.sandbox()
+	if err != nil {
+		return err
+	}
+	info, err := s.Stat(c.r.Context(), c.query.text("path"))
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, info)
+}
+
+func (c *call) listFiles() error {
+	s, err := c.sandbox()
+	if err != nil {
+		return err
+	}
+	items, more, err := s.List(c.r.Context(), c.query.text("path"), int(c.query.int("depth")), int(c.query.int("limit")))
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, listing[sandbox.FileInfo]{append(make([]sandbox.FileInfo, 0, len(items)), items...), more})
+}
+
+func (c *call) makeDirectory() error {
+	s, err := c.sandbox()
+	if err != nil {
+		return err
+	}
+	var b mkdirBody
+	done, err := c.decode(0, &b)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if b.Mode == 0 {
+		b.Mode = 0o755
+	}
+	if b.Mode > 0o777 {
+		return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "mode", Message: "is more than the permission bits", Hint: "it is a plain number: 493 is 0755"}
+	}
+	if err := s.Mkdir(c.r.Context(), b.Path, b.Mode); err != nil {
+		return err
+	}
+	return c.nothing()
+}
+
+func (c *call) moveFile() error {
+	s, err := c.sandbox()
+	if err != nil {
+		return err
+	}
+	var b moveBody
+	done, err := c.decode(0, &b)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := s.Move(c.r.Context(), b.From, b.To); err != nil {
+		return err
+	}
+	return c.nothing()
+}
+
+func (c *call) watchFiles() error {
+	s, err := c.sandbox()
+	if err != nil {
+		return err
+	}
+	e := c.newEvents(c.w)
+	defer e.end()
+	err = s.Watch(c.r.Context(), c.query.text("path"), c.query.bool("recursive"), func(event sandbox.FileEvent) error {
+		if event.Kind == watchReady {
+			return e.send(watchReady, "", struct{}{})
+		}
+		return e.send("change", "", event)
+	})
+	switch {
+	case c.r.Context().Err() != nil:
+		return nil // the client is gone
+	case err != nil && sandbox.AsError(err).Code != sandbox.CodeGone, !e.started():
+		return c.cutOff(e, err)
+	}
+	return e.send("end", "", struct{}{})
+}
+
+// watchReady is the first event of a watch: what happens from now on is seen.
+const watchReady = "ready"
+
+func (c *call) listChanges() error {
+	s, err := c.sandbox()
+	if err != nil {
+		return err
+	}
+	items, more, err := s.Changes(c.r.Context(), int(c.query.int("limit")))
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, listing[sandbox.Change]{append(make([]sandbox.Change, 0, len(items)), items...), more})
+}

@@ -1,0 +1,157 @@
+package api
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+type requestIDKey struct{}
+
+// requestID is the name under which a request stands in the log.
+func requestID(ctx context.Context) string {
+	id, _ := ctx.Value(requestIDKey{}).(string)
+	return id
+}
+
+func newRequestID() string {
+	b := make([]byte, 10)
+	_, _ = rand.Read(b) // never fails
+	return "req_" + strings.ToLower(base32.StdEncoding.EncodeToString(b))
+}
+
+// answer is a response writer that knows whether anything was written.
+type answer struct {
+	http.ResponseWriter
+
+	wrote bool
+}
+
+func (a *answer) WriteHeader(status int) {
+	a.wrote = a.wrote || status >= 200 || status == http.StatusSwitchingProtocols
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	a.wrote = true
+	return a.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// handler is everything from the connection inwards.
+func (s *server) handler() http.Handler {
+	var inner http.Handler = http.HandlerFunc(s.admit)
+	if s.o.Middleware != nil {
+		inner = s.o.Middleware(inner)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := newRequestID()
+		w.Header().Set("X-Request-Id", id)
+		r = r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id))
+		inner.ServeHTTP(w, r)
+	})
+}
+
+// admit survives whatever happens inside, and looks at who speaks to whom
+// before anything else.
+func (s *server) admit(w http.ResponseWriter, r *http.Request) {
+	a := &answer{ResponseWriter: w}
+	start := time.Now()
+	defer func() {
+		if p := recover(); p != nil {
+			s.panicked(a, r, p)
+		}
+		s.o.Log.DebugContext(r.Context(), "request", "request", requestID(r.Context()), "method", r.Method, "route", r.Pattern, "ms", time.Since(start).Milliseconds())
+	}()
+	h := a.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	if err := s.checkHost(r); err != nil {
+		s.fail(a, r, err)
+		return
+	}
+	if err := s.checkOrigin(a, r); err != nil {
+		s.fail(a, r, err)
+		return
+	}
+	if target, ok := s.portHost(hostName(r)); ok {
+		r.Pattern = portHostPattern
+		s.servePort(a, r, target, r.URL.EscapedPath(), "")
+		return
+	}
+	if s.preflight(a, r) {
+		return
+	}
+	s.dispatch(a, r)
+}
+
+// panicked answers for a handler that broke. The stack goes to the log only.
+func (s *server) panicked(a *answer, r *http.Request, p any) {
+	if p == http.ErrAbortHandler { //nolint:errorlint // the very value is the sign, by net/http's contract
+		panic(p)
+	}
+	s.o.Log.ErrorContext(r.Context(), "panic", "request", requestID(r.Context()), "route", r.Pattern, "panic", p, "stack", string(debug.Stack()))
+	if a.wrote {
+		panic(http.ErrAbortHandler) // the client must not take half an answer for a whole one
+	}
+	s.fail(a, r, &sandbox.Error{Code: sandbox.CodeInternal, Message: "the server failed"})
+}
+
+// dispatch finds the route. Paths into servers inside sandboxes are cut here,
+// because the mux would clean what follows them.
+func (s *server) dispatch(a *answer, r *http.Request) {
+	h := a.Header()
+	if target, rest, prefix, ok := s.portPath(r.URL.EscapedPath()); ok {
+		r.Pattern = portPathPattern
+		s.servePort(a, r, target, rest, prefix)
+		return
+	}
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	if !strings.HasPrefix(r.URL.Path, "/") || path.Clean(r.URL.Path) != r.URL.Path {
+		s.fail(a, r, noRoute())
+		return
+	}
+	found, pattern := s.mux.Handler(r)
+	if pattern != "" {
+		s.mux.ServeHTTP(a, r)
+		return
+	}
+	lost := &lostAnswer{header: http.Header{}}
+	found.ServeHTTP(lost, r)
+	if allow := lost.header.Get("Allow"); lost.status == http.StatusMethodNotAllowed && allow != "" {
+		h.Set("Allow", allow)
+		s.fail(a, r, wrongMethod(r.Method, allow))
+		return
+	}
+	s.fail(a, r, noRoute())
+}
+
+func noRoute() error {
+	return &sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such route", Hint: "GET /docs lists the routes"}
+}
+
+func wrongMethod(method, allow string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeMethodForbidden, Message: sandbox.SafeText(method, 20) + " is not for this route",
+		Hint: "use " + allow,
+	}
+}
+
+// lostAnswer takes what the mux says of a request that no route is for.
+type lostAnswer struct {
+	header http.Header
+	status int
+}
+
+func (l *lostAnswer) Header() http.Header         { return l.header }
+func (l *lostAnswer) Write(b []byte) (int, error) { return len(b), nil }
+func (l *lostAnswer) WriteHeader(status int)      { l.status = status }

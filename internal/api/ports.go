@@ -1,0 +1,125 @@
+package api
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+
+	"pinfold/internal/engine"
+)
+
+const (
+	portPathPattern = "/v1/sandboxes/{id}/ports/{port}/{path}"
+	portHostPattern = "{port}-{id}.{domain}"
+)
+
+const portDescription = `Passes the request to a server that listens inside the sandbox on 127.0.0.1 or [::1], whatever its method, and brings back the answer. WebSockets work too. Where the server has a domain for ports, {port}-{sandbox id without sbx_}.DOMAIN reaches the same and gives each server an origin of its own.
+
+The key goes in a header, and is not passed on; neither are cookies of this server. Pages that come by path cannot act as this server's: they get "Content-Security-Policy: sandbox", and cannot set cookies.`
+
+// portRoutes describes the way into servers inside sandboxes. Requests get
+// there before the mux, which would clean their paths.
+func (s *server) portRoutes() []route {
+	var all []route
+	for method, id := range map[string]string{
+		http.MethodGet: "getPort", http.MethodPost: "postPort", http.MethodPut: "putPort", http.MethodPatch: "patchPort", http.MethodDelete: "deletePort",
+		http.MethodHead: "headPort", http.MethodOptions: "optionsPort",
+	} {
+		r := route{
+			method: method, path: portPathPattern, id: id, tag: "Ports", summary: "Speak to a server inside (" + method + ")",
+			description: portDescription, scopes: []string{scopeSandbox},
+			answers: []reply{{http.StatusOK, "*/*", nil, "Whatever the server inside answers."}},
+			errors:  []int{http.StatusBadRequest, http.StatusBadGateway},
+		}
+		if method == http.MethodGet {
+			r.example = `curl -s $SERVER/v1/sandboxes/$ID/ports/8000/ -H "Authorization: Bearer $KEY"`
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// portPath cuts a path into the target and what is behind it. prefix is where
+// the target begins. Nothing is decoded: what follows is the guest's business.
+func (s *server) portPath(escaped string) (target portTarget, rest, prefix string, ok bool) {
+	after, ok := strings.CutPrefix(escaped, "/v1/sandboxes/")
+	if !ok {
+		return target, "", "", false
+	}
+	id, after, _ := strings.Cut(after, "/")
+	after, ok = strings.CutPrefix(after, "ports/")
+	if !ok {
+		return target, "", "", false
+	}
+	text, rest, _ := strings.Cut(after, "/")
+	port, err := parsePort(text)
+	if err != nil {
+		port = 0 // refused once the caller is known
+	}
+	return portTarget{id, port}, "/" + rest, "/v1/sandboxes/" + id + "/ports/" + text, true
+}
+
+// maxPortHeader bounds the header of an answer from inside.
+const maxPortHeader = 64 << 10
+
+// servePort passes a request on. prefix is empty where the server inside has a
+// host name of its own.
+func (s *server) servePort(a *answer, r *http.Request, target portTarget, rest, prefix string) {
+	inside, err := s.openPort(r, target)
+	if err != nil {
+		s.fail(a, r, err)
+		return
+	}
+	path, err := url.PathUnescape(rest)
+	if err != nil {
+		s.fail(a, r, badRequest("", "the path is malformed", ""))
+		return
+	}
+	p := &portProxy{server: s, prefix: prefix, port: target.port, path: path, rawPath: rest, id: a.Header().Get("X-Request-Id")}
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, portPatience)
+			defer cancel()
+			return inside.Dial(ctx, target.port)
+		},
+		DisableKeepAlives:      true, // a connection holds the sandbox awake
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: maxPortHeader,
+		WriteBufferSize:        32 << 10,
+		ReadBufferSize:         32 << 10,
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: p.rewrite, Transport: transport, ModifyResponse: p.modify, ErrorHandler: p.failed,
+		FlushInterval: -1, ErrorLog: slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
+	}
+	out := newPortAnswer(s, a)
+	defer out.out.done()
+	r.Body = patientBody{s.patient(a, r.Body), r.Body}
+	proxy.ServeHTTP(out, r)
+}
+
+func (s *server) openPort(r *http.Request, target portTarget) (*engine.Sandbox, error) {
+	c := &call{server: s, r: r}
+	var err error
+	if c.who, err = s.identify(r); err != nil {
+		return nil, err
+	}
+	if err = allow(c.who, []string{scopeSandbox}); err != nil {
+		return nil, err
+	}
+	if !s.objectID.MatchString(target.sandbox) || !strings.HasPrefix(target.sandbox, "sbx_") {
+		return nil, notFound()
+	}
+	inside, err := s.o.Engine.Sandbox(c.tenant(), target.sandbox)
+	if err != nil {
+		return nil, hide(err)
+	}
+	if target.port == 0 {
+		return nil, badRequest("port", "is not a port from 1 to 65535", "")
+	}
+	return inside, nil
+}

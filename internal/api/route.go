@@ -1,0 +1,191 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humago"
+
+	"pinfold/internal/access"
+	"pinfold/internal/engine"
+)
+
+// route is one line of the table: what people may send and get, who may, and
+// the handler. Everything that is documented comes from here.
+type route struct {
+	method, path string
+	id           string // the operation's name, for generated clients
+	tag          string
+	summary      string
+	description  string
+	scopes       []string // any of them; none: the route needs no key
+	params       []param
+	headers      []headerParam
+	body         body
+	maxBody      int64 // of a JSON body; 0: Options.MaxBody
+	answers      []reply
+	errors       []int // statuses of errors besides those that every route has
+	head         bool  // HEAD works too
+	example      string
+	handle       func(c *call) error
+}
+
+// body is what a request carries.
+type body struct {
+	json reflect.Type // nil: no JSON
+	raw  string       // the media type of a stream
+	doc  string
+}
+
+// reply is one kind of success.
+type reply struct {
+	status    int
+	mediaType string
+	json      reflect.Type // of JSON, or of the data of events
+	doc       string
+}
+
+// headerParam is a header that means something to the route.
+type headerParam struct{ name, doc string }
+
+func jsonBody[T any](doc string) body { return body{json: reflect.TypeFor[T](), doc: doc} }
+
+func jsonReply[T any](status int, doc string) reply {
+	return reply{status: status, mediaType: typeJSON, json: reflect.TypeFor[T](), doc: doc}
+}
+
+// call is one request on its route.
+type call struct {
+	*server
+
+	w     http.ResponseWriter
+	r     *http.Request
+	who   access.Principal
+	query values
+	// wants is the media type that was chosen among the answers'.
+	wants string
+}
+
+// register makes handlers and the document from the table.
+func (s *server) register(routes []route) *huma.OpenAPI {
+	api := humago.New(s.mux, openapi(s.o.Version))
+	for _, rt := range routes {
+		op := operation(api.OpenAPI(), rt)
+		api.OpenAPI().AddOperation(op)
+		if rt.handle == nil { // reached without the mux
+			continue
+		}
+		api.Adapter().Handle(op, func(ctx huma.Context) {
+			r, w := humago.Unwrap(ctx)
+			s.serve(rt, w, r)
+		})
+	}
+	finishSchemas(api.OpenAPI().Components.Schemas)
+	return api.OpenAPI()
+}
+
+// serve checks what the table says about a request, then lets it through.
+func (s *server) serve(rt route, w http.ResponseWriter, r *http.Request) {
+	c := &call{server: s, w: w, r: r}
+	if err := c.admit(rt); err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if err := rt.handle(c); err != nil {
+		if a, ok := w.(*answer); ok && a.wrote {
+			s.o.Log.DebugContext(r.Context(), "answer cut off", "request", requestID(r.Context()), "error", err.Error())
+			panic(http.ErrAbortHandler) // half an answer must not look like a whole one
+		}
+		s.fail(w, r, err)
+	}
+}
+
+func (c *call) admit(rt route) error {
+	if c.r.Method == http.MethodHead && !rt.head {
+		c.w.Header().Set("Allow", rt.method)
+		return wrongMethod(c.r.Method, rt.method)
+	}
+	var err error
+	if len(rt.scopes) > 0 {
+		if c.who, err = c.identify(c.r); err != nil {
+			return err
+		}
+		if err = allow(c.who, rt.scopes); err != nil {
+			return err
+		}
+	}
+	if c.query, err = parseQuery(c.r.URL.RawQuery, rt.params); err != nil {
+		return err
+	}
+	c.wants, err = choose(c.r, offers(rt.answers))
+	return err
+}
+
+func offers(answers []reply) []string {
+	var all []string
+	for _, a := range answers {
+		if a.mediaType != "" {
+			all = append(all, a.mediaType)
+		}
+	}
+	return all
+}
+
+// tenant is whose objects this request may see.
+func (c *call) tenant() string { return c.who.Tenant }
+
+// decode reads the JSON body. The returned function gives its memory back.
+func (c *call) decode(limit int64, v any) (func(), error) {
+	if limit == 0 {
+		limit = c.o.MaxBody
+	}
+	return c.readJSON(c.w, c.r, limit, v)
+}
+
+// reply answers with JSON.
+func (c *call) reply(status int, v any) error {
+	writeJSON(c.w, status, v)
+	return nil
+}
+
+// nothing answers that it is done.
+func (c *call) nothing() error {
+	c.w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// object takes an id from the path. One of another form is not found, and is
+// never looked up.
+func (c *call) object(name, kind string) (string, error) {
+	id := c.r.PathValue(name)
+	if !c.objectID.MatchString(id) || !strings.HasPrefix(id, kind) {
+		return "", notFound()
+	}
+	return id, nil
+}
+
+// sandbox is the living sandbox of the path.
+func (c *call) sandbox() (*engine.Sandbox, error) {
+	id, err := c.object("id", "sbx_")
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.o.Engine.Sandbox(c.tenant(), id)
+	return s, hide(err)
+}
+
+// process is the process of the path, in its sandbox.
+func (c *call) process() (*engine.Process, error) {
+	s, err := c.sandbox()
+	if err != nil {
+		return nil, err
+	}
+	id, err := c.object("process", "prc_")
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.Process(id)
+	return p, hide(err)
+}

@@ -1,0 +1,135 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"pinfold/sandbox"
+)
+
+// extendBody asks for more time.
+type extendBody struct {
+	TTLMS int64 `json:"ttl_ms"`
+}
+
+func (s *server) sandboxRoutes() []route {
+	scopes, reads := []string{scopeSandbox}, []string{scopeSandbox, scopeRead}
+	return []route{
+		{
+			method: http.MethodPost, path: "/v1/sandboxes", id: "createSandbox", tag: "Sandboxes", summary: "Create a sandbox",
+			description: "Answers when the sandbox can be used. It waits its turn when the server is full.",
+			scopes:      scopes, body: jsonBody[sandbox.Create]("What it is made of and how long it lives; {} for the defaults."),
+			answers: []reply{jsonReply[sandbox.Info](http.StatusCreated, "The sandbox. Location says where it is.")},
+			errors:  []int{http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage},
+			example: `curl -s $SERVER/v1/sandboxes -H "Authorization: Bearer $KEY" --json '{"ttl_ms": 600000}'`,
+			handle:  (*call).createSandbox,
+		},
+		{
+			method: http.MethodGet, path: "/v1/sandboxes", id: "listSandboxes", tag: "Sandboxes", summary: "List sandboxes",
+			description: "Ended ones are kept for a while.", scopes: reads,
+			params:  listParams("state", words(sandbox.States()...), "Only sandboxes in this state."),
+			answers: []reply{jsonReply[List[sandbox.Info]](http.StatusOK, "A page of sandboxes.")},
+			example: `curl -s "$SERVER/v1/sandboxes?state=running" -H "Authorization: Bearer $KEY"`,
+			handle:  (*call).listSandboxes,
+		},
+		{
+			method: http.MethodGet, path: "/v1/sandboxes/{id}", id: "getSandbox", tag: "Sandboxes", summary: "Get a sandbox",
+			description: "Also one that has ended, with the cause of its end.", scopes: reads,
+			answers: []reply{jsonReply[sandbox.Info](http.StatusOK, "The sandbox.")},
+			example: `curl -s $SERVER/v1/sandboxes/$ID -H "Authorization: Bearer $KEY"`,
+			handle:  (*call).getSandbox,
+		},
+		{
+			method: http.MethodDelete, path: "/v1/sandboxes/{id}", id: "destroySandbox", tag: "Sandboxes", summary: "Destroy a sandbox",
+			description: "Answers when nothing of it is left on the host. Destroying one that has ended changes nothing.", scopes: scopes,
+			answers: []reply{jsonReply[sandbox.Info](http.StatusOK, "The sandbox as it ended.")},
+			example: `curl -s -X DELETE $SERVER/v1/sandboxes/$ID -H "Authorization: Bearer $KEY"`,
+			handle:  (*call).destroySandbox,
+		},
+		{
+			method: http.MethodPost, path: "/v1/sandboxes/{id}/extend", id: "extendSandbox", tag: "Sandboxes", summary: "Give a sandbox more time",
+			description: "It lives ttl_ms from now.", scopes: scopes, body: jsonBody[extendBody]("Milliseconds to live from now."),
+			answers: []reply{jsonReply[sandbox.Info](http.StatusOK, "The sandbox.")}, errors: []int{http.StatusConflict},
+			example: `curl -s $SERVER/v1/sandboxes/$ID/extend -H "Authorization: Bearer $KEY" --json '{"ttl_ms": 600000}'`,
+			handle:  (*call).extendSandbox,
+		},
+	}
+}
+
+func (c *call) createSandbox() error {
+	var create sandbox.Create
+	done, err := c.decode(0, &create)
+	if err != nil {
+		return err
+	}
+	defer done()
+	s, err := c.o.Engine.Create(c.r.Context(), c.tenant(), create)
+	if err != nil {
+		return err
+	}
+	c.w.Header().Set("Location", "/v1/sandboxes/"+s.ID())
+	return c.reply(http.StatusCreated, s.Info())
+}
+
+func (c *call) listSandboxes() error {
+	q, err := c.listQuery()
+	if err != nil {
+		return err
+	}
+	for _, state := range c.query["state"] {
+		q.States = append(q.States, sandbox.State(state))
+	}
+	page, err := c.o.Engine.Sandboxes(c.r.Context(), c.tenant(), q)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, list(page, func(i sandbox.Info) sandbox.Info { return i }))
+}
+
+func (c *call) getSandbox() error {
+	id, err := c.object("id", "sbx_")
+	if err != nil {
+		return err
+	}
+	info, err := c.o.Engine.SandboxInfo(c.r.Context(), c.tenant(), id)
+	if err != nil {
+		return hide(err)
+	}
+	return c.reply(http.StatusOK, info)
+}
+
+func (c *call) destroySandbox() error {
+	s, err := c.sandbox()
+	if err != nil {
+		if sandbox.AsError(err).Code == sandbox.CodeGone {
+			return c.getSandbox()
+		}
+		return err
+	}
+	info, err := s.Destroy(context.WithoutCancel(c.r.Context())) // half a destruction helps nobody
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, info)
+}
+
+func (c *call) extendSandbox() error {
+	s, err := c.sandbox()
+	if err != nil {
+		return err
+	}
+	var b extendBody
+	done, err := c.decode(0, &b)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := sandbox.CheckTTL(b.TTLMS); err != nil {
+		return err
+	}
+	info, err := s.Extend(b.TTLMS)
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, info)
+}

@@ -1,0 +1,99 @@
+package api
+
+import (
+	"reflect"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"pinfold/sandbox"
+)
+
+// finishSchemas adds to the schemas what Go's types do not say: what a field
+// means, and which values it takes.
+func finishSchemas(registry huma.Registry) {
+	for name, schema := range registry.Map() {
+		for field, property := range schema.Properties {
+			text, ok := fieldMeanings[name+"."+field]
+			if !ok {
+				text, ok = fieldMeanings["*."+field]
+			}
+			if ok {
+				property.Description = text
+			}
+			if enum := fieldWords()[name+"."+field]; enum != nil {
+				property.Enum = enum
+			}
+		}
+	}
+	for _, name := range requestTypes() { // what is read is read strictly
+		if schema := registry.Map()[name]; schema != nil {
+			schema.AdditionalProperties = false
+		}
+	}
+	if limits := registry.Map()["Limits"]; limits != nil {
+		finishLimits(limits)
+	}
+}
+
+// requestTypes are the schemas of what people send.
+func requestTypes() []string {
+	return []string{"RunSpec", "File", "SandboxCreate", "Command", "Terminal", "ExtendBody", "SignalBody", "MkdirBody", "MoveBody", "PoolSpec", "Limits"}
+}
+
+// finishLimits takes ranges and defaults from the table of limits.
+func finishLimits(schema *huma.Schema) {
+	defaults := sandbox.DefaultLimits()
+	for _, info := range sandbox.LimitTable() {
+		p := schema.Properties[info.Field]
+		if p == nil {
+			continue
+		}
+		p.Minimum, p.Maximum = number(float64(info.Min)), number(float64(info.Max))
+		p.Default = defaults.Get(info.Field)
+		p.Description = info.Meaning + " (" + map[sandbox.Unit]string{sandbox.UnitMilliseconds: "milliseconds", sandbox.UnitBytes: "bytes", sandbox.UnitCount: "a count"}[info.Unit] + ")"
+	}
+	if p := schema.Properties["cpus"]; p != nil {
+		p.Minimum, p.Maximum, p.Default = number(sandbox.MinCPUs), number(sandbox.MaxCPUs), defaults.CPUs
+		p.Description = "CPUs at once; 0.5 is half of one"
+	}
+}
+
+func enumOf[T ~string](all ...T) []any {
+	var out []any
+	for _, v := range all {
+		out = append(out, string(v))
+	}
+	return out
+}
+
+// fieldWords are the values that fields take, where they are few.
+func fieldWords() map[string][]any {
+	statuses := enumOf(sandbox.StatusSucceeded, sandbox.StatusFailed, sandbox.StatusKilled, sandbox.StatusError)
+	return map[string][]any{
+		"Result.status": statuses, "Run.status": statuses, "Process.status": statuses,
+		"Sandbox.state":  enumOf(sandbox.States()...),
+		"FileInfo.type":  enumOf(sandbox.FileRegular, sandbox.FileDir, sandbox.FileSymlink, sandbox.FileOther),
+		"FileEvent.kind": enumOf("created", "modified", "removed", "moved_from", "moved_to", "overflow"),
+		"Change.kind":    enumOf("added", "modified", "removed"),
+	}
+}
+
+// schemaName gives types the names that readers know.
+func schemaName(t reflect.Type, hint string) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	names := map[reflect.Type]string{
+		reflect.TypeFor[sandbox.Info]():     "Sandbox",
+		reflect.TypeFor[sandbox.Create]():   "SandboxCreate",
+		reflect.TypeFor[sandbox.Spec]():     "RunSpec",
+		reflect.TypeFor[sandbox.PoolInfo](): "Pool",
+
+		reflect.TypeFor[List[sandbox.Info]]():     "SandboxList",
+		reflect.TypeFor[List[sandbox.PoolInfo]](): "PoolList",
+	}
+	if name, ok := names[t]; ok {
+		return name
+	}
+	return huma.DefaultSchemaNamer(t, hint)
+}

@@ -1,0 +1,192 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"pinfold/internal/engine"
+	"pinfold/internal/strictjson"
+	"pinfold/sandbox"
+)
+
+const terminalDescription = `A WebSocket. Binary frames are bytes of the terminal, in both directions. A text frame from the client is a control message: {"resize": {"cols": 120, "rows": 40}}. The server sends {"exit": Process} as text at the end, then closes; {"error": …} when it cannot go on.
+
+A client that was cut off connects again with ?offset=, the number of bytes it has had. Closing the WebSocket leaves the process running.`
+
+const maxTerminalFrame = 64 << 10
+
+// control is a text frame from the client.
+type control struct {
+	Resize *sandbox.Terminal `json:"resize,omitempty"`
+}
+
+// exitFrame is the last text frame of a terminal.
+type exitFrame struct {
+	Exit sandbox.Process `json:"exit"`
+}
+
+func (c *call) attachTerminal() error {
+	p, err := c.process()
+	if err != nil {
+		return err
+	}
+	if !p.Info().Terminal {
+		return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process has no terminal", Hint: `start it with "terminal": {"cols": 80, "rows": 24}`}
+	}
+	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
+		c.w.Header().Set("Upgrade", "websocket")
+		return withStatus(http.StatusUpgradeRequired, "", "this route is a WebSocket", "connect with a WebSocket client")
+	}
+	output := p.Output(1, c.query.int("offset"))
+	defer output.Close()
+	begin, err := ready(output)
+	if err != nil {
+		return err
+	}
+	// The origin was checked already, against what the operator allows.
+	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return nil // Accept has answered
+	}
+	t := &terminal{server: c.server, conn: conn, process: p}
+	conn.SetReadLimit(maxTerminalFrame)
+	ctx, cancel := context.WithCancelCause(c.r.Context())
+	defer cancel(nil)
+	go func() { cancel(t.read(ctx)) }()
+	go func() { cancel(t.ping(ctx)) }()
+	t.finish(c.r, t.write(ctx, output, begin))
+	return nil
+}
+
+// terminal is one client at a process's terminal.
+type terminal struct {
+	*server
+
+	conn    *websocket.Conn
+	process *engine.Process
+}
+
+// errBadFrame says that the client did not keep to the protocol.
+var errBadFrame = errors.New("bad frame")
+
+// read takes what the client sends until it is gone. The program's pace is the
+// client's: a frame is read when the one before went in.
+func (t *terminal) read(ctx context.Context) error {
+	for {
+		kind, frame, err := t.conn.Read(ctx)
+		if err != nil {
+			return errors.Join(context.Canceled, err)
+		}
+		if kind == websocket.MessageText {
+			if err := t.control(frame); err != nil {
+				return errors.Join(errBadFrame, err)
+			}
+			continue
+		}
+		if _, err := t.process.WriteStdin(ctx, bytes.NewReader(frame)); err != nil && ctx.Err() == nil {
+			if sandbox.AsError(err).Code != sandbox.CodeConflict { // the program has just ended: its exit follows
+				return err
+			}
+		}
+	}
+}
+
+func (t *terminal) control(frame []byte) error {
+	var c control
+	if err := strictjson.Decode(frame, &c); err != nil {
+		return err
+	}
+	if c.Resize == nil {
+		return nil
+	}
+	if err := c.Resize.Validate(); err != nil {
+		return err
+	}
+	_ = t.process.Resize(c.Resize.Cols, c.Resize.Rows) // it may have ended
+	return nil
+}
+
+// ping finds out that a client is gone when nothing is sent.
+func (t *terminal) ping(ctx context.Context) error {
+	ticker := time.NewTicker(t.o.Heartbeat)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+		patience, cancel := context.WithTimeout(ctx, t.o.Patience)
+		err := t.conn.Ping(patience)
+		cancel()
+		if err != nil {
+			return errors.Join(context.Canceled, err)
+		}
+	}
+}
+
+// write sends the terminal's output, then how the process ended.
+func (t *terminal) write(ctx context.Context, o *engine.Output, p piece) (err error) {
+	for ; err == nil && !p.end; p, err = next(ctx, o) {
+		if len(p.bytes) == 0 {
+			continue
+		}
+		if err := t.send(ctx, websocket.MessageBinary, p.bytes); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		return err
+	}
+	info, err := t.process.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	return t.sendJSON(ctx, exitFrame{info})
+}
+
+func (t *terminal) send(ctx context.Context, kind websocket.MessageType, b []byte) error {
+	patience, cancel := context.WithTimeout(ctx, t.o.Patience)
+	defer cancel()
+	if err := t.conn.Write(patience, kind, b); err != nil {
+		return errors.Join(context.Canceled, err)
+	}
+	return nil
+}
+
+func (t *terminal) sendJSON(ctx context.Context, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return t.send(ctx, websocket.MessageText, b)
+}
+
+// finish closes the connection and says why.
+func (t *terminal) finish(r *http.Request, err error) {
+	code, reason := websocket.StatusNormalClosure, ""
+	switch {
+	case err == nil:
+	case errors.Is(err, context.Canceled):
+		_ = t.conn.CloseNow() // the client is gone
+		return
+	case errors.Is(err, errBadFrame):
+		code, reason = websocket.StatusPolicyViolation, "bad control message"
+	default:
+		code, reason = websocket.StatusInternalError, "cannot go on"
+	}
+	if err != nil {
+		_ = t.sendJSON(context.WithoutCancel(r.Context()), sandbox.ErrorBody{Error: t.shown(r, err)})
+	}
+	_ = t.conn.Close(code, reason)
+}

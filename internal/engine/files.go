@@ -123,6 +123,9 @@ var writable = []string{sandbox.Home, "/tmp", "/dev/shm"}
 func (s *Sandbox) Changes(ctx context.Context, limit int) (changes []sandbox.Change, more bool, err error) {
 	for _, dir := range writable {
 		infos, cut, err := s.List(ctx, dir, maxDepth, limit-len(changes))
+		if err != nil && sandbox.AsError(err).Code == sandbox.CodeFileNotFound {
+			continue // the program has removed the place itself
+		}
 		if err != nil {
 			return nil, false, err
 		}

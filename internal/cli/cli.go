@@ -66,10 +66,12 @@ func Main(ctx context.Context, deps Deps) int {
 // app is one execution of the command line.
 type app struct {
 	Deps
-	exit int // status of a command that did not fail
+	exit    int  // status of a command that did not fail
+	midLine bool // a program left stderr in the middle of a line
 }
 
 func (a *app) root() *cobra.Command {
+	var version bool
 	root := &cobra.Command{
 		Use:           "pinfold",
 		Short:         "Run code nobody has read, in a fresh sandbox, and say honestly what happened",
@@ -77,13 +79,24 @@ func (a *app) root() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          unknownCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return a.write([]byte(a.versionInfo().line()))
+			}
+			return cmd.Help()
+		},
 	}
-	root.SetFlagErrorFunc(flagError)
+	root.Flags().BoolVarP(&version, "version", "v", false, "print the version")
+	root.SetFlagErrorFunc(a.flagError)
 	root.SetHelpFunc(a.help)
 	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.AddCommand(a.runCommand(), a.languagesCommand(), a.doctorCommand(), a.versionCommand())
+	// What follows "completion" is a shell: one that we do not know is an error.
+	root.InitDefaultCompletionCmd("run")
+	if c, _, err := root.Find([]string{"completion"}); err == nil {
+		c.Args, c.RunE = unknownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	return root
 }
 

@@ -57,14 +57,14 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	group(set, groupLimits, "cpus N")
 
 	set.StringArrayVarP(&f.files, "file", "f", nil, "copy a file or a directory in; may be repeated")
-	set.StringArrayVar(&f.mounts, "mount", nil, "show a host directory inside (default ro); may be repeated")
-	set.StringArrayVarP(&f.artifacts, "artifact", "a", nil, "bring out the files that match; may be repeated")
+	set.StringArrayVar(&f.mounts, "mount", nil, "show a host directory inside (default ro); may be repeated; for root, one with :rw must not be root's own")
+	set.StringArrayVarP(&f.artifacts, "artifact", "a", nil, "bring out the files that match, but no links, pipes and devices; may be repeated")
 	set.StringVarP(&f.artifactsDir, "artifacts-dir", "o", "", "write artifacts here, replacing; without --artifact, every new file")
 	group(set, groupFiles, "file HOST[:GUEST]", "mount HOST:GUEST[:ro|rw]", "artifact GLOB", "artifacts-dir DIR")
 
 	set.StringVar(&f.driver, "driver", "", "the way to make the sandbox (default auto)")
 	set.StringVar(&f.template, "template", "", "what is inside (default host)")
-	set.StringSliceVar(&f.require, "require", nil, "refuse to run unless these are enforced: memory,network:none,…")
+	set.Var(featureList{&f.require}, "require", "refuse to run unless these are enforced: memory,network:none,…")
 	set.StringVar(&f.network, "network", "", "the network (default none, the only one)")
 	group(set, groupIsolation, "driver NAME", "template NAME", "require FEATURES", "network MODE")
 
@@ -141,13 +141,21 @@ type limitValue struct {
 func (v limitValue) Set(s string) error {
 	n, err := v.parse(s)
 	if err != nil {
-		return sandbox.AsError(err).WithField("limits." + v.info.Field)
+		e := sandbox.AsError(err).WithField("limits." + v.info.Field)
+		return e.WithHint(e.Hint + " (" + v.span() + ")")
 	}
 	if err := v.info.Check(n); err != nil {
-		return err
+		e := *sandbox.AsError(err)
+		e.Message = sandbox.SafeText(strings.TrimSpace(s), 40) + " is outside " + v.span()
+		return &e
 	}
 	v.into.Set(v.info.Field, n)
 	return nil
+}
+
+// span is the range, in the form that users type.
+func (v limitValue) span() string {
+	return sandbox.FormatQuantity(v.info.Min, v.info.Unit) + " to " + sandbox.FormatQuantity(v.info.Max, v.info.Unit)
 }
 
 func (v limitValue) parse(s string) (int64, error) {
@@ -158,9 +166,13 @@ func (v limitValue) parse(s string) (int64, error) {
 		return sandbox.ParseTime(s)
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
-	if err != nil {
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return n, nil // the nearest that there is, which is outside every range
+	case err != nil:
 		return 0, &sandbox.Error{
-			Code: sandbox.CodeLimitInvalid, Message: fmt.Sprintf(`"%s" is not a whole number in range`, sandbox.SafeText(s, 40)),
+			Code: sandbox.CodeLimitInvalid, Message: fmt.Sprintf(`"%s" is not a whole number`, sandbox.SafeText(s, 40)),
+			Hint: "write digits only, such as 64",
 		}
 	}
 	return n, nil
@@ -194,6 +206,7 @@ func (v cpusValue) Set(s string) error {
 		return &sandbox.Error{
 			Code: sandbox.CodeLimitInvalid, Field: "limits.cpus",
 			Message: fmt.Sprintf(`"%s" is not a number`, sandbox.SafeText(s, 40)),
+			Hint:    fmt.Sprintf("write how many CPUs, such as 2 or 0.5 (%v to %v)", sandbox.MinCPUs, sandbox.MaxCPUs),
 		}
 	}
 	if err := sandbox.CheckCPUs(n); err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -21,7 +22,10 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 	}
 	writeCommands(&b, cmd)
 	writeFlags(&b, cmd)
-	_ = a.write(b.Bytes()) // a closed pipe (| head) is no error here
+	var broken *brokenPipeError
+	if err := a.write(b.Bytes()); err != nil && !errors.As(err, &broken) { // a closed pipe (| head) is no error here
+		a.exit = a.fail(err)
+	}
 }
 
 func usageLine(cmd *cobra.Command) string {

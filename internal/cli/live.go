@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"sync/atomic"
+	"syscall"
 )
 
 // liveOutput is a program's stdout and stderr on their way to ours. With
@@ -47,6 +49,29 @@ func (o *liveOutput) finish(ctx context.Context) {
 		o.stdout.finish(ctx)
 		o.stderr.finish(ctx)
 	}
+}
+
+// lost is the error for output that could not be written, as on a full disk, or
+// nil. That nobody reads stderr any more loses nothing that anybody wanted.
+func (o *liveOutput) lost() error {
+	for name, s := range map[string]*stream{"stdout": o.stdout, "stderr": o.stderr} {
+		if s == nil {
+			continue
+		}
+		if _, err := s.state(); err != nil && !errors.Is(err, syscall.EPIPE) {
+			return lostOutput(name, err)
+		}
+	}
+	return nil
+}
+
+// midLine says whether the program left stderr in the middle of a line.
+func (o *liveOutput) midLine() bool {
+	if o.stderr == nil {
+		return false
+	}
+	mid, _ := o.stderr.state()
+	return mid
 }
 
 // gone says whether nobody reads our stdout any more.

@@ -25,8 +25,12 @@ type brokenPipeError struct{}
 
 func (*brokenPipeError) Error() string { return "nobody reads the output" }
 
-// say writes one line of our own to stderr.
+// say writes one line of our own to stderr, on a line of its own.
 func (a *app) say(format string, args ...any) {
+	if a.midLine {
+		_, _ = fmt.Fprintln(a.Stderr)
+		a.midLine = false
+	}
 	_, _ = fmt.Fprintf(a.Stderr, "pinfold: "+format+"\n", args...)
 }
 
@@ -35,10 +39,14 @@ func (a *app) say(format string, args ...any) {
 func (a *app) fail(err error) int {
 	e := sandbox.AsError(err)
 	if wantsJSON(a.Args) {
-		if wErr := a.writeJSON(sandbox.ErrorBody{Error: e}); wErr != nil {
+		var broken *brokenPipeError
+		wErr := a.writeJSON(sandbox.ErrorBody{Error: e})
+		switch {
+		case wErr == nil:
+			return errorStatus(e)
+		case errors.As(wErr, &broken):
 			return exitBrokenPipe
-		}
-		return errorStatus(e)
+		} // nothing can be said on stdout: it is said on stderr
 	}
 	message := e.Message
 	if e.Field != "" && !strings.HasPrefix(message, "-") { // a flag has its own name
@@ -84,10 +92,21 @@ func (a *app) writeJSON(v any) error {
 func (a *app) write(p []byte) error {
 	defer catchBrokenPipe()()
 	_, err := io.Copy(a.Stdout, bytes.NewReader(p))
-	if errors.Is(err, syscall.EPIPE) {
+	switch {
+	case errors.Is(err, syscall.EPIPE):
 		return &brokenPipeError{}
+	case err != nil:
+		return lostOutput("stdout", err)
 	}
-	return err
+	return nil
+}
+
+// lostOutput says that what was printed is lost, and why.
+func lostOutput(stream string, err error) *sandbox.Error {
+	return &sandbox.Error{
+		Code: sandbox.CodeResourceUnavailable, Message: "cannot write to " + stream + ": " + reason(err), Err: err,
+		Hint: "make room where " + stream + " goes, or send it elsewhere",
+	}
 }
 
 // printableJSON escapes the characters that encoding/json leaves as they are
@@ -120,7 +139,7 @@ func utf16Pair(r rune) (hi, lo rune) {
 }
 
 // flagError turns a complaint of the flag parser into an Error with a hint.
-func flagError(cmd *cobra.Command, err error) error {
+func (a *app) flagError(cmd *cobra.Command, err error) error {
 	var e *sandbox.Error
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &e) && errors.As(err, &invalid) {
@@ -135,31 +154,45 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	name := missing.GetSpecifiedName()
 	out.Message = "no such flag: --" + sandbox.SafeText(name, 60)
-	out.Hint = "pinfold " + cmd.Name() + " --help lists the flags"
+	out.Hint = cmd.CommandPath() + " --help lists the flags"
+	mine := ""
+	if cmd.Name() == "run" {
+		mine = sortWords(cmd.Flags(), a.Args).unknownHint()
+	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	near := ""
 	if len(name) == 1 {
 		out.Message = "no such flag: -" + sandbox.SafeText(name, 60)
-	} else if near := nearest.Word(name, names); near != "" {
+	} else {
+		near = nearest.Word(name, names)
+	}
+	switch {
+	case near != "" && mine != "":
+		out.Hint = "did you mean --" + near + "? The " + afterDashes
+	case near != "":
 		out.Hint = "did you mean --" + near + "?"
+	case mine != "":
+		out.Hint = afterDashes + ": " + mine
 	}
 	return out
 }
 
-// unknownCommand is the argument check of the root command.
+// unknownCommand is the argument check of commands that only have others below
+// them.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	e := usageError("no such command: %s", sandbox.SafeText(args[0], 60))
-	e.Hint = "pinfold --help lists the commands"
+	e := usageError("no such command: %s", sandbox.SafeText(strings.TrimPrefix(cmd.CommandPath()+" "+args[0], "pinfold "), 60))
+	e.Hint = cmd.CommandPath() + " --help lists the commands"
 	var names []string
 	for _, c := range cmd.Commands() {
 		names = append(names, c.Name())
 	}
 	if near := nearest.Word(args[0], names); near != "" {
-		e.Hint = "did you mean pinfold " + near + "?"
-	} else if looksLikeFile(args[0]) {
+		e.Hint = "did you mean " + cmd.CommandPath() + " " + near + "?"
+	} else if !cmd.HasParent() && looksLikeFile(args[0]) {
 		e.Hint = "to run a file: pinfold run " + sandbox.SafeText(args[0], 60)
 	}
 	return e

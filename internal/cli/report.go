@@ -2,55 +2,117 @@ package cli
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"pinfold/sandbox"
 )
 
+// Bounds on the lines about single artifacts.
 const (
-	maxNotes       = 10       // lines about single artifacts
-	maxCompileText = 64 << 10 // bytes of a compiler's output that we repeat
+	maxNotes  = 10
+	maxStored = 100 // with --verbose
 )
+
+// reportOptions is what the report needs to know of the request.
+type reportOptions struct {
+	verbose  bool
+	dir      string   // where artifacts went
+	patterns []string // which ones were asked for
+	kept     int64    // bytes that were passed on of each stream
+}
 
 // report says on stderr what the program's own output does not: why it ended,
 // unless it simply exited, and what did not come out.
-func (a *app) report(r *sandbox.Result, verbose bool) {
-	if r.Cause.Phase == sandbox.PhaseCompile && r.Compile != nil {
-		a.compilerOutput(r.Compile)
-	}
+func (a *app) report(r *sandbox.Result, o reportOptions) {
 	if line := ending(r); line != "" {
+		a.say("%s", line)
+	}
+	for _, line := range cuts(r, o.kept) {
 		a.say("%s", line)
 	}
 	if r.PipesHeld {
 		a.say("a process that outlived the program still held its output; it was ended")
 	}
+	a.artifactNotes(r, o)
+	if o.verbose {
+		a.details(r)
+	}
+}
+
+// artifactNotes says what was asked for and did not come out and, when that is
+// wanted, what did.
+func (a *app) artifactNotes(r *sandbox.Result, o reportOptions) {
 	for i, s := range r.ArtifactsSkipped {
 		if i == maxNotes {
 			a.say("and %d more artifacts stayed inside", len(r.ArtifactsSkipped)-maxNotes)
 			break
 		}
+		if s.Path == "" { // about several
+			a.say("artifacts: %s", sandbox.SafeText(s.Reason, 200))
+			continue
+		}
 		a.say("artifact %s stayed inside: %s", sandbox.SafeText(s.Path, 120), sandbox.SafeText(s.Reason, 200))
 	}
-	if verbose {
-		a.details(r)
+	for _, p := range unmatched(r, o.patterns) {
+		a.say("no file matched %s", sandbox.SafeText(shellQuote(p), 120))
+	}
+	if !o.verbose || o.dir == "" {
+		return
+	}
+	for i, stored := range r.Artifacts {
+		if i == maxStored {
+			a.say("and %d more artifacts stored", len(r.Artifacts)-maxStored)
+			break
+		}
+		a.say("stored %s (%s)", sandbox.SafeText(filepath.Join(o.dir, stored.Path), 200), sandbox.FormatSize(stored.Size))
 	}
 }
 
-func (a *app) compilerOutput(c *sandbox.Compile) {
-	for _, text := range []string{c.Stdout, c.Stderr} {
-		if len(text) > maxCompileText {
-			text = text[:maxCompileText] + "\n"
-		}
-		if text == "" {
+// cuts says which streams were cut, where, and what would keep them whole. A
+// program that was ended for its output has said so already.
+func cuts(r *sandbox.Result, kept int64) []string {
+	if r.Cause.Kind == sandbox.CauseOutput {
+		return nil
+	}
+	whose := ""
+	if r.Cause.Phase == sandbox.PhaseCompile && r.Compile != nil {
+		whose, kept = "the compiler's ", r.Compile.Limits.OutputBytes
+	}
+	var lines []string
+	for _, s := range []struct {
+		name string
+		cut  bool
+		all  int64
+	}{{"stdout", r.StdoutTruncated, r.StdoutBytes}, {"stderr", r.StderrTruncated, r.StderrBytes}} {
+		if !s.cut {
 			continue
 		}
-		w := &visible{w: a.Stderr}
-		_, _ = w.Write([]byte(text)) // stderr is where failures would be said
-		_ = w.Close()
-		if !strings.HasSuffix(text, "\n") {
-			_, _ = a.Stderr.WriteString("\n")
+		line := fmt.Sprintf("%s%s was cut at %s of %s", whose, s.name, sandbox.FormatSize(kept), beside(s.all, kept, sandbox.UnitBytes))
+		if whose == "" {
+			line += "; " + keepAdvice(s.all)
 		}
+		lines = append(lines, line)
 	}
+	return lines
+}
+
+// keepAdvice is how that many bytes of output are kept whole.
+func keepAdvice(all int64) string {
+	info, _ := limitOf(sandbox.CauseOutput)
+	if all > info.Max {
+		return "write it to a file and take that out with --artifact"
+	}
+	return "--" + info.Flag + " " + sandbox.FormatSize(enough(all)) + " keeps it"
+}
+
+// enough is the next power of two, which FormatSize writes exactly.
+func enough(n int64) int64 {
+	p := int64(1)
+	for p < n {
+		p *= 2
+	}
+	return p
 }
 
 // ending is the one line that says why the program ended, "" when it exited.
@@ -110,12 +172,43 @@ func limitText(r *sandbox.Result, info sandbox.LimitInfo) string {
 	if c.Limit <= 0 {
 		return name + " limit reached" + hintText(c.Hint)
 	}
-	hint := c.Hint
-	if c.Phase == "" && c.Limit < info.Max {
-		hint = "--" + info.Flag + " " + sandbox.FormatQuantity(min(roundUp(c.Limit, info), info.Max), info.Unit)
-	}
 	return fmt.Sprintf("%s limit %s reached (observed %s)%s", name,
-		sandbox.FormatQuantity(c.Limit, info.Unit), sandbox.FormatQuantity(c.Observed, info.Unit), hintText(hint))
+		sandbox.FormatQuantity(c.Limit, info.Unit), beside(c.Observed, c.Limit, info.Unit), hintText(limitHint(c, info)))
+}
+
+// limitHint is the flag with a value that is likely to do: twice the limit, or
+// for output more than was seen.
+func limitHint(c sandbox.Cause, info sandbox.LimitInfo) string {
+	if c.Phase != "" || c.Limit >= info.Max {
+		return c.Hint
+	}
+	higher := roundUp(c.Limit, info)
+	if info.Cause == sandbox.CauseOutput && c.Observed > higher && c.Observed < info.Max {
+		higher = enough(c.Observed + 1)
+	}
+	return "--" + info.Flag + " " + sandbox.FormatQuantity(min(higher, info.Max), info.Unit)
+}
+
+// beside writes a value that stands beside a limit in the limit's unit, so that
+// both can be compared at a glance. What would then look like the limit and is
+// not is written exactly.
+func beside(v, limit int64, unit sandbox.Unit) string {
+	exact := sandbox.FormatQuantity(v, unit)
+	if unit != sandbox.UnitBytes {
+		return exact
+	}
+	for i, name := range []string{"TiB", "GiB", "MiB", "KiB"} {
+		size := int64(1) << (10 * (4 - i))
+		if limit < size {
+			continue
+		}
+		text := strings.TrimSuffix(fmt.Sprintf("%.1f", float64(v)/float64(size)), ".0") + name
+		if v != limit && text == sandbox.FormatSize(limit) {
+			return exact
+		}
+		return text
+	}
+	return exact
 }
 
 // roundUp is twice the limit, in a form that FormatQuantity writes exactly.

@@ -39,11 +39,14 @@ func (a *app) runCommand() *cobra.Command {
 		Long:    runLong,
 		Example: runExamples,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			program, rest, err := splitArgs(args, cmd.ArgsLenAtDash(), f.spec != "")
+			if err := refuseEmpty(cmd.Flags()); err != nil {
+				return err
+			}
+			program, rest, err := splitArgs(sortWords(cmd.Flags(), a.Args), args, cmd.ArgsLenAtDash(), f.spec != "")
 			if err != nil {
 				return err
 			}
-			return a.run(cmd.Context(), f, program, rest)
+			return f.asFlags(a.run(cmd.Context(), f, program, rest))
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveDefault // file names
@@ -55,16 +58,15 @@ func (a *app) runCommand() *cobra.Command {
 }
 
 // splitArgs separates the program's file from its arguments. dash is how many
-// arguments stand before "--", or -1.
-func splitArgs(args []string, dash int, hasSpec bool) (program string, rest []string, err error) {
+// arguments stand before "--", or -1. line is the whole command line, for hints.
+func splitArgs(line typed, args []string, dash int, hasSpec bool) (program string, rest []string, err error) {
 	before := args
 	if dash >= 0 {
 		before, rest = args[:dash], args[dash:]
 	}
 	switch {
 	case len(before) > 1:
-		e := usageError("the arguments of the program go after --")
-		return "", nil, e.WithHint("pinfold run " + sandbox.SafeText(before[0], 80) + " -- " + sandbox.SafeText(before[1], 80))
+		return "", nil, usageError("the " + afterDashes).WithHint(line.strayHint())
 	case len(before) == 1 && before[0] == "":
 		return "", nil, usageError("the name of the program is empty")
 	case len(before) == 1:
@@ -156,6 +158,7 @@ func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink
 	req.Streams.Stdout, req.Streams.Stderr = out.writers()
 	result, err := runner.Run(ctx, req)
 	out.finish(ctx)
+	a.midLine = out.midLine()
 	if err != nil {
 		return err
 	}
@@ -170,6 +173,8 @@ func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink
 	if f.json {
 		return a.writeJSON(result)
 	}
-	a.report(result, f.verbose)
-	return nil
+	a.report(result, reportOptions{
+		verbose: f.verbose, dir: f.artifactsDir, patterns: req.Spec.Artifacts, kept: req.Spec.Limits.WithDefaults().OutputBytes,
+	})
+	return out.lost()
 }

@@ -20,7 +20,8 @@ type stream struct {
 	wake    *sync.Cond
 	waiting [][]byte
 	closed  bool
-	broken  bool
+	broken  error // the error that ended the writing
+	midLine bool  // the last byte was not the end of a line
 	done    chan struct{}
 }
 
@@ -37,7 +38,8 @@ func newStream(w io.Writer, gone func()) *stream {
 func (s *stream) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.broken && !s.closed {
+	if s.broken == nil && !s.closed && len(p) > 0 {
+		s.midLine = p[len(p)-1] != '\n'
 		s.waiting = append(s.waiting, append([]byte(nil), p...))
 		s.wake.Signal()
 	}
@@ -50,7 +52,7 @@ func (s *stream) pump(w io.Writer, gone func()) {
 		chunks, more := s.next()
 		for _, chunk := range chunks {
 			if _, err := w.Write(chunk); err != nil {
-				s.giveUp()
+				s.giveUp(err)
 				if errors.Is(err, syscall.EPIPE) {
 					gone()
 				}
@@ -77,10 +79,18 @@ func (s *stream) next() (chunks [][]byte, more bool) {
 	return chunks, !s.closed
 }
 
-func (s *stream) giveUp() {
+func (s *stream) giveUp(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.broken, s.waiting = true, nil
+	s.broken, s.waiting, s.midLine = err, nil, false
+}
+
+// state says whether what was written ends in the middle of a line, and which
+// error ended the writing, if one did.
+func (s *stream) state() (midLine bool, broken error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.midLine, s.broken
 }
 
 // finish waits until everything is delivered. After ctx has ended it waits

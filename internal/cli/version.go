@@ -28,15 +28,20 @@ func (a *app) versionCommand() *cobra.Command {
 			if asJSON {
 				return a.writeJSON(v)
 			}
-			line := "pinfold " + v.Version
-			if v.Commit != "" {
-				line += fmt.Sprintf(" (%.12s)", v.Commit)
-			}
-			return a.write([]byte(line + " " + v.Go + " " + v.Platform + "\n"))
+			return a.write([]byte(v.line()))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// line is the version for people.
+func (v versionInfo) line() string {
+	line := "pinfold " + v.Version
+	if v.Commit != "" {
+		line += fmt.Sprintf(" (%.12s)", v.Commit)
+	}
+	return line + " " + v.Go + " " + v.Platform + "\n"
 }
 
 func (a *app) versionInfo() versionInfo {
@@ -61,5 +66,5 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError("%s takes no arguments", cmd.Name()).WithHint("pinfold " + cmd.Name() + " --help")
+	return usageError("%s takes no arguments", cmd.Name()).WithHint(cmd.CommandPath() + " --help")
 }

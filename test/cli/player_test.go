@@ -29,6 +29,8 @@ import (
 //	signal NAME             dies of a signal
 //	cause KIND LIMIT SEEN   is killed by a limit
 //	compile N "text"        does not compile
+//	cut STREAM N            had printed N bytes in all on stdout or stderr
+//	skip "path" "reason"    leaves a file that does not come out
 //	artifact "path" "text"  leaves a file
 //	big "path" N            leaves a file of N bytes
 //	error CODE "message"    could not be started
@@ -75,14 +77,26 @@ func (player) Run(ctx context.Context, req engine.Request) (*sandbox.Result, err
 // words is what programs can say.
 func words() map[string]func(p *play, rest string) {
 	return map[string]func(p *play, rest string){
-		"print":    func(p *play, rest string) { p.out(unquote(rest)) },
-		"warn":     func(p *play, rest string) { p.warn(unquote(rest)) },
-		"cat":      func(p *play, _ string) { p.cat() },
-		"spec":     func(p *play, _ string) { b, _ := json.Marshal(p.req.Spec); p.out(string(b) + "\n"); p.mounts() },
-		"inputs":   func(p *play, _ string) { p.inputs() },
-		"exit":     func(p *play, rest string) { p.exit(number(rest)) },
-		"signal":   func(p *play, rest string) { p.end(sandbox.StatusFailed, sandbox.CauseSignaled); p.result.Signal = rest },
-		"cause":    func(p *play, rest string) { p.cause(strings.Fields(rest)) },
+		"print":  func(p *play, rest string) { p.out(unquote(rest)) },
+		"warn":   func(p *play, rest string) { p.warn(unquote(rest)) },
+		"cat":    func(p *play, _ string) { p.cat() },
+		"spec":   func(p *play, _ string) { b, _ := json.Marshal(p.req.Spec); p.out(string(b) + "\n"); p.mounts() },
+		"inputs": func(p *play, _ string) { p.inputs() },
+		"exit":   func(p *play, rest string) { p.exit(number(rest)) },
+		"signal": func(p *play, rest string) { p.end(sandbox.StatusFailed, sandbox.CauseSignaled); p.result.Signal = rest },
+		"cause":  func(p *play, rest string) { p.cause(strings.Fields(rest)) },
+		"cut": func(p *play, rest string) {
+			stream, n, _ := strings.Cut(rest, " ")
+			if stream == "stderr" {
+				p.result.StderrTruncated, p.result.StderrBytes = true, int64(number(n))
+				return
+			}
+			p.result.StdoutTruncated, p.result.StdoutBytes = true, int64(number(n))
+		},
+		"skip": func(p *play, rest string) {
+			name, why := twoQuoted(rest)
+			p.result.ArtifactsSkipped = append(p.result.ArtifactsSkipped, sandbox.SkippedArtifact{Path: name, Code: sandbox.CodePathInvalid, Reason: why})
+		},
 		"compile":  func(p *play, rest string) { p.compile(rest) },
 		"artifact": func(p *play, rest string) { name, text := twoQuoted(rest); p.artifact(name, text) },
 		"big": func(p *play, rest string) {
@@ -210,7 +224,8 @@ func (p *play) compile(rest string) {
 	n := number(code)
 	p.end(sandbox.StatusFailed, sandbox.CauseExited)
 	p.result.Cause.Phase = sandbox.PhaseCompile
-	p.result.Compile = &sandbox.Compile{ExitCode: &n, Stderr: unquote(text)}
+	p.warn(unquote(text)) // the compiler's words are the run's
+	p.result.Compile = &sandbox.Compile{ExitCode: &n, Stderr: p.result.Stderr}
 }
 
 func (p *play) artifact(name, content string) {

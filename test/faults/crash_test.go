@@ -1,0 +1,213 @@
+//go:build linux
+
+// Package faults kills the server at every named moment, and in the middle of
+// much work, and then looks for what is lost, answered twice or left behind.
+package faults
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pinfold/client"
+	"pinfold/internal/failpoint"
+	"pinfold/sandbox"
+	"pinfold/test/ledger"
+	"pinfold/test/server"
+)
+
+const config = `
+pools:
+  - name: default
+    min: 2
+retention: 24h
+`
+
+// TestCrashes kills the server with SIGKILL at each moment. The next server must
+// remove everything, report what was lost exactly once, and answer nothing
+// differently a second time.
+func TestCrashes(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the ledger of what is left on the host needs root")
+	}
+	program := server.Build(t, "failpoints")
+	for _, name := range failpoint.Names() {
+		t.Run(name, func(t *testing.T) {
+			ledger.Check(t)
+			c := &crash{t: t, options: server.Options{Program: program, State: stateDir(t), Config: config}, moment: name}
+			c.play()
+		})
+	}
+}
+
+// stateDir is short: the path of a socket has at most 107 bytes.
+func stateDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "pf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// crash is one server's death and what comes after.
+type crash struct {
+	t       *testing.T
+	options server.Options
+	moment  string
+
+	mu        sync.Mutex
+	sandboxes []string                   // that were acknowledged
+	keys      []string                   // idempotency keys that were sent
+	answers   map[string]*sandbox.Result // by key
+}
+
+func (c *crash) play() {
+	c.answers = map[string]*sandbox.Result{}
+	armed := c.options
+	armed.Env = []string{failpoint.Env + "=" + c.moment}
+	if strings.HasPrefix(c.moment, "recover.") {
+		c.dieAtWork()
+	}
+	first, err := server.Launch(c.t.Context(), armed)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.workUntilDeath(first)
+	_ = first.Kill()
+	if c.t.Failed() {
+		return
+	}
+	next, err := server.Start(c.t.Context(), c.options)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.check(next)
+	if err := next.Stop(); err != nil {
+		c.t.Error(err)
+	}
+}
+
+// dieAtWork leaves something to recover: a server that is killed in the middle.
+func (c *crash) dieAtWork() {
+	s, err := server.Start(c.t.Context(), c.options)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	defer cancel()
+	x, err := s.Client.Create(ctx, sandbox.Create{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.sandboxes = append(c.sandboxes, x.ID())
+	go c.run(ctx, s.Client, "asleep", "sleep 20")
+	time.Sleep(300 * time.Millisecond)
+	_ = s.Kill()
+}
+
+// workUntilDeath asks for everything that a server does, over and over, until
+// the server is dead.
+func (c *crash) workUntilDeath(s *server.Server) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 60*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for worker := range 3 {
+		wg.Go(func() {
+			for round := 0; ctx.Err() == nil; round++ {
+				select {
+				case <-s.Done():
+					return
+				default:
+				}
+				c.live(ctx, s.Client)
+				c.run(ctx, s.Client, fmt.Sprintf("key-%d-%d", worker, round), "echo $((6*7)) | tee out.txt")
+			}
+		})
+	}
+	select {
+	case <-s.Done():
+	case <-ctx.Done():
+		c.t.Errorf("the server lives on: the moment never came\n%s", s.Log())
+		_ = s.Kill()
+	}
+	cancel()
+	wg.Wait()
+}
+
+// live plays a sandbox's life. Errors are the crash's.
+func (c *crash) live(ctx context.Context, cl *client.Client) {
+	x, err := cl.Create(ctx, sandbox.Create{TTLMS: 60_000})
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	c.sandboxes = append(c.sandboxes, x.ID())
+	c.mu.Unlock()
+	_, _ = x.Exec(ctx, sandbox.Command{Args: []string{"/bin/true"}}, client.ExecOptions{})
+	_, _ = x.Destroy(ctx)
+}
+
+func (c *crash) run(ctx context.Context, cl *client.Client, key, program string) {
+	c.mu.Lock()
+	c.keys = append(c.keys, key)
+	c.mu.Unlock()
+	r, err := cl.Run(ctx, request(program), client.RunOptions{IdempotencyKey: key})
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answers[key] = r
+}
+
+func request(program string) sandbox.Spec {
+	return sandbox.Spec{Language: "sh", Code: program, Artifacts: []string{"*.txt"}}
+}
+
+// check asks the next server about everything.
+func (c *crash) check(s *server.Server) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 60*time.Second)
+	defer cancel()
+	for _, id := range c.sandboxes {
+		info, err := s.Client.Sandbox(id).Info(ctx)
+		if err != nil {
+			c.t.Errorf("an acknowledged sandbox is forgotten: %v", err)
+			continue
+		}
+		if info.State != sandbox.StateEnded || info.Cause == nil || info.Cause.Kind != sandbox.CauseLost && info.Cause.Kind != sandbox.CauseDestroyed {
+			c.t.Errorf("sandbox %s is %s for %+v", id, info.State, info.Cause)
+		}
+	}
+	for _, key := range c.keys {
+		c.checkKey(ctx, s.Client, key)
+	}
+}
+
+// checkKey sends a request again, twice. What was answered before must be
+// answered again; what was under way is lost; what never arrived runs now.
+func (c *crash) checkKey(ctx context.Context, cl *client.Client, key string) {
+	program := "echo $((6*7)) | tee out.txt"
+	if key == "asleep" {
+		program = "sleep 20"
+	}
+	again, err := cl.Run(ctx, request(program), client.RunOptions{IdempotencyKey: key})
+	if err != nil {
+		c.t.Errorf("%s: %v", key, err)
+		return
+	}
+	if first := c.answers[key]; first != nil && (first.ID != again.ID || first.Stdout != again.Stdout || first.Status != again.Status) {
+		c.t.Errorf("%s was answered with %s %s, and now with %s %s", key, first.ID, first.Status, again.ID, again.Status)
+	}
+	if again.Status != sandbox.StatusSucceeded && again.Cause.Kind != sandbox.CauseLost {
+		c.t.Errorf("%s: %s, %+v, %v", key, again.Status, again.Cause, again.Error)
+	}
+	twice, err := cl.Run(ctx, request(program), client.RunOptions{IdempotencyKey: key})
+	if err != nil || twice.ID != again.ID {
+		c.t.Errorf("%s: answered with %s and then %+v, %v", key, again.ID, twice, err)
+	}
+}

@@ -208,9 +208,12 @@ func (s *streams) stillHeld(f *pollFile) bool {
 }
 
 // ended closes our end, so that a process that still writes learns of it, and
-// tells the host.
+// tells the host. A terminal stays until the process has ended: to close it
+// would hang up on a process that has only closed its own end.
 func (s *streams) ended(stream uint8, held bool) {
-	_ = s.pipes.ours[stream].Close()
+	if !s.pipes.terminal {
+		_ = s.pipes.ours[stream].Close()
+	}
 	s.c.a.frame(wire.AppendEOF(nil, s.c.id, stream))
 	s.held <- held
 }

@@ -104,8 +104,7 @@ func TestTerminal(t *testing.T) {
 // controlling terminal.
 func TestTerminalInterrupt(t *testing.T) {
 	eachMode(t, func(t *testing.T, l *live) {
-		p, keys, shown := l.terminal(t, "sh", "-c", "echo ready; sleep 60")
-		shown.await(t, "ready")
+		p, keys, _ := l.terminal(t, "sleep", "60")
 		typeIn(t, keys, "\x03")
 		exit, err := p.Wait(deadline(t))
 		if err != nil || exit.Signal != syscall.SIGINT {
@@ -159,5 +158,16 @@ func TestTerminalRefusals(t *testing.T) {
 	}
 	if _, err := p.Wait(deadline(t)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A program that closes its end of the terminal and goes on is not hung up on.
+func TestTerminalClosedByItsProgram(t *testing.T) {
+	l := startAgent(t, mode{pid1: true})
+	for range 20 {
+		p, _, _ := l.terminal(t, "sh", "-c", "exec 0<&- 1>&- 2>&-; sleep 0.05; exit 7")
+		if exit, err := p.Wait(deadline(t)); err != nil || exit.Code != 7 {
+			t.Fatalf("%+v, %v", exit, err)
+		}
 	}
 }

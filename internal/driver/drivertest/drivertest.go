@@ -58,6 +58,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver, o Options) {
 	}{
 		{"report", reportTests, false},
 		{"life", lifeTests, false},
+		{"living", livingTests, false},
 		{"limits", limitTests, !o.Kernel},
 		{"isolation", isolationTests, !o.Kernel},
 	}

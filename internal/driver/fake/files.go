@@ -11,8 +11,7 @@ import (
 	"pinfold/sandbox"
 )
 
-// Files are a machine's files. Directories above a file are there by
-// themselves. It is safe for concurrent use.
+// Files are a machine's files. Directories above a file are made with it. It is safe for concurrent use.
 type Files struct {
 	mu      sync.Mutex
 	all     map[string]file // by absolute path
@@ -37,7 +36,7 @@ func (x file) stat() *wire.Stat {
 
 func newFiles() *Files {
 	dir := file{kind: wire.TypeDir, mode: 0o755}
-	return &Files{all: map[string]file{sandbox.Home: dir, "/tmp": dir}, watches: map[*watch]bool{}}
+	return &Files{all: map[string]file{sandbox.Home: dir, "/tmp": dir, "/dev/shm": dir}, watches: map[*watch]bool{}}
 }
 
 // Put makes a regular file. A path that is not absolute is below the home.

@@ -14,6 +14,11 @@ import (
 // put stores a file and tells the watches. f.mu is held.
 func (f *Files) put(name string, x file) {
 	_, was := f.lookup(name)
+	if dir := path.Dir(name); dir != "/" && dir != name {
+		if _, there := f.all[dir]; !there {
+			f.put(dir, file{kind: wire.TypeDir, mode: 0o755})
+		}
+	}
 	f.all[name] = x.at(time.Now())
 	if !was {
 		f.tell(wire.WatchCreated, name, x)
@@ -52,6 +57,9 @@ func (f *Files) move(req *wire.MoveRequest) wire.Outcome {
 		return failed(sandbox.CodePathInvalid, "a directory cannot replace a file")
 	}
 	f.tell(wire.WatchMovedFrom, from, x)
+	if _, there := f.all[path.Dir(to)]; !there && path.Dir(to) != "/" {
+		f.put(path.Dir(to), file{kind: wire.TypeDir, mode: 0o755})
+	}
 	for name, y := range f.all {
 		if rest, below := strings.CutPrefix(name, from); below && (rest == "" || rest[0] == '/') {
 			delete(f.all, name)

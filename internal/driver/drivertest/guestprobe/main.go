@@ -19,6 +19,7 @@ var tries = map[string]func(args []string) any{
 	"list":    list,
 	"dial":    dial,
 	"listen":  listen,
+	"serve":   serve,
 	"shmput":  shmPut,
 	"shmget":  shmGet,
 	"alloc":   alloc,

@@ -40,7 +40,7 @@ func run(ctx context.Context, o options) error {
 	r := newReport()
 	fmt.Print(r.head)
 	var failed []error
-	for _, part := range []func(context.Context, options, *report) error{coldStart, driverAlone, agentCost, soak} {
+	for _, part := range []func(context.Context, options, *report) error{coldStart, driverAlone, agentCost, soak, served} {
 		began := time.Now()
 		if err := part(ctx, o, r); err != nil {
 			failed = append(failed, err)

@@ -147,7 +147,7 @@ func docker(ctx context.Context, dir string) (*contender, error) {
 
 func importImage(ctx context.Context, client, socket string) error {
 	// tar follows no links, so the links and what they lead to are both named.
-	args := []string{"-C", "/", "-c", "lib", "lib64", "bin", "usr/lib64", "usr/bin/python3"}
+	args := []string{"-C", "/", "-c", "lib", "lib64", "bin", "usr/lib64", "usr/bin/python3", "usr/bin/true", "usr/bin/sleep"}
 	for _, pattern := range []string{"usr/bin/python3.*", "usr/lib/python3.*", "usr/lib/*-linux-gnu/lib[cmz].so*", "usr/lib/*-linux-gnu/libz.so*", "usr/lib/*-linux-gnu/libexpat.so*", "usr/lib/*-linux-gnu/ld-linux*"} {
 		found, err := filepath.Glob("/" + pattern)
 		if err != nil {
@@ -177,4 +177,38 @@ func importImage(ctx context.Context, client, socket string) error {
 		return fmt.Errorf("import: %w: %s", err, out)
 	}
 	return nil
+}
+
+// dockerExec measures /bin/true in a living container, by Docker's command line.
+func dockerExec(ctx context.Context, rounds int) (sample, error) {
+	dir, err := os.MkdirTemp("", "pinfold-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary directory
+	c, err := docker(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	base := c.args[:3] // the client and its socket
+	docker := func(args ...string) error {
+		cmd := exec.CommandContext(ctx, base[0], append(slices.Clone(base[1:]), args...)...) //nolint:gosec // the arguments below
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("docker %s: %w: %s", args[0], err, out)
+		}
+		return nil
+	}
+	if err := docker("run", "-d", "--network", "none", "--name", "living", "pinfold-bench", "/usr/bin/sleep", "3600"); err != nil {
+		return nil, err
+	}
+	var times sample
+	for range max(rounds, 5) {
+		began := time.Now()
+		if err := docker("exec", "living", "/usr/bin/true"); err != nil {
+			return nil, err
+		}
+		times = append(times, time.Since(began))
+	}
+	return times, docker("rm", "-f", "living")
 }

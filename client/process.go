@@ -155,6 +155,9 @@ type OutputOptions struct {
 	// for the first that is still kept.
 	StdoutOffset int64
 	StderrOffset int64
+	// Now ends with what the process has printed by now instead of with the
+	// process.
+	Now bool
 }
 
 // Output copies the process's output from the given offsets until its end, and
@@ -165,6 +168,16 @@ type OutputOptions struct {
 func (p *Process) Output(ctx context.Context, o OutputOptions) (sandbox.Process, error) {
 	live := &liveProcess{out: sinks(o.Stdout, o.Stderr)}
 	live.out[0].at, live.out[1].at = o.StdoutOffset, o.StderrOffset
+	if o.Now {
+		info, err := p.Info(ctx)
+		if err != nil {
+			return info, err
+		}
+		live.info, live.until = info, &[2]int64{info.StdoutBytes, info.StderrBytes}
+		if live.enough() {
+			return info, nil
+		}
+	}
 	err := p.follow(ctx, live)
 	return live.info, err
 }
@@ -195,6 +208,20 @@ type liveProcess struct {
 	info    sandbox.Process
 	events  int
 	started func(id string)
+	until   *[2]int64 // nil: the process's end
+}
+
+// enough says that everything is there that was asked for.
+func (l *liveProcess) enough() bool {
+	if l.until == nil {
+		return false
+	}
+	for i, end := range l.until {
+		if l.out[i].at < end && end > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (l *liveProcess) take(e event) (last bool, err error) {
@@ -206,18 +233,11 @@ func (l *liveProcess) take(e event) (last bool, err error) {
 		}
 		l.started(l.info.ID)
 	case "stdout":
-		return false, l.out[0].take(e)
+		err := l.out[0].take(e)
+		return l.enough(), err
 	case "stderr":
-		return false, l.out[1].take(e)
-	case "output":
-		var c chunk
-		if err := e.decode(&c); err != nil {
-			return false, err
-		}
-		if c.Stream == "stderr" {
-			return false, l.out[1].add(c)
-		}
-		return false, l.out[0].add(c)
+		err := l.out[1].take(e)
+		return l.enough(), err
 	case "exit":
 		return true, e.decode(&l.info)
 	}

@@ -174,7 +174,6 @@ func sinks(stdout, stderr io.Writer) [2]sink { return [2]sink{{w: stdout}, {w: s
 
 // chunk is the data of an output event.
 type chunk struct {
-	Stream string  `json:"stream"`
 	Offset *int64  `json:"offset"`
 	Text   *string `json:"text"`
 	Base64 string  `json:"base64"`

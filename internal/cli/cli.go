@@ -66,6 +66,7 @@ func Main(ctx context.Context, deps Deps) int {
 // app is one execution of the command line.
 type app struct {
 	Deps
+	at      serverFlags
 	exit    int  // status of a command that did not fail
 	midLine bool // a program left stderr in the middle of a line
 }
@@ -91,7 +92,10 @@ func (a *app) root() *cobra.Command {
 	root.SetHelpFunc(a.help)
 	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	root.AddCommand(a.runCommand(), a.languagesCommand(), a.doctorCommand(), a.versionCommand())
+	a.bindServer(root)
+	root.AddCommand(a.runCommand(), a.createCommand(), a.execCommand(), a.cpCommand(), a.lsCommand(), a.psCommand(), a.logsCommand(),
+		a.extendCommand(), a.killCommand(), a.poolCommand(), a.usageCommand(), a.keyCommand(),
+		a.languagesCommand(), a.doctorCommand(), a.versionCommand())
 	// What follows "completion" is a shell: one that we do not know is an error.
 	root.InitDefaultCompletionCmd("run")
 	if c, _, err := root.Find([]string{"completion"}); err == nil {
@@ -103,11 +107,14 @@ func (a *app) root() *cobra.Command {
 const rootExamples = `  pinfold run script.py                      run a file
   echo 'print(6*7)' | pinfold run -l python -
   pinfold run --json --memory 64MiB job.js   one JSON result
+  box=$(pinfold create --server URL)         a sandbox that stays
+  pinfold exec $box -- ls -l
   pinfold doctor                             what this host can enforce`
 
-// runner makes the Runner and returns it with the function that closes it.
+// runner makes the Runner, which is the server or an engine of our own, and
+// returns it with the function that closes it.
 func (a *app) runner(ctx context.Context) (Runner, func(), error) {
-	r, err := a.NewRunner(ctx)
+	r, err := a.newRunner(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -26,6 +26,8 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long:    doctorLong,
 		Example: "  pinfold doctor\n  pinfold doctor --json | jq '.findings[] | select(.severity == \"problem\")'",
 		Args:    noArgs,
+
+		Annotations: map[string]string{localOnly: "true"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			found := a.Probe(cmd.Context())
 			if probe.Impossible(found) {

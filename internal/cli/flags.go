@@ -62,11 +62,7 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.StringVarP(&f.artifactsDir, "artifacts-dir", "o", "", "write artifacts here, replacing; without --artifact, every new file")
 	group(set, groupFiles, "file HOST[:GUEST]", "mount HOST:GUEST[:ro|rw]", "artifact GLOB", "artifacts-dir DIR")
 
-	set.StringVar(&f.driver, "driver", "", "the way to make the sandbox (default auto)")
-	set.StringVar(&f.template, "template", "", "what is inside (default host)")
-	set.Var(featureList{&f.require}, "require", "refuse to run unless these are enforced: memory,network:none,…")
-	set.StringVar(&f.network, "network", "", "the network (default none, the only one)")
-	group(set, groupIsolation, "driver NAME", "template NAME", "require FEATURES", "network MODE")
+	bindIsolation(set, &f.driver, &f.template, &f.network, &f.require)
 
 	set.BoolVar(&f.json, "json", false, "print one JSON result and nothing else")
 	set.BoolVar(&f.raw, "raw", false, "do not escape control characters on a terminal")

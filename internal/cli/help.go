@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -56,19 +57,20 @@ func writeFlags(b *bytes.Buffer, cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden {
-			return
-		}
 		name := rest
 		if g := f.Annotations[groupKey]; len(g) > 0 {
 			name = g[0]
+		}
+		if f.Hidden || name == groupServer && (cmd.Annotations[localOnly] != "" || cmd.HasAvailableSubCommands()) {
+			return
 		}
 		if _, known := lines[name]; !known && name != rest {
 			order = append(order, name)
 		}
 		lines[name] = append(lines[name], flagLine(f))
 	})
-	for _, name := range append(order, rest) {
+	order = slices.DeleteFunc(order, func(name string) bool { return name == groupServer })
+	for _, name := range append(order, rest, groupServer) {
 		if len(lines[name]) > 0 {
 			fmt.Fprintf(b, "\n%s:\n%s", name, strings.Join(lines[name], ""))
 		}

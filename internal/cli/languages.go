@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pinfold/client"
 	"pinfold/internal/engine"
 	"pinfold/internal/language"
 	"pinfold/sandbox"
@@ -58,7 +59,11 @@ func (a *app) languagesCommand() *cobra.Command {
 		Example: languagesExamples,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			states, err := a.askLanguages(cmd.Context(), sandbox.Spec{Template: template, Driver: driver})
+			ask := a.askLanguages
+			if a.remote() && template == "" && driver == "" {
+				ask = a.askServerLanguages
+			}
+			states, err := ask(cmd.Context(), sandbox.Spec{Template: template, Driver: driver})
 			if err != nil {
 				return err
 			}
@@ -77,7 +82,19 @@ func (a *app) languagesCommand() *cobra.Command {
 	return cmd
 }
 
-// askLanguages asks the engine's, or the server's, languages.
+// askServerLanguages takes the server's word for what its default template has.
+func (a *app) askServerLanguages(ctx context.Context, _ sandbox.Spec) (states []engine.LanguageInfo, err error) {
+	err = a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		all, err := c.Languages(ctx)
+		for _, l := range all {
+			states = append(states, engine.LanguageInfo(l))
+		}
+		return err
+	})
+	return states, err
+}
+
+// askLanguages asks by running programs, in this process or on the server.
 func (a *app) askLanguages(ctx context.Context, base sandbox.Spec) ([]engine.LanguageInfo, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -90,13 +107,15 @@ func (a *app) askLanguages(ctx context.Context, base sandbox.Spec) ([]engine.Lan
 	return engine.AskLanguages(ctx, runner.Run, base)
 }
 
+const maxVersionText = 120 // runes
+
 func languageTable(states []engine.LanguageInfo) []byte {
 	var b bytes.Buffer
 	for _, s := range states {
-		what := s.Version
+		what := sandbox.SafeText(s.Version, maxVersionText)
 		switch {
 		case !s.Available:
-			what = "- (" + s.Reason + ")"
+			what = "- (" + sandbox.SafeText(s.Reason, 2*maxVersionText) + ")"
 		case what == "":
 			what = "yes"
 		}

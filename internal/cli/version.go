@@ -23,6 +23,8 @@ func (a *app) versionCommand() *cobra.Command {
 		Use:   "version [flags]",
 		Short: "Print the version",
 		Args:  noArgs,
+
+		Annotations: map[string]string{localOnly: "true"},
 		RunE: func(*cobra.Command, []string) error {
 			v := a.versionInfo()
 			if asJSON {

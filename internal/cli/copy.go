@@ -1,0 +1,233 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"pinfold/client"
+	"pinfold/sandbox"
+)
+
+const cpLong = `Copy a file or a directory into a sandbox or out of it. One side is
+SANDBOX:PATH, where PATH is absolute or relative to /home/user. - is stdin or
+stdout. Into a directory that exists a copy goes under its own name, as cp -r
+does it. Only regular files and directories are copied, in either direction.`
+
+const cpExamples = `  pinfold cp data.csv $box:
+  pinfold cp src $box:work/src
+  pinfold cp $box:report.pdf .
+  tar c . | pinfold cp - $box:all.tar
+  pinfold cp $box:/home/user/log.txt - | less`
+
+func (a *app) cpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "cp [flags] SRC DST",
+		Short:   "Copy files into a sandbox or out of it",
+		Long:    cpLong,
+		Example: cpExamples,
+		Args:    needArgs(2, 2, "a source and a destination"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, out := splitRemote(args[0])
+			to, in := splitRemote(args[1])
+			switch {
+			case in == out:
+				return usageError("one of the two must be SANDBOX:PATH").WithHint("pinfold cp data.csv sbx_…:data.csv")
+			case in:
+				return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+					return a.copyIn(ctx, c.Sandbox(to.id), args[0], to.path, endsInDir(args[1]))
+				})
+			}
+			defer catchBrokenPipe()()
+			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				return a.copyOut(ctx, c.Sandbox(from.id), from.path, args[1])
+			})
+		},
+	}
+}
+
+// endsInDir says that a destination was written as a directory.
+func endsInDir(text string) bool { return strings.HasSuffix(text, "/") || strings.HasSuffix(text, ":") }
+
+func (a *app) copyIn(ctx context.Context, box *client.Sandbox, from, to string, toDir bool) error {
+	if from == fromStdin {
+		if toDir {
+			return usageError("stdin needs a name inside").WithHint("pinfold cp - SANDBOX:data.bin")
+		}
+		return box.WriteFile(ctx, to, 0, -1, a.Stdin)
+	}
+	info, err := os.Stat(from)
+	if err != nil {
+		return openError(from, err)
+	}
+	target, err := targetIn(ctx, box, filepath.Base(from), to, toDir)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return uploadTree(ctx, box, from, target)
+	}
+	f, err := openProgramFile(from)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	size := int64(-1)
+	if info.Mode().IsRegular() {
+		size = info.Size()
+	}
+	return box.WriteFile(ctx, target, uint32(info.Mode().Perm()), size, f)
+}
+
+// targetIn is the path that a copy gets inside: below a directory that is there.
+func targetIn(ctx context.Context, box *client.Sandbox, name, to string, toDir bool) (string, error) {
+	info, err := box.Stat(ctx, to)
+	switch {
+	case err == nil && info.Type == sandbox.FileDir, toDir:
+	case err != nil && sandbox.AsError(err).Code != sandbox.CodeFileNotFound && sandbox.AsError(err).Code != sandbox.CodeNotFound:
+		return "", err
+	default:
+		return to, nil
+	}
+	if name == ".." || name == "." || name == "/" {
+		return to, nil
+	}
+	return path.Join(to, name), nil
+}
+
+func (a *app) copyOut(ctx context.Context, box *client.Sandbox, from, to string) error {
+	info, err := box.Stat(ctx, from)
+	if err != nil {
+		return err
+	}
+	switch info.Type {
+	case sandbox.FileRegular:
+	case sandbox.FileDir:
+		if to == fromStdin {
+			return a.passOn(box.Download(ctx, from, client.FormatTar, a.Stdout))
+		}
+		return a.copyTreeOut(ctx, box, from, info, to)
+	default:
+		return pathError(sandbox.CodeNotRegularFile, from, "is neither a file nor a directory").WithHint("name the file itself; links are not followed")
+	}
+	if to == fromStdin {
+		_, err := box.ReadFile(ctx, from, 0, -1, forReader(a.Stdout, true))
+		return a.passOn(err)
+	}
+	dir, name := filepath.Split(to)
+	if local, err := os.Stat(to); err == nil && local.IsDir() {
+		dir, name = to, path.Base(info.Path)
+	}
+	if name == "" {
+		name = path.Base(info.Path)
+	}
+	sink, err := openSink(dir)
+	if err != nil {
+		return err
+	}
+	defer sink.close()
+	return downloadFile(ctx, box, from, info, sink, name)
+}
+
+// openSink opens a directory that must be there: cp makes the last name only.
+func openSink(dir string) (*artifactSink, error) {
+	if dir == "" {
+		dir = "."
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, openError(dir, err)
+	}
+	return &artifactSink{dir: root}, nil
+}
+
+// downloadFile takes one file: all of it, or nothing stays.
+func downloadFile(ctx context.Context, box *client.Sandbox, from string, info sandbox.FileInfo, sink *artifactSink, name string) error {
+	if err := sandbox.CheckGuestPath("", name); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r, w := io.Pipe()
+	defer r.Close() //nolint:errcheck // never fails
+	var failed error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, failed = box.ReadFile(ctx, from, 0, -1, w)
+		_ = w.CloseWithError(failed) // never fails
+	}()
+	err := sink.store(sandbox.Artifact{Path: name, Size: info.Size}, r)
+	_ = r.Close() // never fails
+	cancel()
+	<-done
+	if failed != nil && err != nil && ctx.Err() == nil {
+		return failed
+	}
+	if err != nil {
+		return err
+	}
+	return keepExecutable(sink, name, info.Mode)
+}
+
+// keepExecutable gives the owner what others get by the process's umask.
+func keepExecutable(sink *artifactSink, name string, mode uint32) error {
+	if mode&0o111 == 0 {
+		return nil
+	}
+	if err := sink.dir.Chmod(name, 0o755); err != nil {
+		return hostFileError(name, reason(err))
+	}
+	return nil
+}
+
+// passOn tells a reader of ours that is gone from a failure.
+func (a *app) passOn(err error) error {
+	if isBrokenPipe(err) {
+		return &brokenPipeError{}
+	}
+	return err
+}
+
+// copyTreeOut unpacks a directory. to is made when it is not there, and
+// otherwise the directory goes below it under its own name.
+func (a *app) copyTreeOut(ctx context.Context, box *client.Sandbox, from string, info sandbox.FileInfo, to string) error {
+	if local, err := os.Stat(to); err == nil && local.IsDir() {
+		name := path.Base(info.Path)
+		if name == "/" || name == "." {
+			name = "root"
+		}
+		if err := sandbox.CheckGuestPath("", name); err != nil {
+			return err
+		}
+		to = filepath.Join(to, name)
+	} else if err == nil {
+		return openError(to, fs.ErrExist)
+	}
+	if err := os.Mkdir(to, 0o755); err != nil && !os.IsExist(err) {
+		return openError(to, err)
+	}
+	sink, err := openSink(to)
+	if err != nil {
+		return err
+	}
+	defer sink.close()
+	skipped, err := downloadTree(ctx, box, from, sink)
+	for i, s := range skipped {
+		if i == maxNotes {
+			a.say("and %d more files stayed inside", len(skipped)-maxNotes)
+			break
+		}
+		a.say("%s stayed inside: %s", sandbox.SafeText(s.Path, 120), sandbox.SafeText(s.Reason, 200))
+	}
+	if err == nil && len(skipped) > 0 {
+		a.exit = exitPinfold
+	}
+	return err
+}

@@ -1,0 +1,221 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"pinfold/client"
+	"pinfold/sandbox"
+)
+
+const createLong = `Make a sandbox that lives until you end it, its time is over or nobody has
+used it for long. Its id is printed; the other commands take it.
+
+wall time and output limits hold for each process, all others for the sandbox.`
+
+const createExamples = `  box=$(pinfold create --ttl 1h)
+  pinfold exec $box -- python3 -c 'print(6*7)'
+  pinfold kill $box`
+
+// createFlags are the flags of "create" as they were given.
+type createFlags struct {
+	create sandbox.Create
+	json   bool
+}
+
+func (a *app) createCommand() *cobra.Command {
+	f := &createFlags{}
+	cmd := &cobra.Command{
+		Use:     "create [flags]",
+		Short:   "Make a living sandbox on a server, and print its id",
+		Long:    createLong,
+		Example: createExamples,
+		Args:    noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.create.Validate(); err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.create(ctx, c, f) })
+		},
+	}
+	set := cmd.Flags()
+	f.create.Env, f.create.Metadata = map[string]string{}, map[string]string{}
+	set.Var(timeValue{&f.create.TTLMS, "ttl_ms"}, "ttl", fmt.Sprintf("time to live (default %s)", sandbox.FormatQuantity(sandbox.DefaultTTLMS, sandbox.UnitMilliseconds)))
+	set.Var(timeValue{&f.create.IdleMS, "idle_ms"}, "idle", "end it when nobody has used it for so long (default the time to live)")
+	set.VarP(pairs{f.create.Env, "a variable"}, "env", "e", "set a variable for every process; may be repeated")
+	set.Var(pairs{f.create.Metadata, "a label"}, "metadata", "label the sandbox; may be repeated")
+	group(set, "Sandbox", "ttl TIME", "idle TIME", "env K=V", "metadata K=V")
+	bindLimits(set, &f.create.Limits)
+	bindIsolation(set, &f.create.Driver, &f.create.Template, &f.create.Network, &f.create.Require)
+	set.BoolVar(&f.json, "json", false, "print JSON")
+	completeIsolation(cmd)
+	return cmd
+}
+
+func (a *app) create(ctx context.Context, c *client.Client, f *createFlags) error {
+	box, err := c.Create(ctx, f.create)
+	if err != nil {
+		return err
+	}
+	if !f.json {
+		return a.write([]byte(sandbox.SafeText(box.ID(), maxID) + "\n"))
+	}
+	info, err := box.Info(ctx)
+	if err != nil {
+		return err
+	}
+	return a.writeJSON(info)
+}
+
+// maxID bounds an id that a server sends, in runes.
+const maxID = 60
+
+// bindLimits declares the flags of all limits.
+func bindLimits(set *pflag.FlagSet, into *sandbox.Limits) {
+	for _, info := range sandbox.LimitTable() {
+		value := limitValue{info, into}
+		set.Var(value, info.Flag, info.Meaning)
+		group(set, groupLimits, info.Flag+" "+value.Type())
+	}
+	set.Var(cpusValue{into}, "cpus", "CPUs at once; 0.5 is half of one")
+	group(set, groupLimits, "cpus N")
+}
+
+// bindIsolation declares what says how a sandbox is made.
+func bindIsolation(set *pflag.FlagSet, driver, template, network *string, require *[]string) {
+	set.StringVar(driver, "driver", "", "the way to make the sandbox (default auto)")
+	set.StringVar(template, "template", "", "what is inside (default host)")
+	set.Var(featureList{require}, "require", "refuse to run unless these are enforced: memory,network:none,…")
+	set.StringVar(network, "network", "", "the network (default none, the only one)")
+	group(set, groupIsolation, "driver NAME", "template NAME", "require FEATURES", "network MODE")
+}
+
+// timeValue is a flag with a time, kept in milliseconds.
+type timeValue struct {
+	into  *int64
+	field string
+}
+
+// Set implements pflag.Value.
+func (v timeValue) Set(s string) error {
+	ms, err := sandbox.ParseTime(s)
+	if err == nil {
+		err = sandbox.CheckTTL(ms)
+	}
+	if err != nil {
+		return sandbox.AsError(err).WithField(v.field)
+	}
+	*v.into = ms
+	return nil
+}
+
+// String implements pflag.Value.
+func (v timeValue) String() string {
+	if v.into == nil || *v.into == 0 {
+		return ""
+	}
+	return sandbox.FormatQuantity(*v.into, sandbox.UnitMilliseconds)
+}
+
+// Type implements pflag.Value.
+func (v timeValue) Type() string { return "TIME" }
+
+func (a *app) extendCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:               "extend [flags] SANDBOX TIME",
+		Short:             "Let a sandbox live longer: so long from now",
+		Example:           "  pinfold extend $box 1h",
+		Args:              needArgs(2, 2, "a sandbox and a time"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ttl, err := sandbox.ParseTime(args[1])
+			if err == nil {
+				err = sandbox.CheckTTL(ttl)
+			}
+			if err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				info, err := c.Sandbox(args[0]).Extend(ctx, ttl)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return a.writeJSON(info)
+				}
+				return a.write([]byte("lives until " + info.ExpiresAt.Local().Format(time.DateTime) + "\n"))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+const killExamples = `  pinfold kill $box                     destroy a sandbox
+  pinfold kill $(pinfold ls -q)         destroy all of yours
+  pinfold kill --signal INT $box prc_…  send a signal to a process`
+
+func (a *app) killCommand() *cobra.Command {
+	var asJSON bool
+	var signal string
+	cmd := &cobra.Command{
+		Use:               "kill [flags] SANDBOX... | SANDBOX PROCESS",
+		Short:             "Destroy sandboxes, or send a signal to a process",
+		Long:              "Without a process it returns when nothing of the sandboxes is left on the host.",
+		Example:           killExamples,
+		Args:              needArgs(1, -1, "at least one sandbox"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			process := len(args) == 2 && strings.HasPrefix(args[1], "prc_")
+			if signal != "" && !process {
+				return usageError("--signal goes to a process").WithHint("pinfold kill --signal " + sandbox.SafeText(signal, 20) + " SANDBOX PROCESS")
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				if process {
+					if signal == "" {
+						signal = "TERM"
+					}
+					return c.Sandbox(args[0]).Process(args[1]).Signal(ctx, signal)
+				}
+				return a.destroy(ctx, c, args, asJSON)
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&signal, "signal", "s", "", "the signal, by name or number (default TERM)")
+	group(cmd.Flags(), "Flags", "signal NAME")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// destroy ends them all, also when one of them fails, and returns the first
+// failure.
+func (a *app) destroy(ctx context.Context, c *client.Client, ids []string, asJSON bool) error {
+	ended := []sandbox.Info{}
+	var first error
+	for _, id := range ids {
+		info, err := c.Sandbox(id).Destroy(ctx)
+		if err == nil {
+			ended = append(ended, info)
+			continue
+		}
+		e := *sandbox.AsError(err)
+		e.Message = sandbox.SafeText(id, maxID) + ": " + e.Message
+		if first == nil {
+			first = &e
+		} else {
+			a.say("%s", sandbox.SafeText(e.Message, maxMessage))
+		}
+	}
+	if first != nil || !asJSON {
+		return first
+	}
+	return a.writeJSON(struct {
+		Sandboxes []sandbox.Info `json:"sandboxes"`
+	}{ended})
+}

@@ -1,0 +1,310 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"pinfold/client"
+	"pinfold/sandbox"
+)
+
+const execLong = `Run a command in a living sandbox. Its output passes through as it comes, every
+byte once, also over connections that break. Its stdin is empty, or ours with
+-i. With -t it gets a terminal: ours shows what it sends, as ssh does, escape
+sequences included; so use -t with programs that you would run in ssh.
+
+Ctrl-C, SIGTERM and SIGHUP are passed to the command; the second one ends
+pinfold only. A command does not end when pinfold does: pinfold kill does that.
+
+Exit status: the command's own, and otherwise as "pinfold run" has it.`
+
+const execExamples = `  pinfold exec $box -- ls -l /tmp
+  tar c src | pinfold exec -i $box -- tar x
+  pinfold exec -it $box -- bash
+  server=$(pinfold exec --detach $box -- python3 -m http.server 8000)`
+
+// execFlags are the flags of "exec" as they were given.
+type execFlags struct {
+	command             sandbox.Command
+	stdin, terminal     bool
+	detach, raw, json   bool
+	timeout, outputKept sandbox.Limits // only one field of each is used
+	shell               bool
+	id                  string
+}
+
+func (a *app) execCommand() *cobra.Command {
+	f := &execFlags{}
+	f.command.Env, f.command.Metadata = map[string]string{}, map[string]string{}
+	cmd := &cobra.Command{
+		Use:               "exec [flags] SANDBOX [--] COMMAND [ARGS]",
+		Short:             "Run a command in a living sandbox",
+		Long:              execLong,
+		Example:           execExamples,
+		Args:              needArgs(2, -1, "a sandbox and a command"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			words := args[1:]
+			if len(words) > 0 && words[0] == "--" {
+				words = words[1:]
+			}
+			return a.exec(cmd.Context(), f, args[0], words)
+		},
+	}
+	set := cmd.Flags()
+	set.SetInterspersed(false) // what follows the sandbox is the command's
+	set.BoolVarP(&f.stdin, "interactive", "i", false, "the command's stdin is ours")
+	set.BoolVarP(&f.terminal, "tty", "t", false, "give it a terminal")
+	set.VarP(pairs{f.command.Env, "a variable"}, "env", "e", "set a variable; may be repeated")
+	set.StringVarP(&f.command.Dir, "dir", "w", "", "the working directory (default /home/user)")
+	set.BoolVar(&f.shell, "shell", false, "COMMAND is one line for /bin/sh")
+	set.BoolVarP(&f.detach, "detach", "d", false, "start it, print its id and go")
+	set.Var(pairs{f.command.Metadata, "a label"}, "metadata", "label the process; may be repeated")
+	group(set, groupProgram, "interactive", "tty", "env K=V", "dir DIR", "shell", "detach", "metadata K=V")
+	for _, info := range sandbox.LimitTable() {
+		switch info.Field {
+		case "wall_time_ms":
+			set.Var(limitValue{info, &f.timeout}, info.Flag, "end it after this time (default the sandbox's)")
+			group(set, groupLimits, info.Flag+" TIME")
+		case "output_bytes":
+			set.Var(limitValue{info, &f.outputKept}, info.Flag, "how much of each stream the server keeps (default the sandbox's)")
+			group(set, groupLimits, info.Flag+" SIZE")
+		}
+	}
+	set.BoolVar(&f.json, "json", false, "wait, then print the process with its output as JSON")
+	set.BoolVar(&f.raw, "raw", false, "do not escape control characters on a terminal")
+	group(set, groupOutput, "json", "raw")
+	return cmd
+}
+
+func (a *app) exec(ctx context.Context, f *execFlags, id string, words []string) error {
+	f.id, f.command.Args = id, words
+	if f.shell {
+		f.command.Args, f.command.Shell = nil, strings.Join(words, " ")
+	}
+	f.command.WallTimeMS, f.command.OutputBytes = f.timeout.WallTimeMS, f.outputKept.OutputBytes
+	f.command.Stdin = f.stdin
+	if err := a.checkExec(f); err != nil {
+		return err
+	}
+	c, err := a.connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close() //nolint:errcheck // idle connections only
+	defer catchBrokenPipe()()
+	box := c.Sandbox(id)
+	switch {
+	case f.detach:
+		return a.execDetached(ctx, box, f)
+	case f.terminal:
+		return a.execTerminal(ctx, box, f)
+	}
+	return a.execStreams(ctx, box, f)
+}
+
+func (a *app) checkExec(f *execFlags) error {
+	switch {
+	case f.terminal && f.json:
+		return usageError("--json and -t do not go together")
+	case f.detach && (f.stdin || f.terminal):
+		return usageError("--detach does not go with -i or -t").WithHint("start it, then: pinfold logs --follow SANDBOX PROCESS")
+	case f.terminal && f.stdin && !isTerminal(a.Stdin):
+		return usageError("-t needs a terminal, and stdin is none").WithHint("leave -t out")
+	}
+	if f.terminal {
+		cols, rows := windowSize(a.Stdout)
+		if cols < 1 || rows < 1 {
+			cols, rows = 80, 24
+		}
+		f.command.Terminal = &sandbox.Terminal{Cols: min(cols, sandbox.MaxTerminal), Rows: min(rows, sandbox.MaxTerminal)}
+	}
+	return f.command.Validate()
+}
+
+func (a *app) execDetached(ctx context.Context, box *client.Sandbox, f *execFlags) error {
+	p, err := box.Start(ctx, f.command)
+	if err != nil {
+		return err
+	}
+	if !f.json {
+		return a.write([]byte(sandbox.SafeText(p.ID(), maxID) + "\n"))
+	}
+	info, err := p.Info(ctx)
+	if err != nil {
+		return err
+	}
+	return a.writeJSON(info)
+}
+
+// execStreams runs the command with our own streams as its.
+func (a *app) execStreams(ctx context.Context, box *client.Sandbox, f *execFlags) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	relay := newRelay(ctx, cancel)
+	defer relay.stop()
+	o := client.ExecOptions{Started: func(id string) { relay.to(box.Process(id)) }}
+	if f.stdin {
+		o.Stdin = a.Stdin
+	}
+	if f.json {
+		return a.execJSON(ctx, box, f, o)
+	}
+	out, warn := forReader(a.Stdout, f.raw), forReader(a.Stderr, f.raw)
+	o.Stdout, o.Stderr = out, warn
+	info, err := box.Exec(ctx, f.command, o)
+	finishVisible(out, warn)
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		return &brokenPipeError{}
+	case err != nil:
+		return err
+	}
+	a.reportProcess(info)
+	return nil
+}
+
+// execJSON waits for the end and prints the process with what was kept of its
+// output.
+func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o client.ExecOptions) error {
+	limit := f.command.OutputBytes
+	if limit == 0 {
+		limit = sandbox.DefaultLimits().OutputBytes
+	}
+	out, warn := &headBuffer{limit: limit}, &headBuffer{limit: limit}
+	o.Stdout, o.Stderr = out, warn
+	info, err := box.Exec(ctx, f.command, o)
+	if err != nil {
+		return err
+	}
+	info.Stdout, info.StdoutTruncated = out.text()
+	info.Stderr, info.StderrTruncated = warn.text()
+	a.exit = processStatus(info)
+	return a.writeJSON(info)
+}
+
+// headBuffer keeps the beginning of what is written.
+type headBuffer struct {
+	data  []byte
+	limit int64
+	cut   bool
+}
+
+// Write implements io.Writer. It never fails.
+func (b *headBuffer) Write(p []byte) (int, error) {
+	room := b.limit - int64(len(b.data))
+	if int64(len(p)) > room {
+		b.cut = true
+	}
+	b.data = append(b.data, p[:min(int64(len(p)), max(room, 0))]...)
+	return len(p), nil
+}
+
+func (b *headBuffer) text() (string, bool) {
+	return strings.ToValidUTF8(string(b.data), "\ufffd"), b.cut
+}
+
+// finishVisible writes what the escaping held back.
+func finishVisible(all ...io.Writer) {
+	for _, w := range all {
+		if v, ok := w.(*visible); ok {
+			_ = v.Close() // the last write: nothing left to stop
+		}
+	}
+}
+
+// reportProcess says why the command ended, unless it simply exited, and makes
+// its status ours.
+func (a *app) reportProcess(p sandbox.Process) {
+	a.exit = processStatus(p)
+	r := asResult(p)
+	if line := ending(r); line != "" {
+		a.say("%s", line)
+	}
+	if p.PipesHeld {
+		a.say("a process that outlived the command still held its output")
+	}
+}
+
+// asResult is a process in the form in which the end of a program is said.
+func asResult(p sandbox.Process) *sandbox.Result {
+	r := &sandbox.Result{Status: p.Status, ExitCode: p.ExitCode, Signal: p.Signal, TimedOut: p.TimedOut}
+	switch {
+	case p.Cause != nil:
+		r.Cause = *p.Cause
+	case p.Signal != "":
+		r.Cause.Kind = sandbox.CauseSignaled
+	default:
+		r.Cause.Kind = sandbox.CauseExited
+	}
+	return r
+}
+
+func processStatus(p sandbox.Process) int { return exitStatus(asResult(p)) }
+
+// relay passes signals that were meant for the command on to it. The second
+// one ends the command line instead: the command may ignore them.
+type relay struct {
+	signals chan os.Signal
+	process chan *client.Process
+	done    chan struct{}
+	over    sync.WaitGroup
+}
+
+func newRelay(ctx context.Context, cancel func()) *relay {
+	r := &relay{signals: make(chan os.Signal, 4), process: make(chan *client.Process, 1), done: make(chan struct{})}
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			signal.Notify(r.signals, s)
+		}
+	}
+	r.over.Go(func() { r.run(ctx, cancel) })
+	return r
+}
+
+func (r *relay) to(p *client.Process) { r.process <- p }
+
+func (r *relay) run(ctx context.Context, cancel func()) {
+	var p *client.Process
+	for first := true; ; {
+		select {
+		case <-r.done:
+			return
+		case p = <-r.process:
+		case s := <-r.signals:
+			number, ok := s.(syscall.Signal)
+			if p == nil || !first || !ok {
+				cancel()
+				continue
+			}
+			first = false
+			if p.Signal(ctx, signalName(number)) != nil {
+				cancel()
+			}
+		}
+	}
+}
+
+func (r *relay) stop() {
+	signal.Stop(r.signals)
+	close(r.done)
+	r.over.Wait()
+}
+
+// signalName is a signal's name as the table of exit statuses has it.
+func signalName(s syscall.Signal) string {
+	for name, n := range signalNumbers {
+		if n == int(s) {
+			return name
+		}
+	}
+	return "SIGTERM"
+}

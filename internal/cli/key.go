@@ -1,0 +1,200 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"pinfold/internal/access"
+	"pinfold/internal/config"
+	"pinfold/internal/engine"
+	"pinfold/internal/store"
+	"pinfold/sandbox"
+)
+
+const keyLong = `Keys are made where the server keeps its state, by whoever may write there: no
+key is needed to make one, and the server may run meanwhile. A key is shown
+once; only a hash of it is kept.`
+
+const keyExamples = `  pinfold key create --state /var/lib/pinfold --tenant team-a
+  pinfold key create --scope run --ttl 720h --json | jq -r .key
+  pinfold key list
+  pinfold key revoke ID`
+
+// newKey is what "key create --json" prints: the only time that a whole key is
+// seen.
+type newKey struct {
+	Secret string `json:"key"`
+
+	access.Key
+}
+
+// keyFlags are the flags of the commands below "key".
+type keyFlags struct {
+	state, tenant, name string
+	scopes              []string
+	ttl                 string
+	json                bool
+}
+
+func (a *app) keyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "key", Short: "Make, list and revoke the keys of a server", Long: keyLong, Example: keyExamples,
+		Args: unknownCommand, RunE: helpOnly,
+	}
+	cmd.AddCommand(a.keyCreateCommand(), a.keyListCommand(), a.keyRevokeCommand())
+	for _, c := range append(cmd.Commands(), cmd) {
+		c.Annotations = map[string]string{localOnly: "true"}
+	}
+	return cmd
+}
+
+// bind declares the flags that every one of them has.
+func (f *keyFlags) bind(set *pflag.FlagSet) {
+	set.StringVar(&f.state, "state", "", "the server's state directory (default "+config.DefaultState()+")")
+	group(set, "State", "state DIR")
+	set.BoolVar(&f.json, "json", false, "print JSON")
+}
+
+// keys opens the state directory. It is made only for a first key.
+func (f *keyFlags) keys(ctx context.Context, create bool, do func(s *access.Service) error) (err error) {
+	dir := f.state
+	if dir == "" {
+		dir = config.DefaultState()
+	}
+	if _, err := os.Stat(dir); err != nil && !create {
+		return openError(dir, err).WithHint("name the server's state directory with --state")
+	}
+	s, err := store.Attach(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cErr := s.Close(); err == nil {
+			err = cErr
+		}
+	}()
+	return do(access.NewService(access.Options{Store: s}))
+}
+
+func (a *app) keyCreateCommand() *cobra.Command {
+	f := &keyFlags{}
+	cmd := &cobra.Command{
+		Use: "create [flags]", Short: "Make a key and print it, once", Args: noArgs, Example: keyExamples,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ttl, err := f.lifetime()
+			if err != nil {
+				return err
+			}
+			return f.keys(cmd.Context(), true, func(s *access.Service) error {
+				key, secret, err := s.Create(cmd.Context(), f.tenant, f.name, f.scopes, ttl)
+				if err != nil {
+					return err
+				}
+				if f.json {
+					return a.writeJSON(newKey{secret, key})
+				}
+				return a.write([]byte(secret + "\n"))
+			})
+		},
+	}
+	set := cmd.Flags()
+	set.StringVar(&f.tenant, "tenant", engine.LocalTenant, "whose key it is")
+	set.StringVar(&f.name, "name", "", "a name for people")
+	set.StringSliceVar(&f.scopes, "scope", []string{access.ScopeRun, access.ScopeSandbox, access.ScopeRead}, "what it may do: "+strings.Join(access.Scopes(), ", "))
+	set.StringVar(&f.ttl, "ttl", "", "how long it is good for (default until it is revoked)")
+	group(set, "Key", "tenant NAME", "name TEXT", "scope SCOPES", "ttl TIME")
+	set.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "scopes" { // as it is called in a key
+			name = "scope"
+		}
+		return pflag.NormalizedName(name)
+	})
+	f.bind(set)
+	return cmd
+}
+
+func (f *keyFlags) lifetime() (time.Duration, error) {
+	if f.ttl == "" {
+		return 0, nil
+	}
+	ms, err := sandbox.ParseTime(f.ttl)
+	if err != nil {
+		return 0, prefixed("--ttl", err)
+	}
+	if ms == 0 {
+		return 0, usageError("--ttl: a key that is good for no time").WithHint("leave it out for a key that does not expire")
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+func (a *app) keyListCommand() *cobra.Command {
+	f := &keyFlags{}
+	cmd := &cobra.Command{
+		Use: "list [flags]", Aliases: []string{"ls"}, Short: "List the keys, without their secrets", Args: noArgs, Example: "  pinfold key list --tenant team-a",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.keys(cmd.Context(), false, func(s *access.Service) error {
+				keys, err := s.List(cmd.Context(), f.tenant)
+				if err != nil {
+					return err
+				}
+				if f.json {
+					return a.writeJSON(struct {
+						Keys []access.Key `json:"keys"`
+					}{append([]access.Key{}, keys...)})
+				}
+				return a.writeTable(keyTable(keys), false)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&f.tenant, "tenant", "", "only this tenant's")
+	group(cmd.Flags(), "Key", "tenant NAME")
+	f.bind(cmd.Flags())
+	return cmd
+}
+
+func keyTable(keys []access.Key) *table {
+	t := newTable("KEY", "TENANT", "SCOPES", "STATE", "MADE", "LAST USED", "NAME")
+	for _, k := range keys {
+		state, used := "good", "never"
+		switch {
+		case k.RevokedAt != nil:
+			state = "revoked"
+		case k.ExpiresAt != nil && time.Now().After(*k.ExpiresAt):
+			state = "expired"
+		case k.ExpiresAt != nil:
+			state = "expires " + until(*k.ExpiresAt)
+		}
+		if k.LastUsedAt != nil {
+			used = since(*k.LastUsedAt)
+		}
+		t.row(k.ID, k.Tenant, strings.Join(k.Scopes, ","), state, since(k.CreatedAt), used, k.Name)
+	}
+	return t
+}
+
+func (a *app) keyRevokeCommand() *cobra.Command {
+	f := &keyFlags{}
+	cmd := &cobra.Command{
+		Use: "revoke [flags] ID", Short: "End a key; a running server refuses it within a second", Args: needArgs(1, 1, "a key's id"), Example: "  pinfold key revoke ID",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.keys(cmd.Context(), false, func(s *access.Service) error {
+				id := args[0]
+				if parts := strings.Split(id, "_"); len(parts) > 1 && parts[0] == "pfk" { // a whole key
+					id = parts[1]
+				}
+				key, err := s.Revoke(cmd.Context(), id)
+				if err != nil || !f.json {
+					return err
+				}
+				return a.writeJSON(key)
+			})
+		},
+	}
+	f.bind(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,284 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pinfold/client"
+	"pinfold/sandbox"
+)
+
+const lsExamples = `  pinfold ls                         the living sandboxes
+  pinfold ls --all --metadata job=7  those that have ended, too
+  pinfold ls $box:/tmp               files in a sandbox`
+
+// lsFlags are the flags of "ls" as they were given.
+type lsFlags struct {
+	all, quiet, json bool
+	metadata         map[string]string
+	states           []string
+	depth            int
+}
+
+func (a *app) lsCommand() *cobra.Command {
+	f := &lsFlags{metadata: map[string]string{}}
+	cmd := &cobra.Command{
+		Use:               "ls [flags] [SANDBOX:PATH]",
+		Short:             "List sandboxes, or files in one",
+		Example:           lsExamples,
+		Args:              needArgs(0, 1, "at most one SANDBOX:PATH"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.listSandboxes(ctx, c, f) })
+			}
+			at, ok := splitRemote(args[0])
+			if !ok {
+				return usageError("\"%s\" is not SANDBOX:PATH", sandbox.SafeText(args[0], 80)).WithHint("pinfold ls sbx_…:/tmp")
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.listFiles(ctx, c, at, f) })
+		},
+	}
+	set := cmd.Flags()
+	set.BoolVarP(&f.all, "all", "a", false, "sandboxes that have ended, too")
+	set.StringSliceVar(&f.states, "state", nil, "only in these states: creating, running, ending, ended")
+	set.Var(pairs{f.metadata, "a label"}, "metadata", "only with this label; may be repeated")
+	set.IntVar(&f.depth, "depth", 1, "of files: how many levels down")
+	set.BoolVarP(&f.quiet, "quiet", "q", false, "print ids, or paths, only")
+	set.BoolVar(&f.json, "json", false, "print JSON")
+	group(set, "Choice", "all", "state STATES", "metadata K=V", "depth N")
+	group(set, groupOutput, "quiet", "json")
+	return cmd
+}
+
+func (f *lsFlags) filter() (client.Filter, error) {
+	filter := client.Filter{Metadata: f.metadata}
+	for _, s := range f.states {
+		state := sandbox.State(s)
+		if !slices.Contains(sandbox.States(), state) {
+			return filter, usageError("--state: no state \"%s\"", sandbox.SafeText(s, 40)).WithHint("the states are creating, running, ending, ended")
+		}
+		filter.States = append(filter.States, state)
+	}
+	if len(f.states) == 0 && !f.all {
+		filter.States = []sandbox.State{sandbox.StateCreating, sandbox.StateRunning, sandbox.StateEnding}
+	}
+	return filter, nil
+}
+
+// maxListed bounds what one command prints of a list.
+const maxListed = 100_000
+
+func (a *app) listSandboxes(ctx context.Context, c *client.Client, f *lsFlags) error {
+	filter, err := f.filter()
+	if err != nil {
+		return err
+	}
+	all := []sandbox.Info{}
+	for info, err := range c.Sandboxes(ctx, filter) {
+		if err != nil {
+			return err
+		}
+		if all = append(all, info); len(all) == maxListed {
+			break
+		}
+	}
+	if f.json {
+		return a.writeJSON(struct {
+			Sandboxes []sandbox.Info `json:"sandboxes"`
+		}{all})
+	}
+	t := newTable("SANDBOX", "STATE", "TEMPLATE", "CREATED", "ENDS", "PROCESSES", "MEMORY", "LABELS")
+	for _, i := range all {
+		ends := until(i.ExpiresAt)
+		if i.State == sandbox.StateEnded && i.Cause != nil {
+			ends = string(i.Cause.Kind)
+		}
+		t.row(i.ID, string(i.State), i.Template, since(i.CreatedAt), ends, fmt.Sprint(i.Processes), sandbox.FormatSize(i.Usage.MemoryPeakBytes), labels(i.Metadata))
+	}
+	return a.writeTable(t, f.quiet)
+}
+
+// remotePath is a path in a sandbox as the command line names it.
+type remotePath struct{ id, path string }
+
+var remoteForm = regexp.MustCompile(`^(sbx_[a-z2-7]+):`)
+
+// splitRemote splits SANDBOX:PATH. An empty path is the home directory.
+func splitRemote(text string) (remotePath, bool) {
+	m := remoteForm.FindStringSubmatch(text)
+	if m == nil {
+		return remotePath{}, false
+	}
+	at := remotePath{m[1], text[len(m[0]):]}
+	if at.path == "" {
+		at.path = "."
+	}
+	return at, true
+}
+
+func (a *app) listFiles(ctx context.Context, c *client.Client, at remotePath, f *lsFlags) error {
+	files, more, err := c.Sandbox(at.id).List(ctx, at.path, f.depth, 0)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return a.writeJSON(struct {
+			Files []sandbox.FileInfo `json:"files"`
+			More  bool               `json:"more"`
+		}{append([]sandbox.FileInfo{}, files...), more})
+	}
+	t := newTable("PATH", "MODE", "SIZE", "CHANGED", "LINK")
+	for _, i := range files {
+		t.row(i.Path, fileMode(i), fmt.Sprint(i.Size), i.MTime.Local().Format(time.DateTime), i.Target)
+	}
+	if err := a.writeTable(t, f.quiet); err != nil {
+		return err
+	}
+	if more {
+		a.say("there are more files than the server lists at once; look into the directories below")
+	}
+	return nil
+}
+
+// fileMode is the mode as ls(1) writes it.
+func fileMode(i sandbox.FileInfo) string {
+	mode := fs.FileMode(i.Mode & 0o777)
+	switch i.Type {
+	case sandbox.FileDir:
+		mode |= fs.ModeDir
+	case sandbox.FileSymlink:
+		mode |= fs.ModeSymlink
+	case sandbox.FileOther:
+		mode |= fs.ModeIrregular
+	}
+	return mode.String()
+}
+
+func (a *app) psCommand() *cobra.Command {
+	var asJSON, quiet bool
+	cmd := &cobra.Command{
+		Use:               "ps [flags] SANDBOX",
+		Short:             "List the processes that were started in a sandbox",
+		Example:           "  pinfold ps $box",
+		Args:              needArgs(1, 1, "a sandbox"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				all, err := c.Sandbox(args[0]).Processes(ctx)
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return a.writeJSON(struct {
+						Processes []sandbox.Process `json:"processes"`
+					}{append([]sandbox.Process{}, all...)})
+				}
+				t := newTable("PROCESS", "PID", "STATE", "STARTED", "OUTPUT", "COMMAND")
+				for _, p := range all {
+					t.row(p.ID, fmt.Sprint(p.PID), processState(p), since(p.StartedAt), sandbox.FormatSize(p.StdoutBytes+p.StderrBytes), strings.Join(p.Args, " "))
+				}
+				return a.writeTable(t, quiet)
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print ids only")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func processState(p sandbox.Process) string {
+	switch {
+	case p.Running:
+		return "running"
+	case p.Cause != nil && p.Cause.Kind != sandbox.CauseExited && p.Cause.Kind != sandbox.CauseSignaled:
+		return string(p.Cause.Kind)
+	case p.Signal != "":
+		return p.Signal
+	case p.ExitCode != nil:
+		return fmt.Sprintf("exit %d", *p.ExitCode)
+	}
+	return string(p.Status)
+}
+
+// table is text in columns. Its cells may come from anywhere.
+type table struct {
+	head []string
+	rows [][]string
+}
+
+func newTable(head ...string) *table { return &table{head: head} }
+
+const maxCell = 120
+
+func (t *table) row(cells ...string) {
+	for i, c := range cells {
+		cells[i] = sandbox.SafeText(c, maxCell)
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// writeTable prints the table, or its first column without a head.
+func (a *app) writeTable(t *table, quiet bool) error {
+	var b bytes.Buffer
+	if quiet {
+		for _, r := range t.rows {
+			b.WriteString(r[0] + "\n")
+		}
+		return a.write(b.Bytes())
+	}
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, r := range append([][]string{t.head}, t.rows...) {
+		_, _ = fmt.Fprintln(w, strings.Join(r, "\t")) // a buffer
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	for line := range strings.Lines(b.String()) {
+		out.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+	return a.write(out.Bytes())
+}
+
+// labels writes metadata in one cell.
+func labels(m map[string]string) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, k+"="+m[k])
+	}
+	return strings.Join(parts, ",")
+}
+
+func since(t time.Time) string { return span(time.Since(t)) + " ago" }
+
+func until(t time.Time) string {
+	d := time.Until(t)
+	if d <= 0 {
+		return "now"
+	}
+	return "in " + span(d)
+}
+
+// span is a duration as people say it.
+func span(d time.Duration) string {
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(max(d, 0).Seconds()))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}

@@ -1,0 +1,86 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"pinfold/client"
+	"pinfold/sandbox"
+)
+
+const logsExamples = `  pinfold logs $box              what its last command printed
+  pinfold logs --follow $box prc_…`
+
+func (a *app) logsCommand() *cobra.Command {
+	var follow, raw, asJSON bool
+	cmd := &cobra.Command{
+		Use:               "logs [flags] SANDBOX [PROCESS]",
+		Short:             "Print what a process in a sandbox has printed",
+		Long:              "The server keeps the last part of each stream, see exec --output-limit. Without a\nprocess it is the one that was started last.",
+		Example:           logsExamples,
+		Args:              needArgs(1, 2, "a sandbox and maybe a process"),
+		ValidArgsFunction: a.completeSandboxes,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			defer catchBrokenPipe()()
+			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				p, err := chooseProcess(ctx, c.Sandbox(args[0]), args[1:])
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return a.logsJSON(ctx, p, follow)
+				}
+				out, warn := forReader(a.Stdout, raw), forReader(a.Stderr, raw)
+				_, err = p.Output(ctx, client.OutputOptions{Stdout: out, Stderr: warn, StdoutOffset: -1, StderrOffset: -1, Now: !follow})
+				finishVisible(out, warn)
+				if errors.Is(err, syscall.EPIPE) {
+					return &brokenPipeError{}
+				}
+				return err
+			})
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the process ends")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the process with its output as JSON")
+	cmd.Flags().BoolVar(&raw, "raw", false, "do not escape control characters on a terminal")
+	return cmd
+}
+
+// chooseProcess is the process that was named, or the one that began last.
+func chooseProcess(ctx context.Context, box *client.Sandbox, named []string) (*client.Process, error) {
+	if len(named) > 0 {
+		return box.Process(named[0]), nil
+	}
+	all, err := box.Processes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var last *sandbox.Process
+	for i, p := range all {
+		if last == nil || p.StartedAt.After(last.StartedAt) {
+			last = &all[i]
+		}
+	}
+	if last == nil {
+		return nil, &sandbox.Error{
+			Code: sandbox.CodeNotFound, Message: "no process was started in this sandbox",
+			Hint: "pinfold exec " + sandbox.SafeText(box.ID(), maxID) + " -- COMMAND",
+		}
+	}
+	return box.Process(last.ID), nil
+}
+
+func (a *app) logsJSON(ctx context.Context, p *client.Process, follow bool) error {
+	const most = 64 << 20
+	out, warn := &headBuffer{limit: most}, &headBuffer{limit: most}
+	info, err := p.Output(ctx, client.OutputOptions{Stdout: out, Stderr: warn, StdoutOffset: -1, StderrOffset: -1, Now: !follow})
+	if err != nil {
+		return err
+	}
+	info.Stdout, info.StdoutTruncated = out.text()
+	info.Stderr, info.StderrTruncated = warn.text()
+	return a.writeJSON(info)
+}

@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"context"
+	"encoding/base64"
+	"io"
+	"unicode/utf8"
+
+	"pinfold/client"
+	"pinfold/internal/engine"
+	"pinfold/internal/language"
+	"pinfold/sandbox"
+)
+
+// maxSentBytes bounds the files that go to a server with a run, and the stdin.
+const maxSentBytes = 64 << 20
+
+// remoteRunner is a Runner that asks a server. What a run has besides its spec
+// (files, stdin) is put into the spec.
+type remoteRunner struct{ client *client.Client }
+
+// Close implements io.Closer.
+func (r remoteRunner) Close() error { return r.client.Close() }
+
+// Run implements Runner.
+func (r remoteRunner) Run(ctx context.Context, req engine.Request) (*sandbox.Result, error) {
+	spec := req.Spec
+	if len(spec.Mounts) > 0 {
+		return nil, usageError("--mount: a server shows no directories of this machine").WithHint("copy it in with --file")
+	}
+	if err := sendCode(&spec); err != nil {
+		return nil, err
+	}
+	if err := sendInputs(&spec, req.Inputs); err != nil {
+		return nil, err
+	}
+	if err := sendStdin(ctx, &spec, req.Streams.Stdin); err != nil {
+		return nil, err
+	}
+	o := client.RunOptions{Artifact: req.Artifact}
+	// A nil writer in an interface would not be nil.
+	if req.Streams.Stdout != nil {
+		o.Stdout, o.Stderr = req.Streams.Stdout, req.Streams.Stderr
+	}
+	return r.client.Run(ctx, spec, o)
+}
+
+// sendCode makes a program that is not UTF-8 a file: JSON would change it.
+func sendCode(spec *sandbox.Spec) error {
+	if utf8.ValidString(spec.Code) {
+		return nil
+	}
+	l, err := language.Find(spec.Language)
+	if err != nil {
+		return err
+	}
+	spec.Files = append(spec.Files, sandbox.File{Path: l.File, ContentBase64: base64.StdEncoding.EncodeToString([]byte(spec.Code))})
+	spec.Code, spec.Entrypoint = "", l.File
+	return nil
+}
+
+// sendInputs puts the --file flags' files into the spec.
+func sendInputs(spec *sandbox.Spec, inputs []engine.Input) error {
+	var total int64
+	filled := map[string]bool{}
+	for _, in := range inputs {
+		if !in.Dir {
+			if total += in.Size; total > maxSentBytes {
+				return filesTooLarge()
+			}
+		}
+	}
+	for _, in := range inputs {
+		if in.Dir {
+			continue
+		}
+		content, err := readInput(in)
+		if err != nil {
+			return err
+		}
+		spec.Files = append(spec.Files, sandbox.File{
+			Path: in.Path, ContentBase64: base64.StdEncoding.EncodeToString(content), Executable: in.Mode&0o100 != 0,
+		})
+		for i, c := range in.Path {
+			if c == '/' {
+				filled[in.Path[:i]] = true
+			}
+		}
+	}
+	for _, in := range inputs {
+		if in.Dir && !filled[in.Path] {
+			e := pathError(sandbox.CodeNotRegularFile, in.Path, "is an empty directory, which cannot go to a server")
+			return prefixed("--file", e.WithHint("put a file into it, or make it in the program"))
+		}
+	}
+	return nil
+}
+
+func filesTooLarge() error {
+	return prefixed("--file", (&sandbox.Error{
+		Code: sandbox.CodeTooLarge, Message: "more than " + sandbox.FormatSize(maxSentBytes) + " in all cannot go to a server with a run",
+	}).WithHint("pinfold create, then pinfold cp DATA SANDBOX: and pinfold exec"))
+}
+
+func readInput(in engine.Input) ([]byte, error) {
+	f, err := in.Open()
+	if err != nil {
+		return nil, prefixed("--file", openError(in.Path, err))
+	}
+	defer f.Close() //nolint:errcheck // only read
+	content, err := io.ReadAll(io.LimitReader(f, in.Size+1))
+	switch {
+	case err != nil:
+		return nil, prefixed("--file", openError(in.Path, err))
+	case int64(len(content)) != in.Size:
+		return nil, prefixed("--file", pathError(sandbox.CodeSpecInvalid, in.Path, "changed while it was read"))
+	}
+	return content, nil
+}
+
+// sendStdin reads all of stdin: a run's input goes to a server at once.
+func sendStdin(ctx context.Context, spec *sandbox.Spec, stdin io.Reader) error {
+	if stdin == nil {
+		return nil
+	}
+	type read struct {
+		data []byte
+		err  error
+	}
+	done := make(chan read, 1)
+	go func() { // a terminal or a pipe may never end, but Ctrl-C must
+		data, err := io.ReadAll(io.LimitReader(stdin, sandbox.MaxStdinBytes+1))
+		done <- read{data, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return &sandbox.Error{Code: sandbox.CodeInternal, Message: "cancelled while stdin was read", Err: ctx.Err()}
+	case r := <-done:
+		switch {
+		case r.err != nil:
+			return prefixed("--stdin", openError("stdin", r.err))
+		case len(r.data) > sandbox.MaxStdinBytes:
+			return prefixed("--stdin", tooLong(fromStdin, sandbox.MaxStdinBytes))
+		case !utf8.Valid(r.data):
+			return usageError("--stdin: bytes that are not UTF-8 cannot go to a server as stdin").WithHint("copy them in with --file and open that file")
+		}
+		spec.Stdin = string(r.data)
+		return nil
+	}
+}
+
+// newRunner is the server when one was named, else this process's own engine.
+func (a *app) newRunner(ctx context.Context) (Runner, error) {
+	if !a.remote() {
+		return a.NewRunner(ctx)
+	}
+	c, err := a.connect()
+	if err != nil {
+		return nil, err
+	}
+	return remoteRunner{c}, nil
+}

@@ -1,6 +1,0 @@
-package cli
-
-import "syscall"
-
-// getTerminal is the ioctl request for a terminal's settings.
-const getTerminal = syscall.TCGETS

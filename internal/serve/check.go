@@ -1,0 +1,128 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"pinfold/internal/config"
+	"pinfold/internal/engine"
+	"pinfold/internal/probe"
+	"pinfold/internal/store"
+	"pinfold/sandbox"
+)
+
+// Finding is what Check found out about one thing.
+type Finding struct {
+	What   string `json:"what"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+// Check looks at everything that Serve would need, without serving: the
+// certificate, the sockets' directories, the state, the host and the drivers. It
+// makes no state where there is none. It may be called while a server runs.
+func Check(ctx context.Context, c *config.Config, o Options) []Finding {
+	found := []Finding{{What: "configuration", OK: true, Detail: "every key is known and in range"}}
+	if c.TLS.Cert != "" {
+		_, err := loadCertificate(c.TLS)
+		found = append(found, finding("certificate", "certificate and key belong together", err))
+	}
+	for i, address := range c.Listen {
+		if path, unix := strings.CutPrefix(address, config.UnixPrefix); unix {
+			found = append(found, finding(fmt.Sprintf("listen[%d]", i), "the socket's directory is there", checkDirectory(filepath.Dir(path))))
+		}
+	}
+	found = append(found, checkState(ctx, c.State))
+	if o.Probe != nil {
+		found = append(found, checkHost(o.Probe(ctx))...)
+	}
+	return append(found, checkDrivers(ctx, o)...)
+}
+
+// finding is about something that is well unless there is an error.
+func finding(what, well string, err error) Finding {
+	if err == nil {
+		return Finding{What: what, OK: true, Detail: well}
+	}
+	e := sandbox.AsError(err)
+	return Finding{What: what, Detail: e.Message, Fix: e.Hint}
+}
+
+func checkDirectory(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return (&sandbox.Error{Code: sandbox.CodeConfigInvalid, Message: sandbox.SafeText(err.Error(), 200), Err: err}).WithHint("mkdir -p " + dir)
+	case !info.IsDir():
+		return &sandbox.Error{Code: sandbox.CodeConfigInvalid, Message: dir + " is not a directory"}
+	}
+	return nil
+}
+
+// checkState reads the whole database, if there is one.
+func checkState(ctx context.Context, dir string) Finding {
+	const what = "state"
+	_, err := os.Lstat(filepath.Join(dir, "pinfold.db"))
+	if errors.Is(err, os.ErrNotExist) {
+		return Finding{What: what, OK: true, Detail: "nothing is there yet; it will be made in " + dir}
+	}
+	s, err := store.Attach(ctx, dir)
+	if err != nil {
+		return finding(what, "", err)
+	}
+	err = s.Check(ctx)
+	if closeErr := s.Close(); err == nil {
+		err = closeErr
+	}
+	return finding(what, "the database in "+dir+" is whole", err)
+}
+
+// checkHost repeats what makes the native driver impossible, and counts the
+// rest.
+func checkHost(found []probe.Finding) []Finding {
+	var problems []Finding
+	warnings := 0
+	for _, f := range found {
+		switch f.Severity {
+		case probe.Problem:
+			problems = append(problems, Finding{What: "host: " + f.Title, Detail: f.Probed + "; " + f.Means, Fix: f.Fix})
+		case probe.Warning:
+			warnings++
+		case probe.Info, probe.OK:
+		}
+	}
+	if len(problems) > 0 {
+		return problems
+	}
+	well := "sandboxes can be made"
+	if warnings > 0 {
+		well += fmt.Sprintf("; pinfold doctor explains %d warnings", warnings)
+	}
+	return []Finding{{What: "host", OK: true, Detail: well}}
+}
+
+func checkDrivers(ctx context.Context, o Options) []Finding {
+	e, err := o.NewEngine(engine.Options{})
+	if err != nil {
+		return []Finding{finding("drivers", "", err)}
+	}
+	defer e.Close() //nolint:errcheck // it has made nothing
+	reports, err := e.Reports(ctx)
+	if err != nil {
+		return []Finding{finding("drivers", "", err)}
+	}
+	var found []Finding
+	for _, r := range reports {
+		f := finding("driver "+r.Driver, "works here", nil)
+		if r.Blocked != nil {
+			f = finding("driver "+r.Driver, "", r.Blocked)
+		}
+		found = append(found, f)
+	}
+	return found
+}

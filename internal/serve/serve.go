@@ -1,0 +1,316 @@
+// Package serve puts the server together and takes it apart again: state,
+// engine, API, listeners, signals. What each of them does is theirs; here is
+// only the order, and what happens when one of them fails.
+//
+// It knows no driver: the engine is handed in. It prints nothing: lines for a
+// person go to Options.Say, everything else to the log.
+package serve
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"pinfold/internal/access"
+	"pinfold/internal/api"
+	"pinfold/internal/config"
+	"pinfold/internal/engine"
+	"pinfold/internal/probe"
+	"pinfold/internal/store"
+	"pinfold/internal/telemetry"
+	"pinfold/sandbox"
+)
+
+// Options are what a server needs beside its configuration.
+type Options struct {
+	// NewEngine makes the engine with the drivers that this program has. It
+	// must be set.
+	NewEngine func(o engine.Options) (*engine.Engine, error)
+	// Probe looks at the host, for Check.
+	Probe   func(ctx context.Context) []probe.Finding
+	Version string
+	// Log is where the log is written.
+	Log io.Writer
+	// Say takes lines for the person who started the server, without a line
+	// feed. nil: they go to the log.
+	Say func(line string)
+	// ShowKey says that the first key may be said too: a terminal is there,
+	// and no file keeps what is said.
+	ShowKey bool
+	// Quarantine moves a damaged database aside before it is opened.
+	Quarantine bool
+	// Reload reads the configuration again, for SIGHUP; nil: it cannot change.
+	Reload func() (*config.Config, error)
+	// Signals are what the process was told: SIGTERM or SIGINT once to end
+	// gracefully, twice to end at once, SIGHUP to read the configuration again.
+	Signals <-chan os.Signal
+}
+
+// How long the last steps may take, after running programs have ended.
+const (
+	shutdownTimeout = 5 * time.Second
+	flushTimeout    = 3 * time.Second
+)
+
+// server is one life of a server. Its parts are made in the order of the
+// fields and closed in the opposite order.
+type server struct {
+	o      Options
+	config *config.Config // what holds now; reload replaces it
+	quotas atomic.Pointer[config.Quotas]
+	level  *slog.LevelVar
+	log    *slog.Logger
+
+	opening atomic.Bool // until everything is made
+
+	store     *store.Store
+	listeners []*listener
+	telemetry *telemetry.Telemetry
+	access    *access.Service
+	engine    *engine.Engine
+	cert      *certificate
+	http      *http.Server
+	notify    notifier
+}
+
+// Serve runs a server until a signal or the end of ctx tells it to stop, and
+// then ends it gracefully. The configuration must be valid. The error is a
+// *sandbox.Error: config_invalid, conflict (another server has the state
+// directory or an address), state_corrupt, or what the engine says.
+func Serve(ctx context.Context, c *config.Config, o Options) error {
+	s := &server{o: o, config: c, notify: newNotifier()}
+	s.log, s.level = newLog(o.Log, c.Log)
+	s.quotas.Store(&c.Quotas)
+	if s.o.Say == nil {
+		s.o.Say = func(line string) { s.log.Info(line) }
+	}
+	life, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	defer close(done)
+	s.opening.Store(true)
+	orders := s.watchSignals(done, cancel)
+	err := s.open(life)
+	s.opening.Store(false)
+	switch {
+	case err == nil:
+		err = s.run(life, orders)
+	case life.Err() != nil: // it was told to stop before it was ready
+		err = ctx.Err()
+	}
+	return errors.Join(err, s.close())
+}
+
+// open makes everything. What it has made before an error is closed by close.
+func (s *server) open(ctx context.Context) error {
+	if err := s.openStore(ctx); err != nil {
+		return err
+	}
+	var err error
+	if s.cert, err = loadCertificate(s.config.TLS); err != nil {
+		return err
+	}
+	// Addresses are taken before anything else is made: a second server is
+	// told at once.
+	for i, address := range s.config.Listen {
+		l, err := listen(ctx, i, address)
+		if err != nil {
+			return err
+		}
+		s.listeners = append(s.listeners, l)
+	}
+	if err := s.openEngine(ctx); err != nil {
+		return err
+	}
+	handler, err := api.New(api.Options{
+		Engine: s.engine, Access: s.access, Version: s.o.Version, Domain: s.config.Domain,
+		AllowedHosts: hostsWithoutPorts(s.config.AllowedHosts), AllowedOrigins: s.config.AllowedOrigins,
+		Metrics: s.telemetry.Handler(), Middleware: s.telemetry.Middleware, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.http = s.newHTTP(handler)
+	return s.firstKey(ctx)
+}
+
+func (s *server) openStore(ctx context.Context) error {
+	if s.o.Quarantine {
+		moved, err := store.Quarantine(s.config.State)
+		switch {
+		case err == nil:
+			s.o.Say("the old database is in " + moved)
+		case sandbox.AsError(err).Code != sandbox.CodeNotFound:
+			return err
+		}
+	}
+	var err error
+	if s.store, err = store.Open(ctx, s.config.State, store.WithLog(s.log)); err != nil {
+		return err
+	}
+	s.o.Say("state in " + s.store.Dir())
+	return nil
+}
+
+func (s *server) openEngine(ctx context.Context) error {
+	c := s.config
+	var err error
+	s.telemetry, err = telemetry.New(ctx, telemetry.Options{
+		Version: s.o.Version, Endpoint: c.Telemetry.OTLPEndpoint, ServiceName: c.Telemetry.ServiceName, Sample: c.Telemetry.Sample, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.access = access.NewService(access.Options{Store: s.store, Log: s.log})
+	e, err := s.o.NewEngine(engine.Options{
+		Store: s.store, Capacity: capacity(c.Capacity), Quota: s.quota, Pools: poolSpecs(c.Pools),
+		Policy: engine.Policy{Default: c.Limits.Default, Max: c.Limits.Max}, DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
+		Retention: c.Retention, DestroyLater: true, Log: s.log, Observer: s.telemetry,
+	})
+	if err != nil {
+		return err
+	}
+	s.engine = e
+	s.telemetry.Watch(e.Stats)
+	return e.Open(ctx)
+}
+
+// run answers requests until it is told to stop, and drains.
+func (s *server) run(ctx context.Context, orders <-chan order) error {
+	failed := make(chan error, len(s.listeners))
+	for _, l := range s.listeners {
+		s.o.Say("listening on " + l.url(s.cert != nil))
+		go func() { failed <- s.serveOn(l) }()
+	}
+	s.o.Say("ready")
+	s.notify.send("READY=1\nSTATUS=ready")
+	err := s.obey(ctx, orders, failed)
+	s.notify.send("STOPPING=1\nSTATUS=ending")
+	s.drain(orders)
+	return err
+}
+
+// obey waits for the order to end, and carries out the others.
+func (s *server) obey(ctx context.Context, orders <-chan order, failed <-chan error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return err
+		case o := <-orders:
+			switch o {
+			case orderReload:
+				s.reload(context.WithoutCancel(ctx))
+			case orderEnd:
+				return nil
+			}
+		}
+	}
+}
+
+// drain lets running programs finish, within bounds, while requests are still
+// answered: whoever waits for a result gets it, and new work is refused in words.
+func (s *server) drain(orders <-chan order) {
+	s.o.Say("ending; running programs have " + s.config.DrainTimeout.String())
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.DrainTimeout)
+	defer cancel()
+	over := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case o := <-orders:
+				if o == orderEnd {
+					s.o.Say("ending at once")
+					cancel()
+				}
+			case <-over:
+				return
+			}
+		}
+	}()
+	defer close(over)
+	if err := s.engine.Drain(ctx); err != nil {
+		s.log.Error("draining", "error", err)
+	}
+	stop, cancelStop := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancelStop()
+	if err := s.http.Shutdown(stop); err != nil { // somebody does not read the rest
+		_ = s.http.Close()
+	}
+}
+
+// close releases what open has made, also in part.
+func (s *server) close() error {
+	var errs []error
+	if s.engine != nil {
+		errs = append(errs, s.engine.Close())
+	}
+	if s.telemetry != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		defer cancel()
+		if err := s.telemetry.Shutdown(ctx); err != nil {
+			s.log.Warn("the last traces were not sent", "error", err)
+		}
+	}
+	for _, l := range s.listeners {
+		l.close()
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// firstKeyFile is in the state directory.
+const firstKeyFile = "first-key"
+
+// firstKey makes a key when there is none, so that a new server can be used,
+// and writes it where only the server's owner reads it.
+func (s *server) firstKey(ctx context.Context) error {
+	path := filepath.Join(s.store.Dir(), firstKeyFile)
+	key, made, err := s.access.EnsureFirstKey(ctx)
+	if err != nil {
+		return err
+	}
+	if !made {
+		if _, err := os.Lstat(path); err == nil {
+			s.o.Say("the first key is in " + path)
+		}
+		return nil
+	}
+	if err := writeSecret(path, key+"\n"); err != nil {
+		return &sandbox.Error{
+			Code: sandbox.CodeInsufficient, Field: "state", Message: "the first key cannot be written to " + path + ": " + err.Error(),
+			Hint: "make another one: pinfold key create --state " + s.store.Dir(), Err: err,
+		}
+	}
+	s.o.Say("key written to " + path)
+	if s.o.ShowKey {
+		s.o.Say("key: " + key)
+	}
+	return nil
+}
+
+// writeSecret replaces a file as a whole; nobody else may read it at any time.
+func writeSecret(path, text string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".first-key-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	err = errors.Join(err, f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	return err
+}

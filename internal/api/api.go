@@ -122,7 +122,7 @@ func withDefaults(o Options) Options {
 // routes is the whole table.
 func (s *server) routes() []route {
 	var all []route
-	for _, part := range [][]route{s.runRoutes(), s.sandboxRoutes(), s.processRoutes(), s.fileRoutes(), s.portRoutes(), s.hostRoutes(), s.serverRoutes()} {
+	for _, part := range [][]route{s.runRoutes(), s.sandboxRoutes(), s.processRoutes(), s.fileRoutes(), s.portRoutes(), s.languageRoutes(), s.hostRoutes(), s.serverRoutes()} {
 		all = append(all, part...)
 	}
 	return all

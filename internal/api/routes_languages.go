@@ -1,0 +1,27 @@
+package api
+
+import (
+	"net/http"
+
+	"pinfold/internal/engine"
+)
+
+func (s *server) languageRoutes() []route {
+	anyKey := []string{scopeAny}
+	return []route{
+		{
+			method: http.MethodGet, path: "/v1/languages", id: "listLanguages", tag: "Host", summary: "List languages", scopes: anyKey,
+			answers: []reply{jsonReply[List[engine.LanguageInfo]](http.StatusOK, "The languages, and which of them the template has.")},
+			example: `curl -s $SERVER/v1/languages -H "Authorization: Bearer $KEY"`,
+			handle:  (*call).listLanguages,
+		},
+	}
+}
+
+func (c *call) listLanguages() error {
+	all, err := c.o.Engine.Languages(c.r.Context())
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, List[engine.LanguageInfo]{Items: append([]engine.LanguageInfo{}, all...)})
+}

@@ -1,0 +1,262 @@
+package api
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"pinfold/internal/api"
+	"pinfold/sandbox"
+)
+
+// operation is one operation of the OpenAPI document.
+type operation struct {
+	method, path string
+	spec         struct {
+		OperationID string           `json:"operationId"`
+		RequestBody *json.RawMessage `json:"requestBody"`
+		Scopes      []string         `json:"x-scopes"`
+		Parameters  []struct {
+			Name, In string
+			Required bool
+		}
+	}
+}
+
+func (o operation) name() string { return o.method + " " + o.path }
+
+// operations reads the document that the server gives.
+func (w *world) operations() []operation {
+	w.t.Helper()
+	var doc struct {
+		OpenAPI string
+		Paths   map[string]map[string]json.RawMessage
+	}
+	w.must(200, request{method: "GET", path: "/openapi.json"}).json(w.t, &doc)
+	if !strings.HasPrefix(doc.OpenAPI, "3.1") {
+		w.t.Fatalf("OpenAPI %s", doc.OpenAPI)
+	}
+	var all []operation
+	for path, methods := range doc.Paths {
+		for method, raw := range methods {
+			o := operation{method: strings.ToUpper(method), path: path}
+			if err := json.Unmarshal(raw, &o.spec); err != nil {
+				w.t.Fatal(err)
+			}
+			all = append(all, o)
+		}
+	}
+	slices.SortFunc(all, func(a, b operation) int { return strings.Compare(a.name(), b.name()) })
+	if len(all) < 45 {
+		w.t.Fatalf("%d operations: the document was not understood", len(all))
+	}
+	return all
+}
+
+// Every operation in the document works, once at least.
+func TestEveryRouteWorks(t *testing.T) {
+	w := newWorld(t, nil)
+	useRuns(w)
+	box := w.create("alpha")
+	useSandbox(w, box)
+	useProcesses(w, box)
+	useFiles(w, box)
+	usePorts(w, box)
+	useHost(w)
+	w.must(200, request{key: "alpha", method: "DELETE", path: box})
+	if a := w.must(200, request{key: "alpha", method: "DELETE", path: box}); !strings.Contains(a.body, `"ended"`) {
+		t.Errorf("destroyed again: %s", a.body)
+	}
+	for _, o := range w.operations() {
+		if !w.routes[o.name()] {
+			t.Errorf("%s (%s) was not shown to work", o.name(), o.spec.OperationID)
+		}
+	}
+}
+
+func useRuns(w *world) {
+	t := w.t
+	t.Helper()
+	var result sandbox.Result
+	a := w.must(200, request{key: "alpha", method: "POST", path: "/v1/runs", body: sandbox.Spec{Language: "sh", Code: "x", Metadata: map[string]string{"a": "b=c"}}})
+	a.json(t, &result)
+	if result.Status != sandbox.StatusSucceeded || !strings.HasPrefix(result.ID, "run_") || result.Results == nil || !strings.HasPrefix(a.header.Get("X-Request-Id"), "req_") {
+		t.Fatalf("%+v", result)
+	}
+	var run api.Run
+	w.must(200, request{key: "read", method: "GET", path: "/v1/runs/" + result.ID}).json(t, &run)
+	if run.ID != result.ID || run.Result == nil || run.Result.Status != result.Status {
+		t.Fatalf("%+v", run)
+	}
+	var runs api.List[api.Run]
+	w.must(200, request{key: "run", method: "GET", path: "/v1/runs?metadata=a%3Db%3Dc&status=succeeded&limit=1&order=oldest"}).json(t, &runs)
+	if len(runs.Items) != 1 || runs.Items[0].ID != result.ID {
+		t.Fatalf("%+v", runs)
+	}
+}
+
+func useSandbox(w *world, box string) {
+	t := w.t
+	t.Helper()
+	var info sandbox.Info
+	w.must(200, request{key: "read", method: "GET", path: box}).json(t, &info)
+	if info.State != sandbox.StateRunning {
+		t.Fatalf("%+v", info)
+	}
+	var later sandbox.Info
+	w.must(200, request{key: "alpha", method: "POST", path: box + "/extend", body: map[string]any{"ttl_ms": 3600_000}}).json(t, &later)
+	if !later.ExpiresAt.After(info.ExpiresAt) {
+		t.Fatalf("%v, then %v", info.ExpiresAt, later.ExpiresAt)
+	}
+	other := w.create("alpha")
+	seen := map[string]bool{}
+	for cursor := ""; ; {
+		var page api.List[sandbox.Info]
+		w.must(200, request{key: "alpha", method: "GET", path: "/v1/sandboxes?state=running&limit=1&cursor=" + cursor}).json(t, &page)
+		for _, i := range page.Items {
+			seen["/v1/sandboxes/"+i.ID] = true
+		}
+		if cursor = page.Next; cursor == "" {
+			break
+		}
+	}
+	if len(seen) != 2 || !seen[box] || !seen[other] {
+		t.Fatalf("%v", seen)
+	}
+}
+
+func useProcesses(w *world, box string) {
+	t := w.t
+	t.Helper()
+	var p sandbox.Process
+	w.must(200, request{key: "alpha", method: "POST", path: box + "/processes?wait=true", body: shell("echo hello; exit 3")}).json(t, &p)
+	if p.Running || p.Stdout != "hello\n" || p.ExitCode == nil || *p.ExitCode != 3 {
+		t.Fatalf("%+v", p)
+	}
+	cat := w.start("alpha", box, sandbox.Command{Args: []string{"cat"}, Stdin: true})
+	if a := w.must(200, request{key: "alpha", method: "POST", path: cat + "/stdin", body: []byte("in\xff")}); a.body != "{\"written\":3}\n" {
+		t.Fatalf("%s", a.body)
+	}
+	w.must(204, request{key: "alpha", method: "DELETE", path: cat + "/stdin"})
+	w.must(200, request{key: "read", method: "GET", path: cat + "/wait?timeout_ms=20000"}).json(t, &p)
+	if p.Running || p.Status != sandbox.StatusSucceeded {
+		t.Fatalf("%+v", p)
+	}
+	if a := w.must(200, request{key: "read", method: "GET", path: cat + "/stdout?offset=1"}); a.body != "n\xff" || a.header.Get("X-Output-Offset") != "1" {
+		t.Fatalf("%q %v", a.body, a.header)
+	}
+	if a := w.must(200, request{key: "read", method: "GET", path: cat + "/stderr"}); a.body != "" {
+		t.Fatalf("%q", a.body)
+	}
+	w.must(200, request{key: "alpha", method: "GET", path: cat + "/output"})
+	var list api.List[sandbox.Process]
+	w.must(200, request{key: "alpha", method: "GET", path: box + "/processes"}).json(t, &list)
+	if len(list.Items) != 2 {
+		t.Fatalf("%+v", list)
+	}
+	sleep := w.start("alpha", box, sandbox.Command{Args: []string{"sleep"}, Terminal: &sandbox.Terminal{Cols: 80, Rows: 24}})
+	w.must(200, request{key: "alpha", method: "GET", path: sleep + "/wait?timeout_ms=1"}).json(t, &p)
+	if !p.Running {
+		t.Fatalf("%+v", p)
+	}
+	w.must(204, request{key: "alpha", method: "POST", path: sleep + "/resize", body: sandbox.Terminal{Cols: 100, Rows: 30}})
+	conn := w.dial("alpha", sleep+"/terminal")
+	_ = conn.CloseNow()
+	w.must(204, request{key: "alpha", method: "POST", path: sleep + "/signal", body: map[string]any{"signal": "TERM"}})
+	w.must(200, request{key: "alpha", method: "GET", path: sleep + "/wait"})
+	w.must(200, request{key: "alpha", method: "GET", path: sleep}).json(t, &p)
+	if p.Running || p.Signal != "SIGTERM" {
+		t.Fatalf("%+v", p)
+	}
+}
+
+// dial opens a WebSocket.
+func (w *world) dial(key, path string) *websocket.Conn {
+	w.t.Helper()
+	conn, resp, err := websocket.Dial(w.t.Context(), w.url+path, &websocket.DialOptions{
+		HTTPHeader: http.Header{"Authorization": {"Bearer " + w.keys[key]}},
+		HTTPClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	})
+	if err != nil {
+		body := ""
+		if resp != nil {
+			b, _ := io.ReadAll(resp.Body)
+			body = string(b)
+		}
+		w.t.Fatalf("%s: %v %s", path, err, body)
+	}
+	w.t.Cleanup(func() { _ = conn.CloseNow() })
+	return conn
+}
+
+func useFiles(w *world, box string) {
+	t := w.t
+	t.Helper()
+	var info sandbox.FileInfo
+	w.must(200, request{key: "alpha", method: "PUT", path: box + "/files?path=d/a.bin&mode=600", body: []byte("0123456789")}).json(t, &info)
+	if info.Path != "/home/user/d/a.bin" || info.Size != 10 || info.Mode != 0o600 {
+		t.Fatalf("%+v", info)
+	}
+	if a := w.must(200, request{key: "read", method: "GET", path: box + "/files?path=d/a.bin"}); a.body != "0123456789" {
+		t.Fatalf("%q", a.body)
+	}
+	w.must(200, request{key: "read", method: "GET", path: box + "/files/stat?path=d/a.bin"})
+	w.must(204, request{key: "alpha", method: "POST", path: box + "/files/mkdir", body: map[string]any{"path": "e", "mode": 0o700}})
+	w.must(204, request{key: "alpha", method: "POST", path: box + "/files/move", body: map[string]any{"from": "d/a.bin", "to": "e/b.bin"}})
+	if a := w.must(200, request{key: "read", method: "GET", path: box + "/files/list?depth=3&limit=100"}); !strings.Contains(a.body, "/home/user/e/b.bin") || !strings.Contains(a.body, `"more":false`) {
+		t.Fatalf("%s", a.body)
+	}
+	if a := w.must(200, request{key: "read", method: "GET", path: box + "/changes"}); !strings.Contains(a.body, "/home/user/e/b.bin") {
+		t.Fatalf("%s", a.body)
+	}
+	events := newEventReader(w.open(request{key: "read", method: "GET", path: box + "/files/watch?recursive=true"}))
+	if e := events.next(t); e.name != "ready" {
+		t.Fatalf("%+v", e)
+	}
+	w.must(204, request{key: "alpha", method: "DELETE", path: box + "/files?path=e"})
+	if e := events.next(t); e.name != "change" || !strings.Contains(e.data, "/home/user/e") {
+		t.Fatalf("%+v", e)
+	}
+	if a := w.do(request{key: "alpha", method: "GET", path: box + "/files?path=e/b.bin"}); a.status != 404 || a.code(t).Code != sandbox.CodeFileNotFound {
+		t.Fatalf("%+v", a)
+	}
+}
+
+func usePorts(w *world, box string) {
+	w.t.Helper()
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"} {
+		a := w.must(200, request{key: "alpha", method: method, path: box + "/ports/80/a%2Fb//c?x=%zz&y", body: []byte("sent")})
+		if want := method + " /a%2Fb//c?x=%zz&y\nsent"; method != "HEAD" && a.body != want {
+			w.t.Fatalf("%q, want %q", a.body, want)
+		}
+	}
+}
+
+func useHost(w *world) {
+	t := w.t
+	t.Helper()
+	for _, path := range []string{"/v1/languages", "/v1/templates", "/v1/drivers", "/v1/usage?from=2026-01-01&to=2026-12-31", "/v1/whoami"} {
+		w.must(200, request{key: "read", method: "GET", path: path})
+	}
+	if a := w.must(200, request{key: "alpha", method: "GET", path: "/v1/whoami"}); !strings.Contains(a.body, `"tenant":"alpha"`) {
+		t.Fatalf("%s", a.body)
+	}
+	var pool sandbox.PoolInfo
+	w.must(200, request{key: "admin", method: "PUT", path: "/v1/pools/small", body: sandbox.PoolSpec{Min: 1, Max: 2}}).json(t, &pool)
+	if pool.Name != "small" || pool.Min != 1 {
+		t.Fatalf("%+v", pool)
+	}
+	w.must(200, request{key: "admin", method: "GET", path: "/v1/pools"})
+	w.must(204, request{key: "admin", method: "DELETE", path: "/v1/pools/small"})
+	w.must(200, request{key: "admin", method: "GET", path: "/metrics"})
+	w.must(200, request{method: "GET", path: "/healthz"})
+	w.must(200, request{method: "GET", path: "/readyz"})
+	if a := w.must(200, request{method: "GET", path: "/docs"}); strings.Contains(a.body, "<script") || strings.Contains(a.body, "http://") || !strings.Contains(a.body, "/v1/runs") {
+		t.Error("the page is not what it should be")
+	}
+}

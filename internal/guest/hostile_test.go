@@ -284,6 +284,24 @@ var calls = map[string]func(context.Context, *guest.Guest) error{
 		return err
 	},
 	"KillAll": func(ctx context.Context, g *guest.Guest) error { return g.KillAll(ctx) },
+	"ReadRange": func(ctx context.Context, g *guest.Guest) error {
+		_, err := g.ReadRange(ctx, "f", 3, 10, io.Discard)
+		return err
+	},
+	"List": func(ctx context.Context, g *guest.Guest) error { _, err := g.List(ctx, ".", 2, 5); return err },
+	"Move": func(ctx context.Context, g *guest.Guest) error { return g.Move(ctx, "f", "g") },
+	"Watch": func(ctx context.Context, g *guest.Guest) error {
+		return g.Watch(ctx, ".", true, func(wire.WatchEvent) error { return nil })
+	},
+	"Dial": func(ctx context.Context, g *guest.Guest) error {
+		c, err := g.Dial(ctx, 80)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = io.Copy(io.Discard, c)
+		return err
+	},
 }
 
 // A peer that never answers, and never reads, holds nobody beyond the context.

@@ -57,10 +57,14 @@ func (c *collector) collect(ctx context.Context, patterns []string) error {
 		}
 	}
 	if found.More {
-		c.reject("", sandbox.CodeTooLarge, "there are more files; name the ones you want with artifacts")
+		c.reject("", sandbox.CodeTooLarge, "there are more files than come out at once; name the ones you want as artifacts")
 	}
 	if found.Unprintable > 0 {
-		c.reject("", sandbox.CodePathInvalid, fmt.Sprintf("%d files have names that are too long or cannot be printed", found.Unprintable))
+		many := fmt.Sprintf("%d files have names that are", found.Unprintable)
+		if found.Unprintable == 1 {
+			many = "1 file has a name that is"
+		}
+		c.reject("", sandbox.CodePathInvalid, many+" too long or cannot be printed")
 	}
 	return nil
 }

@@ -151,7 +151,9 @@ func (e evidence) refusal(kind sandbox.CauseKind) sandbox.Cause {
 	if peak := e.usage.ProcessesPeak; e.usage.ProcessesFull { // refusals are not counted
 		why = fmt.Sprintf("%d processes and threads were seen at once", peak)
 	}
-	return e.limitCause(kind, max(e.usage.ProcessesPeak, e.limits.Processes), why)
+	// The limit was reached, not passed: how many there were besides is a count of
+	// our own, in which what is just ending or beginning can stand, too.
+	return e.limitCause(kind, e.limits.Processes, why)
 }
 
 // limitCause completes a cause from the table of limits.

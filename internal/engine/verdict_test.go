@@ -79,6 +79,16 @@ func TestLimitCausesAreComplete(t *testing.T) {
 	}
 }
 
+// A refused fork means that the limit was reached. Our own count of processes,
+// which can be a little off, does not make it look as if it had been passed.
+func TestProcessesAreNotObservedAboveTheLimit(t *testing.T) {
+	limits := sandbox.DefaultLimits()
+	usage := driver.Usage{ProcessesDenied: 5, ProcessesPeak: limits.Processes + 1}
+	if _, cause := verdict(evidence{limits: limits, usage: usage, exit: &exit{code: 1}}); cause.Observed != limits.Processes {
+		t.Errorf("observed %d of %d", cause.Observed, limits.Processes)
+	}
+}
+
 func TestSince(t *testing.T) {
 	base := driver.Usage{CPUNanos: 10, OOMKills: 1, ProcessesDenied: 2, ReadBytes: 3, WrittenBytes: 4, MemoryPeak: 5}
 	got := since(base, base)

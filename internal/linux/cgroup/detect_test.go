@@ -238,6 +238,29 @@ func TestDetectV1(t *testing.T) {
 	}
 }
 
+// On version 1 an ordinary user is told how root shares a directory, for each
+// hierarchy; what helps nobody, as a shell of root's, is not said six times.
+func TestDetectV1AsUser(t *testing.T) {
+	mounts := `32 31 0:29 / MNT/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+35 31 0:32 / MNT/memory rw - cgroup cgroup rw,memory
+`
+	h, mnt := fake{mounts: mounts, denied: []string{""}, files: map[string]string{"memory/tasks": "", "cpu,cpuacct/tasks": ""}}.detect(t)
+	for c, want := range map[Controller]string{
+		Memory: `sudo mkdir -p MNT/memory/pinfold && sudo chown "$USER" MNT/memory/pinfold`,
+		Swap:   `sudo mkdir -p MNT/memory/pinfold && sudo chown "$USER" MNT/memory/pinfold`,
+		CPU:    `sudo mkdir -p MNT/cpu,cpuacct/pinfold && sudo chown "$USER" MNT/cpu,cpuacct/pinfold`,
+		Pids:   "sudo mkdir -p /sys/fs/cgroup/pids && sudo mount -t cgroup -o pids cgroup /sys/fs/cgroup/pids",
+	} {
+		s := h.Support(c)
+		if s.Answer != No || s.Fix != strings.ReplaceAll(want, "MNT", mnt) {
+			t.Errorf("%s: %+v, want %q", c, s, want)
+		}
+	}
+	if s := h.Support(Memory); !strings.Contains(s.Because, "only root makes groups") {
+		t.Errorf("%+v", s)
+	}
+}
+
 // Enabling writes what is missing and nothing else.
 func TestPrepareV2(t *testing.T) {
 	scope := "user.slice/run-1.scope"

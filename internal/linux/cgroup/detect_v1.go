@@ -2,6 +2,7 @@ package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -21,7 +22,7 @@ func (h host) detectV1(mounts []mountPoint) *Hierarchy {
 			continue
 		}
 		if dir, err := h.placeV1(m.dir); err != nil {
-			found.support[c] = h.deniedV1(c, dir, err)
+			found.support[c] = h.deniedV1(c, m.dir, dir, err)
 			continue
 		}
 		found.support[c] = Support{Answer: Yes, Because: m.dir + " is writable"}
@@ -51,11 +52,14 @@ func (h host) placeV1(mountDir string) (string, error) {
 	return mountDir, h.writable(mountDir)
 }
 
-// deniedV1 differs from version 2: systemd delegates no version 1 hierarchy.
-func (h host) deniedV1(c Controller, dir string, err error) Support {
+// deniedV1 differs from version 2: there systemd delegates groups to ordinary
+// users; a version 1 hierarchy has to be shared by hand, and until the next boot.
+func (h host) deniedV1(c Controller, mountDir, dir string, err error) Support {
 	s := h.denied(c, dir, err)
-	if s.Fix == userScope {
-		s.Fix = asRoot
+	if !h.root && errors.Is(err, fs.ErrPermission) {
+		groups := path.Join(mountDir, groupsDir)
+		s.Because += " (on cgroup version 1 only root makes groups, unless root shares a directory)"
+		s.Fix = fmt.Sprintf(`sudo mkdir -p %s && sudo chown "$USER" %s`, groups, groups)
 	}
 	return s
 }

@@ -70,7 +70,7 @@ var fixes = map[problem]struct{ user, root string }{
 	occupied:      {user: userScope, root: rootScope},
 	notDelegated:  {user: delegate, root: rootScope},
 	notInKernel:   {user: enable, root: enable},
-	notMounted:    {user: asRoot, root: "mkdir -p /sys/fs/cgroup/{c} && mount -t cgroup -o {c} cgroup /sys/fs/cgroup/{c}"},
+	notMounted:    {user: "sudo " + strings.ReplaceAll(mountV1, "&& ", "&& sudo "), root: mountV1},
 	noMount:       {user: mount, root: mount},
 	threaded:      {user: userScope, root: rootScope},
 	noSwapControl: {user: swapoff, root: swapoff},
@@ -83,6 +83,7 @@ const (
 	delegate  = `sudo mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\nDelegate=cpu io memory pids\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf && sudo systemctl daemon-reload && sudo systemctl restart "user@$(id -u)"`
 	remount   = "start the container with --privileged, or mount /sys/fs/cgroup writable in it"
 	enable    = "add cgroup_enable={c} to the kernel command line and reboot"
+	mountV1   = "mkdir -p /sys/fs/cgroup/{c} && mount -t cgroup -o {c} cgroup /sys/fs/cgroup/{c}"
 	mount     = "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup"
 	swapoff   = "sudo swapoff -a, or boot with swapaccount=1"
 	asRoot    = "sudo -s"

@@ -32,7 +32,7 @@ type Finding struct {
 	Feature string // a sandbox feature name, with its level ("landlock:7")
 	Answer  Answer
 	Because string // what was tried and what the kernel said
-	Fix     string // the command or setting that would change a no
+	Fix     string // the command or setting that would change a no; empty when nothing would
 }
 
 // Report is everything a driver found out about this host. Blocked, when set,
@@ -108,8 +108,9 @@ func unmet(plan Plan, required string, index int) *sandbox.Error {
 	for _, gap := range plan.Posture.NotEnforced {
 		if sandbox.Satisfies(gap.What, required) || gap.What == required {
 			e.Message += ": " + gap.Why
-			if gap.Fix != "" {
-				e.Hint = gap.Fix
+			e.Hint = gap.Fix
+			if gap.Fix == "" {
+				e.Hint = "leave " + gap.What + " out: nothing on this host changes that"
 			}
 			return e
 		}

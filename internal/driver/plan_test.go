@@ -17,6 +17,7 @@ var testReport = Report{
 		{Feature: "disk", Answer: Yes},
 		{Feature: "memory", Answer: No, Because: "no cgroup", Fix: "sudo make one"},
 		{Feature: "cpus", Answer: Unknown, Because: "odd answer", Fix: "look again"},
+		{Feature: "io", Answer: No, Because: "there is no disk"},
 	},
 }
 
@@ -38,6 +39,7 @@ func TestMakePlanIsPure(t *testing.T) {
 		NotEnforced: []sandbox.Gap{
 			{What: "memory", Why: "no cgroup", Fix: "sudo make one"},
 			{What: "cpus", Why: "could not tell: odd answer", Fix: "look again"},
+			{What: "io", Why: "there is no disk"},
 		},
 	}
 	if d := cmp.Diff(want, a.Posture); d != "" {
@@ -56,6 +58,11 @@ func TestMakePlanRefuses(t *testing.T) {
 			e.Field != "require[1]" || !strings.Contains(e.Message, says) || e.Hint == "" {
 			t.Errorf("%s: %+v", required, err)
 		}
+	}
+	// What nothing changes has no fix, and the hint does not send anybody looking.
+	_, err := MakePlan(sandbox.Spec{Code: "x", Require: []string{"io"}}.WithDefaults(), testReport, "id")
+	if hint := sandbox.AsError(err).Hint; hint != "leave io out: nothing on this host changes that" {
+		t.Errorf("io: hint %q", hint)
 	}
 	blocked := testReport
 	blocked.Blocked = &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "no"}

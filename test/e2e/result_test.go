@@ -124,7 +124,7 @@ func TestWhatIsNotEnforced(t *testing.T) {
 	r, _ := run(t, bin, "python", "print(1)")
 	missing := map[string]string{}
 	for _, gap := range r.Isolation.NotEnforced {
-		if gap.Why == "" || gap.Fix == "" {
+		if gap.Why == "" || (gap.Fix == "" && gap.What != "io") { // nothing changes that the sandbox has no disk
 			t.Errorf("a gap without reason or fix: %+v", gap)
 		}
 		missing[gap.What] = gap.Fix

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/linux/mount"
@@ -48,9 +49,10 @@ func openMount(want sandbox.Mount, seen mount.Owner) (*os.File, error) {
 	}
 	if want.Writable && (st.Uid == 0 || st.Gid == 0) {
 		return nil, &sandbox.Error{
-			Code:    sandbox.CodeSpecInvalid,
-			Message: fmt.Sprintf("%s belongs to root: a program that may write there could leave a set-user-id program of root's", sandbox.SafeText(want.Host, 200)),
-			Hint:    "show it read-only, or give the directory to another user first: chown -R 1000:1000 DIRECTORY",
+			Code: sandbox.CodeSpecInvalid,
+			Message: fmt.Sprintf("%s belongs to root: a program that may write there could leave a set-user-id program of root's. "+
+				"It must belong to another user, who then owns on the host what the program writes", sandbox.SafeText(want.Host, 200)),
+			Hint: "chown -R 1000:1000 " + shellQuote(want.Host),
 		}
 	}
 	flags := uint64(viewFlags)
@@ -86,6 +88,11 @@ func (n *pen) viewOf(p *spawn.Program, i int) view {
 	}
 	v.tree = mount.Clone(p, want.Host, true, flags)
 	return v
+}
+
+// shellQuote writes a path so that a shell reads it as it is.
+func shellQuote(path string) string {
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 func closeFiles(files []*os.File) {

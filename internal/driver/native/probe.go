@@ -127,8 +127,8 @@ func (h *host) limitFindings() []driver.Finding {
 	found = append(found, processes, h.identityFinding())
 	return append(found, driver.Finding{
 		Feature: sandbox.FeatureIO, Answer: driver.No,
-		Because: "the sandbox's disk is memory; reading the host's read-only files is not throttled",
-		Fix:     "put IOReadBandwidthMax= on the service that runs Pinfold",
+		// Without a fix: this driver cannot do it, whatever the host has.
+		Because: "the sandbox's disk is memory, and reading the host's read-only files is not throttled; this driver has no means to",
 	})
 }
 
@@ -152,6 +152,7 @@ func (h *host) identityFinding() driver.Finding {
 		f.Because = "the sandbox's user is the user that runs Pinfold, in a user namespace with one id (" + h.ids.why + ")"
 	}
 	f.Answer = driver.No
+	f.Because += "; only root can give each sandbox ids of its own"
 	f.Fix = "sudo -s" // a shell in which Pinfold runs as root
 	return f
 }

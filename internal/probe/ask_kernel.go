@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -165,16 +166,30 @@ func seccompNotify(_ context.Context, h *host) reply {
 	return r
 }
 
-func landlockLevel(context.Context, *host) reply {
+func landlockLevel(_ context.Context, h *host) reply {
 	level, _, errno := syscall.Syscall(sysLandlockCreate, 0, 0, landlockCreateGetVesion)
 	switch {
 	case errno == 0:
 		return reply{answer: Yes, probed: fmt.Sprintf("landlock_create_ruleset says level %d", level)}
 	case errors.Is(errno, syscall.EOPNOTSUPP):
-		return reply{answer: No, probed: "the kernel has it, but it is switched off at boot"}
+		return reply{answer: No, probed: "the kernel has it, but it is switched off at boot", fix: h.landlockFix()}
 	}
-	return reply{answer: No, probed: "landlock_create_ruleset: " + errno.Error(), fix: "boot a kernel with CONFIG_SECURITY_LANDLOCK"}
+	return reply{answer: No, probed: "landlock_create_ruleset: " + errno.Error() + "; the kernel is built without CONFIG_SECURITY_LANDLOCK"}
 }
+
+// landlockFix puts landlock before the security modules that are in use now:
+// the list on the kernel's command line replaces the built-in one.
+func (h *host) landlockFix() string {
+	list := "landlock"
+	if now, err := h.read("/sys/kernel/security/lsm"); err == nil && now != "" && !strings.ContainsAny(now, "'\"$` ") {
+		list += "," + now
+	}
+	return bootWith(`echo 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX lsm=` + list + `"' | sudo tee /etc/default/grub.d/pinfold.cfg`)
+}
+
+// bootWith is a command that changes the boot loader's settings (those of
+// Debian and Ubuntu), and then boots with them.
+func bootWith(change string) string { return change + " && sudo update-grub && sudo reboot" }
 
 func swap(_ context.Context, h *host) reply {
 	text, err := h.read("/proc/swaps")
@@ -209,10 +224,31 @@ func mitigations(_ context.Context, h *host) reply {
 			open = append(open, e.Name())
 		}
 	}
-	if len(open) > 0 {
-		return reply{answer: No, probed: dir + " says vulnerable: " + strings.Join(open, ", ")}
+	if len(open) == 0 {
+		return reply{answer: Yes, probed: fmt.Sprintf("%s names %d, none open", dir, len(entries))}
 	}
-	return reply{answer: Yes, probed: fmt.Sprintf("%s names %d, none open", dir, len(entries))}
+	r := reply{answer: No, probed: dir + " says vulnerable: " + strings.Join(open, ", ")}
+	r.fix, r.probed = h.mitigationsFix(r.probed)
+	return r
+}
+
+// mitigationsFix is what closes the CPU's weaknesses here: the command line that
+// switched the mitigations off, or newer microcode. A virtual machine cannot
+// load microcode; its host can.
+func (h *host) mitigationsFix(probed string) (fix, why string) {
+	if line, err := h.read("/proc/cmdline"); err == nil && slices.Contains(strings.Fields(line), "mitigations=off") {
+		return bootWith("sudo sed -i 's/mitigations=off//' /etc/default/grub"), probed + "; /proc/cmdline has mitigations=off"
+	}
+	info, _ := h.read("/proc/cpuinfo") // unknown: both makers' packages are named
+	switch {
+	case strings.Contains(info, " hypervisor"):
+		return "", probed + "; this is a virtual machine, whose host has to load the microcode"
+	case strings.Contains(info, "GenuineIntel"):
+		return "sudo apt-get install intel-microcode && sudo reboot", probed
+	case strings.Contains(info, "AuthenticAMD"):
+		return "sudo apt-get install amd64-microcode && sudo reboot", probed
+	}
+	return "sudo apt-get install intel-microcode amd64-microcode && sudo reboot", probed
 }
 
 func ksm(_ context.Context, h *host) reply {

@@ -184,9 +184,5 @@ func kvmRuns(ctx context.Context, h *host) reply {
 	if failed == "" {
 		return reply{answer: Unknown, probed: "16-bit code, 64-bit code with paging and timer interrupts ran in a guest; no kernel was booted"}
 	}
-	r := reply{answer: No, probed: failed + ": " + strings.TrimSpace(message)}
-	if strings.Contains(message, syscall.EACCES.Error()) {
-		r.fix = `sudo usermod -aG kvm "$USER" && newgrp kvm`
-	}
-	return r
+	return reply{answer: No, probed: failed + ": " + strings.TrimSpace(message)}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -96,8 +97,8 @@ func TestQuestions(t *testing.T) {
 		"ubuntu refuses":     {"userns.apparmor", map[string]string{"proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"}, refused, No, Problem, `profile pinfold "/opt/pin fold" flags=(unconfined)`},
 		"ubuntu, profile":    {"userns.apparmor", map[string]string{"proc/sys/kernel/apparmor_restrict_unprivileged_userns": "1"}, nil, Yes, OK, ""},
 		"mount refused":      {"userns.create", nil, refused, No, Problem, ""},
-		"overlay unreached":  {"overlay", nil, refused, No, Warning, ""},
-		"no overlay":         {"overlay", nil, func(h *host) { h.child = func() childReport { return parseSteps("private 0\ntmpfs 0\noverlay 19\n") } }, No, Warning, "modprobe overlay"},
+		"overlay unreached":  {"overlay", nil, refused, No, Info, ""},
+		"no overlay":         {"overlay", nil, func(h *host) { h.child = func() childReport { return parseSteps("private 0\ntmpfs 0\noverlay 19\n") } }, No, Info, ""},
 		"child failed":       {"userns.create", nil, func(h *host) { h.child = func() childReport { return childReport{err: errors.New("x")} } }, Unknown, Warning, ""},
 		"no subids":          {"subids", nil, nil, No, Warning, "usermod --add-subuids"},
 		"subids, no helper":  {"subids", map[string]string{"etc/subuid": "ann:100000:65536", "etc/subgid": "1000:100000:65536"}, nil, No, Warning, "uidmap"},
@@ -112,7 +113,10 @@ func TestQuestions(t *testing.T) {
 		"in docker":          {"container", map[string]string{".dockerenv": ""}, nil, No, Info, ""},
 		"in lxc":             {"container", map[string]string{"proc/1/environ": "a=b\x00container=lxc\x00"}, nil, No, Info, ""},
 		"no notify":          {"seccomp.notify", map[string]string{"proc/sys/kernel/seccomp/actions_avail": "kill trap errno"}, nil, No, Warning, ""},
-		"no docker":          {"docker", nil, nil, No, Info, "docker.io"},
+		"no docker":          {"docker", nil, nil, No, Info, ""},
+		"no gvisor":          {"gvisor", nil, nil, No, Info, ""},
+		"mitigations off":    {"cpu.mitigations", map[string]string{"sys/devices/system/cpu/vulnerabilities/mds": "Vulnerable", "proc/cmdline": "quiet mitigations=off"}, nil, No, Warning, "sed -i 's/mitigations=off//' /etc/default/grub && sudo update-grub"},
+		"vulnerable AMD":     {"cpu.mitigations", map[string]string{"sys/devices/system/cpu/vulnerabilities/mds": "Vulnerable", "proc/cpuinfo": "vendor_id : AuthenticAMD"}, nil, No, Warning, "install amd64-microcode &&"},
 		"no cgroups":         {"cgroup.memory", nil, nil, Unknown, Warning, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,6 +132,46 @@ func TestQuestions(t *testing.T) {
 				t.Fatalf("fix %q does not contain %q", f.Fix, c.fix)
 			}
 		})
+	}
+}
+
+// A guest cannot load microcode: a command that changes nothing is no fix.
+func TestNoFixWhereNothingHelps(t *testing.T) {
+	h := fakeHost(t, map[string]string{
+		"sys/devices/system/cpu/vulnerabilities/mds": "Vulnerable", "proc/cpuinfo": "vendor_id : GenuineIntel\nflags : fpu hypervisor lahf_lm",
+	})
+	if f := ask(t, h, "cpu.mitigations"); f.Answer != No || f.Fix != "" || !strings.Contains(f.Probed, "virtual machine") {
+		t.Errorf("%+v", f)
+	}
+	for _, code := range []string{"docker", "gvisor", "kvm", "overlay"} {
+		for _, q := range questions {
+			if q.code == code && (q.fix != "" || q.bad != Info || !strings.Contains(q.means, "of this release uses it")) {
+				t.Errorf("%s suggests what no driver uses: %+v", code, q.means)
+			}
+		}
+	}
+}
+
+// TestFixesAreCommands: what is said as a fix can be pasted into a shell.
+func TestFixesAreCommands(t *testing.T) {
+	h := fakeHost(t, map[string]string{"sys/kernel/security/lsm": "capability,apparmor"})
+	fixes := []string{h.landlockFix()}
+	for _, q := range questions {
+		fixes = append(fixes, q.fix)
+	}
+	for _, fix := range fixes {
+		if fix == "" {
+			continue
+		}
+		if first, _, _ := strings.Cut(fix, " "); first != "sudo" && first != "echo" && first != "printf" {
+			t.Errorf("%q is no command", fix)
+		}
+		if err := exec.CommandContext(t.Context(), "/bin/sh", "-n", "-c", fix).Run(); err != nil {
+			t.Errorf("%q: %v", fix, err)
+		}
+	}
+	if !strings.Contains(fixes[0], "lsm=landlock,capability,apparmor\"") {
+		t.Errorf("%q", fixes[0])
 	}
 }
 

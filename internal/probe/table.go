@@ -35,7 +35,7 @@ var questions = []question{
 	},
 	{
 		code: "cgroup.version", title: "cgroups are version 2", good: Yes, bad: Info, unknown: Warning, ask: cgroupVersion,
-		means: "version 1 works too, with more work for each sandbox; without any, limits are enforced by polling or not at all",
+		means: "version 1 works too, with more work for each sandbox; there root has to share a directory of each hierarchy with an ordinary user after each boot, while on version 2 systemd delegates limits on memory, processes and CPU to every user; without any, limits are enforced by polling or not at all",
 	},
 	cgroupQuestion("memory", "limits.memory_bytes of the whole process tree"),
 	cgroupQuestion("swap", "keeping a sandbox's memory out of swap"),
@@ -55,12 +55,10 @@ var questions = []question{
 	{
 		code: "landlock", title: "Landlock restricts files", good: Yes, bad: Warning, unknown: Info, ask: landlockLevel,
 		means: "a second layer over files, under the sandbox's own tree",
-		fix:   `add "landlock" to the list in lsm= of GRUB_CMDLINE_LINUX in /etc/default/grub, then: sudo update-grub && sudo reboot`,
 	},
 	{
-		code: "overlay", title: "overlay mounts work in a user namespace", good: Yes, bad: Warning, unknown: Info, ask: overlay,
-		means: "templates made from images are shared between sandboxes through overlay",
-		fix:   "sudo modprobe overlay",
+		code: "overlay", title: "overlay mounts work in a user namespace", good: Yes, bad: Info, unknown: Info, ask: overlay,
+		means: "templates made from images could be shared between sandboxes through overlay; no template of this release uses it",
 	},
 	{
 		code: "subids", title: "subordinate ids are there for this user", good: Yes, bad: Warning, unknown: Info, ask: subordinateIDs,
@@ -68,16 +66,15 @@ var questions = []question{
 	},
 	{
 		code: "docker", title: "a Docker daemon answers", good: Yes, bad: Info, unknown: Info, ask: docker,
-		means: "only the docker driver needs it",
-		fix:   "sudo apt-get install docker.io",
+		means: "it could run sandboxes as containers; no driver of this release uses it",
 	},
 	{
 		code: "gvisor", title: "gVisor's runsc is there", good: Yes, bad: Info, unknown: Info, ask: gvisor,
-		means: "gives a sandbox a kernel of its own, in user space",
+		means: "it could give a sandbox a kernel of its own, in user space; no driver of this release uses it",
 	},
 	{
 		code: "kvm", title: "KVM runs guests", good: Yes, bad: Info, unknown: Info, ask: kvmRuns,
-		means: "virtual machines are slow without it; that /dev/kvm opens is no proof, only a kernel that boots is",
+		means: "it could give a sandbox a virtual machine, where a kernel boots in it (that /dev/kvm opens is no proof); no driver of this release uses it",
 	},
 	{
 		code: "swap", title: "no swap is in use", good: Yes, bad: Info, unknown: Info, ask: swap,
@@ -92,7 +89,6 @@ var questions = []question{
 	{
 		code: "cpu.mitigations", title: "the CPU's known weaknesses are mitigated", good: Yes, bad: Warning, unknown: Info, ask: mitigations,
 		means: "a program may read memory of the kernel or of its neighbours",
-		fix:   "sudo apt-get install intel-microcode amd64-microcode && sudo reboot, without mitigations=off in /proc/cmdline",
 	},
 	{
 		code: "memory.ksm", title: "the kernel does not merge equal pages", good: Yes, bad: Warning, unknown: Info, ask: ksm,

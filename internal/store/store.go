@@ -136,6 +136,9 @@ func (s *Store) start(ctx context.Context, check bool) error {
 	if err == nil {
 		err = s.modernize(ctx, c, missing)
 	}
+	if err == nil && check {
+		err = s.compareSchema(ctx, c)
+	}
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"pinfold/internal/engine"
@@ -54,23 +55,48 @@ func (s *Store) UsageOf(ctx context.Context, tenant string, from, to time.Time) 
 // says how many. Usage stays. An error in the middle leaves the rest for the
 // next time.
 func (s *Store) Prune(ctx context.Context, before time.Time) (int, error) {
-	total := 0
-	for _, text := range []string{
-		"DELETE FROM runs WHERE seq IN (SELECT seq FROM runs WHERE finished_at < ? LIMIT ?)", // results go with them
-		"DELETE FROM sandboxes WHERE seq IN (SELECT seq FROM sandboxes WHERE ended_at < ? LIMIT ?)",
+	total, limit := 0, paging.Nanos(before)
+	for _, p := range []struct{ find, remove string }{
+		{"SELECT seq FROM runs WHERE finished_at < ?", "DELETE FROM runs WHERE seq = ? AND finished_at < ?"}, // results go with them
+		{"SELECT seq FROM sandboxes WHERE ended_at < ?", "DELETE FROM sandboxes WHERE seq = ? AND ended_at < ?"},
 	} {
-		for more := true; more; {
-			var n int64
-			err := s.write(ctx, "removing what is old", pruneAtOnce*changeBytes, func(ctx context.Context, w *session) (err error) {
-				n, err = w.exec(ctx, text, paging.Nanos(before), pruneAtOnce)
-				return err
+		old, err := s.seqs(ctx, p.find, limit)
+		if err != nil {
+			return total, err
+		}
+		for some := range slices.Chunk(old, pruneAtOnce) {
+			err := s.write(ctx, "removing what is old", len(some)*changeBytes, func(ctx context.Context, w *session) error {
+				for _, seq := range some {
+					if _, err := w.exec(ctx, p.remove, seq, limit); err != nil {
+						return err
+					}
+				}
+				return nil
 			})
 			if err != nil {
 				return total, err
 			}
-			total += int(n)
-			more = n == pruneAtOnce
+			total += len(some)
 		}
 	}
 	return total, nil
+}
+
+// seqs finds rows, beside the writer.
+func (s *Store) seqs(ctx context.Context, text string, args ...any) ([]int64, error) {
+	const doing = "looking for what is old"
+	rows, err := s.reader.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, s.fault(doing, err)
+	}
+	defer rows.Close()
+	var all []int64
+	for rows.Next() {
+		var seq int64
+		if err := rows.Scan(&seq); err != nil {
+			return nil, s.fault(doing, err)
+		}
+		all = append(all, seq)
+	}
+	return all, s.fault(doing, rows.Err())
 }

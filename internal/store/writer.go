@@ -45,6 +45,15 @@ func (w *session) stmt(ctx context.Context, text string) (*sql.Stmt, error) {
 	return st, err
 }
 
+// close closes the statements first: SQLite keeps a connection open, and with
+// it the files, while it has one.
+func (w *session) close() {
+	for _, st := range w.prepared {
+		_ = st.Close()
+	}
+	_ = w.conn.Close()
+}
+
 // exec runs a statement and says how many rows it changed.
 func (w *session) exec(ctx context.Context, text string, args ...any) (int64, error) {
 	st, err := w.stmt(ctx, text)
@@ -90,7 +99,7 @@ func (s *Store) write(ctx context.Context, doing string, size int, do func(conte
 
 // serve is the only one that writes. It ends with the store, between changes.
 func (s *Store) serve(ctx context.Context, w *session) {
-	defer w.conn.Close()
+	defer w.close()
 	group := make([]op, 0, maxGroup)
 	for {
 		select {

@@ -66,7 +66,7 @@ func TestTLS(t *testing.T) {
 		defer conn.Close()
 		return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 	}
-	req, _ := http.NewRequest("GET", r.url+"/healthz", nil)
+	req, _ := http.NewRequest(http.MethodGet, r.url+"/healthz", nil)
 	resp, err := r.client.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestTLS(t *testing.T) {
 	if resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
 		t.Errorf("status %d, HTTP %d", resp.StatusCode, resp.ProtoMajor)
 	}
-	if resp, err := http.Get("http://" + address + "/healthz"); err == nil { //nolint:noctx // bounded by the test
+	if resp, err := http.Get("http://" + address + "/healthz"); err == nil {
 		_ = resp.Body.Close()
 		if resp.StatusCode == http.StatusOK {
 			t.Error("answers without TLS")

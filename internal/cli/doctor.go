@@ -90,6 +90,7 @@ func doctorReport(found []probe.Finding, s style, all bool) []byte {
 		count[f.Severity]++
 	}
 	var b bytes.Buffer
+	fixes := map[string]string{} // by command: the finding at which it was said
 	for _, f := range found {
 		fmt.Fprintf(&b, "%s %-*s  %s\n", s.mark(f.Severity), width, f.Title, strings.ReplaceAll(string(f.Answer), "-", " "))
 		if all || f.Severity != probe.OK {
@@ -99,13 +100,27 @@ func doctorReport(found []probe.Finding, s style, all bool) []byte {
 			fmt.Fprintf(&b, "    means: %s\n", f.Means)
 		}
 		if f.Fix != "" {
-			fmt.Fprintf(&b, "    fix:   %s\n", sandbox.SafeText(f.Fix, maxMessage))
+			fix := sandbox.SafeText(f.Fix, maxMessage)
+			if first, said := fixes[f.Fix]; said {
+				fix = "as above, for: " + first
+			} else {
+				fixes[f.Fix] = f.Title
+			}
+			fmt.Fprintf(&b, "    fix:   %s\n", fix)
 		}
 	}
 	verdict := "the native driver can work here"
 	if count[probe.Problem] > 0 {
 		verdict = "the native driver cannot work here"
 	}
-	fmt.Fprintf(&b, "\n%s: %d problems, %d warnings\n", verdict, count[probe.Problem], count[probe.Warning])
+	fmt.Fprintf(&b, "\n%s: %s, %s\n", verdict, plural(count[probe.Problem], "problem"), plural(count[probe.Warning], "warning"))
 	return b.Bytes()
+}
+
+// plural writes a number with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -35,7 +35,7 @@ var questions = []question{
 	},
 	{
 		code: "cgroup.version", title: "cgroups are version 2", good: Yes, bad: Info, unknown: Warning, ask: cgroupVersion,
-		means: "version 1 works too, with more work for each sandbox; there root has to share a directory of each hierarchy with an ordinary user after each boot, while on version 2 systemd delegates limits on memory, processes and CPU to every user; without any, limits are enforced by polling or not at all",
+		means: "version 1 works too, with more work for each sandbox, but there only root makes groups, while on version 2 systemd can delegate limits on memory, processes and CPU to an ordinary user; without any, limits are enforced by polling or not at all",
 	},
 	cgroupQuestion("memory", "limits.memory_bytes of the whole process tree"),
 	cgroupQuestion("swap", "keeping a sandbox's memory out of swap"),

@@ -45,6 +45,7 @@ func hostFromEnv(ctx context.Context) []probe.Finding {
 				Code: "b", Title: "something broken", Severity: probe.Problem, Answer: probe.No,
 				Probed: "tried \x1b[2J", Means: "nothing works", Fix: "sudo mend it",
 			},
+			{Code: "c", Title: "something weak", Severity: probe.Warning, Answer: probe.No, Probed: "looked", Means: "little works", Fix: "sudo mend it"},
 		}
 	}
 	return []probe.Finding{{Code: "a", Title: "something fine", Severity: probe.OK, Answer: probe.Yes, Probed: "looked", Means: "m"}}

@@ -12,15 +12,35 @@ import (
 	"pinfold/sandbox"
 )
 
+// guestPath checks a path that a client gave, absolute or relative to the home
+// directory. Links inside are the agent's business, which never leaves the
+// sandbox; what stands here is for names that could mean something else than
+// they look like.
+func guestPath(field, name string) (string, error) {
+	if name == "." || name == "/" {
+		return name, nil
+	}
+	return name, sandbox.CheckGuestPath(field, strings.TrimPrefix(name, "/"))
+}
+
+// place is the sandbox of the path, and the path inside it of the query.
+func (c *call) place() (*engine.Sandbox, string, error) {
+	s, err := c.sandbox()
+	if err != nil {
+		return nil, "", err
+	}
+	name, err := guestPath("path", c.query.text("path"))
+	return s, name, err
+}
+
 // span is a part of a file.
 type span struct{ first, length int64 }
 
 func (c *call) readFile() error {
-	s, err := c.sandbox()
+	s, name, err := c.place()
 	if err != nil {
 		return err
 	}
-	name := c.query.text("path")
 	info, err := s.Stat(c.r.Context(), name)
 	if err != nil {
 		return err
@@ -152,7 +172,7 @@ func parseOffset(text string) (int64, bool) {
 }
 
 func (c *call) writeFile() error {
-	s, err := c.sandbox()
+	s, name, err := c.place()
 	if err != nil {
 		return err
 	}
@@ -162,7 +182,6 @@ func (c *call) writeFile() error {
 	if c.r.Header.Get("Content-Range") != "" {
 		return badRequest("Content-Range", "a part of a file cannot be written", "send the whole file")
 	}
-	name := c.query.text("path")
 	if err := s.WriteFile(c.r.Context(), name, c.query.mode("mode"), c.r.ContentLength, c.patient(c.w, c.r.Body)); err != nil {
 		return c.uploadError(err)
 	}
@@ -182,22 +201,22 @@ func (c *call) uploadError(err error) error {
 }
 
 func (c *call) removeFile() error {
-	s, err := c.sandbox()
+	s, name, err := c.place()
 	if err != nil {
 		return err
 	}
-	if err := s.Remove(c.r.Context(), c.query.text("path")); err != nil {
+	if err := s.Remove(c.r.Context(), name); err != nil {
 		return err
 	}
 	return c.nothing()
 }
 
 func (c *call) statFile() error {
-	s, err := c.sandbox()
+	s, name, err := c.place()
 	if err != nil {
 		return err
 	}
-	info, err := s.Stat(c.r.Context(), c.query.text("path"))
+	info, err := s.Stat(c.r.Context(), name)
 	if err != nil {
 		return err
 	}
@@ -205,11 +224,11 @@ func (c *call) statFile() error {
 }
 
 func (c *call) listFiles() error {
-	s, err := c.sandbox()
+	s, name, err := c.place()
 	if err != nil {
 		return err
 	}
-	items, more, err := s.List(c.r.Context(), c.query.text("path"), int(c.query.int("depth")), int(c.query.int("limit")))
+	items, more, err := s.List(c.r.Context(), name, int(c.query.int("depth")), int(c.query.int("limit")))
 	if err != nil {
 		return err
 	}
@@ -233,6 +252,9 @@ func (c *call) makeDirectory() error {
 	if b.Mode > 0o777 {
 		return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "mode", Message: "is more than the permission bits", Hint: "it is a plain number: 493 is 0755"}
 	}
+	if _, err := guestPath("path", b.Path); err != nil {
+		return err
+	}
 	if err := s.Mkdir(c.r.Context(), b.Path, b.Mode); err != nil {
 		return err
 	}
@@ -250,6 +272,11 @@ func (c *call) moveFile() error {
 		return err
 	}
 	defer done()
+	for field, name := range map[string]string{"from": b.From, "to": b.To} {
+		if _, err := guestPath(field, name); err != nil {
+			return err
+		}
+	}
 	if err := s.Move(c.r.Context(), b.From, b.To); err != nil {
 		return err
 	}
@@ -257,13 +284,13 @@ func (c *call) moveFile() error {
 }
 
 func (c *call) watchFiles() error {
-	s, err := c.sandbox()
+	s, name, err := c.place()
 	if err != nil {
 		return err
 	}
 	e := c.newEvents(c.w)
 	defer e.end()
-	err = s.Watch(c.r.Context(), c.query.text("path"), c.query.bool("recursive"), func(event sandbox.FileEvent) error {
+	err = s.Watch(c.r.Context(), name, c.query.bool("recursive"), func(event sandbox.FileEvent) error {
 		if event.Kind == watchReady {
 			return e.send(watchReady, "", struct{}{})
 		}

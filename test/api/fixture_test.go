@@ -260,6 +260,7 @@ func (w *world) open(r request) *http.Response {
 		req.Header.Set(k, v)
 	}
 	client := &http.Client{
+		Timeout:       30 * time.Second, // a test does not hang
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

@@ -1,6 +1,6 @@
 // Command pinfold runs code nobody has read in a fresh sandbox and says
-// honestly what happened. This file is wiring only: it is the one place that
-// knows which drivers there are.
+// honestly what happened, once or as a server. This package is wiring only: it
+// hands the command line an engine with the drivers that there are.
 package main
 
 import (
@@ -8,7 +8,11 @@ import (
 	"os"
 
 	"pinfold/internal/cli"
+	"pinfold/internal/config"
+	"pinfold/internal/engine"
 	"pinfold/internal/probe"
+	"pinfold/internal/serve"
+	"pinfold/internal/wiring"
 )
 
 // version is set when a release is built.
@@ -25,5 +29,35 @@ func main() {
 		Version:   version,
 		NewRunner: runner(ctx, os.Args[1:]),
 		Probe:     probe.Run,
+		Serve: func(ctx context.Context, c *config.Config, o serve.Options) error {
+			return serve.Serve(ctx, c, server(o))
+		},
+		CheckServe: func(ctx context.Context, c *config.Config) []serve.Finding {
+			return serve.Check(ctx, c, server(serve.Options{}))
+		},
 	}))
+}
+
+// server completes the options of a server with what only this program knows.
+func server(o serve.Options) serve.Options {
+	o.Version, o.Probe, o.NewEngine = version, probe.Run, newEngine
+	return o
+}
+
+// newEngine makes an engine with the agent that this program carries.
+func newEngine(o engine.Options) (*engine.Engine, error) { return wiring.NewEngine(o, "") }
+
+// runner returns what makes the engine. For a command line that runs a program,
+// the engine looks at the host while the command line is still being read.
+func runner(ctx context.Context, args []string) func(context.Context) (cli.Runner, error) {
+	e, err := newEngine(engine.Options{})
+	if err == nil && len(args) > 0 && args[0] == "run" {
+		go e.Warm(ctx)
+	}
+	return func(context.Context) (cli.Runner, error) {
+		if err != nil {
+			return nil, err
+		}
+		return e, nil
+	}
 }

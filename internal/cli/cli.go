@@ -19,8 +19,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pinfold/internal/config"
 	"pinfold/internal/engine"
 	"pinfold/internal/probe"
+	"pinfold/internal/serve"
 	"pinfold/sandbox"
 )
 
@@ -41,6 +43,10 @@ type Deps struct {
 	NewRunner func(ctx context.Context) (Runner, error)
 	// Probe finds out what this host can do, for "doctor".
 	Probe func(ctx context.Context) []probe.Finding
+	// Serve runs a server until it is told to stop, and CheckServe looks at
+	// what it would need, for "serve".
+	Serve      func(ctx context.Context, c *config.Config, o serve.Options) error
+	CheckServe func(ctx context.Context, c *config.Config) []serve.Finding
 }
 
 // Main runs one command line and returns the exit status of the process. It
@@ -94,7 +100,7 @@ func (a *app) root() *cobra.Command {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	a.bindServer(root)
 	root.AddCommand(a.runCommand(), a.createCommand(), a.execCommand(), a.cpCommand(), a.lsCommand(), a.psCommand(), a.logsCommand(),
-		a.extendCommand(), a.killCommand(), a.poolCommand(), a.usageCommand(), a.keyCommand(),
+		a.extendCommand(), a.killCommand(), a.poolCommand(), a.usageCommand(), a.serveCommand(), a.keyCommand(),
 		a.languagesCommand(), a.doctorCommand(), a.versionCommand())
 	// What follows "completion" is a shell: one that we do not know is an error.
 	root.InitDefaultCompletionCmd("run")

@@ -85,7 +85,7 @@ func (p *pipes) close() {
 const grace = 250 * time.Millisecond
 
 // chunk is how much of a stream or a file is read at once.
-const chunk = 32 << 10
+const chunk = 60 << 10
 
 // streams are the running pumps of one process.
 type streams struct {

@@ -183,7 +183,7 @@ func (c *channel) violated(what string) error {
 }
 
 // chunk is how much is read from a caller's reader at once.
-const chunk = 32 << 10
+const chunk = 60 << 10
 
 // errSated means that the agent has ended an upload before its end.
 var errSated = errors.New("the agent takes no more")

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"pinfold/sandbox"
 )
@@ -79,7 +80,7 @@ func (s *Store) Check(ctx context.Context) error {
 	if err != nil {
 		return s.fault(doing, err)
 	}
-	if bad := append(lost, unreadable...); len(bad) > 0 {
+	if bad := slices.Concat(lost, unreadable); len(bad) > 0 {
 		return &sandbox.Error{
 			Code: sandbox.CodeStateCorrupt, Message: fmt.Sprintf("%s has rows that cannot be read: %q", databaseFile(s.dir), bad),
 			Hint: "the server puts such rows aside when it meets them; all else goes on",

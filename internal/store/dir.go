@@ -26,7 +26,7 @@ func databaseFile(dir string) string { return filepath.Join(dir, databaseName) }
 func prepareDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
-		return unusable(dir, err)
+		return unusable(err)
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
 		return &sandbox.Error{
@@ -48,20 +48,20 @@ func checkFile(dir string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return unusable(dir, err)
+		return unusable(err)
 	case !info.Mode().IsRegular():
 		return corrupt(dir, "it is not a regular file", nil)
 	case info.Size() == 0:
 		return corrupt(dir, "it is empty", nil)
 	case info.Mode().Perm()&0o077 != 0:
 		if err := os.Chmod(file, 0o600); err != nil {
-			return unusable(dir, err)
+			return unusable(err)
 		}
 	}
 	return nil
 }
 
-func unusable(dir string, err error) *sandbox.Error {
+func unusable(err error) *sandbox.Error {
 	return &sandbox.Error{
 		Code: sandbox.CodeConfigInvalid, Field: "state", Message: "the state directory cannot be used: " + err.Error(),
 		Hint: "give a directory that you may write to: --state DIR", Err: err,
@@ -74,7 +74,7 @@ func acquire(dir string, wait time.Duration) (*os.File, error) {
 	name := filepath.Join(dir, lockName)
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, unusable(dir, err)
+		return nil, unusable(err)
 	}
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		taken, err := lockFile(f)
@@ -85,9 +85,9 @@ func acquire(dir string, wait time.Duration) (*os.File, error) {
 			continue
 		}
 		held := conflict(dir, f)
-		f.Close()
+		drop(f)
 		if err != nil {
-			return nil, unusable(dir, err)
+			return nil, unusable(err)
 		}
 		return nil, held
 	}
@@ -123,17 +123,17 @@ func Quarantine(dir string) (movedTo string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close()
+	defer drop(lock)
 	movedTo, err = makeQuarantine(dir, time.Now())
 	if err != nil {
-		return "", unusable(dir, err)
+		return "", unusable(err)
 	}
 	// The log follows the database: left alone it is noticed, while a database
 	// without it would look whole and lack what came last.
 	for _, name := range []string{databaseName, databaseName + "-wal", databaseName + "-shm"} {
 		err := os.Rename(filepath.Join(dir, name), filepath.Join(movedTo, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return "", unusable(dir, err)
+			return "", unusable(err)
 		}
 	}
 	return movedTo, nil

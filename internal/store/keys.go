@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func (s *Store) ListKeys(ctx context.Context, tenant string) ([]access.Key, erro
 	if err != nil {
 		return nil, s.fault(doing, err)
 	}
-	defer rows.Close()
+	defer drop(rows)
 	keys := []access.Key{}
 	for rows.Next() {
 		dest, get := scanKey()
@@ -136,7 +137,7 @@ func (s *Store) ListTenants(ctx context.Context) ([]access.Tenant, error) {
 	if err != nil {
 		return nil, s.fault(doing, err)
 	}
-	defer rows.Close()
+	defer drop(rows)
 	tenants := []access.Tenant{}
 	for rows.Next() {
 		var t access.Tenant
@@ -159,7 +160,7 @@ func scanKey(first ...any) ([]any, func() access.Key) {
 	var scopes string
 	var created int64
 	var expires, revoked, used *int64
-	dest := append(first, &k.ID, &k.Tenant, &k.Name, &scopes, &created, &expires, &revoked, &used)
+	dest := slices.Concat(first, []any{&k.ID, &k.Tenant, &k.Name, &scopes, &created, &expires, &revoked, &used})
 	return dest, func() access.Key {
 		k.Scopes = strings.Fields(scopes)
 		k.CreatedAt = paging.Time(created)

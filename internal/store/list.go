@@ -47,7 +47,7 @@ func list[T any](ctx context.Context, s *Store, tenant string, q engine.Query, l
 
 // read fills a page and returns the rows that it could not read.
 func (l listed[T]) read(rows *sql.Rows, limit int, oldest bool, page *engine.Page[T]) ([]*damaged, error) {
-	defer rows.Close()
+	defer drop(rows)
 	var bad []*damaged
 	var last paging.Place
 	for n := 0; rows.Next(); n++ {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"pinfold/internal/engine"
 	"pinfold/internal/store/paging"
@@ -121,7 +122,7 @@ func scanRun(rest ...any) ([]any, func() (engine.RunRecord, error)) {
 	var r engine.RunRecord
 	var at int64
 	var metadata []byte
-	dest := append(rest, &at, &r.ID, &r.Tenant, &r.Language, &metadata, &r.IdempotencyKey, &r.Digest, (*string)(&r.Status), (*string)(&r.Cause))
+	dest := slices.Concat(rest, []any{&at, &r.ID, &r.Tenant, &r.Language, &metadata, &r.IdempotencyKey, &r.Digest, (*string)(&r.Status), (*string)(&r.Cause)})
 	return dest, func() (engine.RunRecord, error) {
 		r.CreatedAt = paging.Time(at)
 		err := json.Unmarshal(metadata, &r.Metadata)

@@ -91,7 +91,7 @@ func all[T any](ctx context.Context, s *Store, from source, text string, scan fu
 	if err != nil {
 		return nil, s.fault(doing, err)
 	}
-	defer rows.Close()
+	defer drop(rows)
 	var items []T
 	var bad []*damaged
 	for rows.Next() {

@@ -113,19 +113,19 @@ func create(ctx context.Context, dir string) error {
 	unfinished := databaseFile(dir) + ".new"
 	for _, suffix := range []string{"", "-journal"} {
 		if err := os.Remove(unfinished + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return unusable(dir, err)
+			return unusable(err)
 		}
 	}
 	f, err := os.OpenFile(unfinished, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return unusable(dir, err)
+		return unusable(err)
 	}
-	f.Close()
+	drop(f)
 	if err := fillNew(ctx, unfinished); err != nil {
 		return err
 	}
 	if err := os.Rename(unfinished, databaseFile(dir)); err != nil {
-		return unusable(dir, err)
+		return unusable(err)
 	}
 	return nil
 }
@@ -139,12 +139,12 @@ func fillNew(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer drop(db)
 	c, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer drop(c)
 	return migrate(ctx, c, len(migrations()))
 }
 
@@ -155,12 +155,12 @@ func (s *Store) compareSchema(ctx context.Context, c *sql.Conn) error {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer drop(db)
 	fresh, err := db.Conn(ctx)
 	if err != nil {
 		return err
 	}
-	defer fresh.Close()
+	defer drop(fresh)
 	if err := migrate(ctx, fresh, len(migrations())); err != nil {
 		return err
 	}

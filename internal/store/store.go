@@ -15,6 +15,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -85,7 +86,7 @@ func Attach(ctx context.Context, dir string, options ...Option) (*Store, error) 
 func open(ctx context.Context, dir string, exclusive bool, options []Option) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, unusable(dir, err)
+		return nil, unusable(err)
 	}
 	s := &Store{
 		dir: dir, log: slog.New(slog.DiscardHandler), now: time.Now, prepared: make(map[string]*sql.Stmt),
@@ -95,7 +96,7 @@ func open(ctx context.Context, dir string, exclusive bool, options []Option) (*S
 		o(s)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, unusable(dir, err)
+		return nil, unusable(err)
 	}
 	s.lock, err = acquire(dir, lockWait)
 	if err != nil && (exclusive || sandbox.AsError(err).Code != sandbox.CodeConflict) {
@@ -212,7 +213,7 @@ func textColumn(ctx context.Context, c querier, query string) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer drop(rows)
 	var all []string
 	for rows.Next() {
 		var line string
@@ -283,9 +284,12 @@ func (s *Store) release() error {
 	return nil
 }
 
+// drop closes what was only read, or is given up: nothing is lost with it.
+func drop(c io.Closer) { _ = c.Close() }
+
 func (s *Store) unlock() {
 	if s.lock != nil {
-		s.lock.Close()
+		drop(s.lock)
 		s.lock = nil
 	}
 }

@@ -39,7 +39,7 @@ func (s *Store) UsageOf(ctx context.Context, tenant string, from, to time.Time) 
 	if err != nil {
 		return nil, s.fault(doing, err)
 	}
-	defer rows.Close()
+	defer drop(rows)
 	days := []engine.DayUsage{}
 	for rows.Next() {
 		var d engine.DayUsage
@@ -89,7 +89,7 @@ func (s *Store) seqs(ctx context.Context, text string, args ...any) ([]int64, er
 	if err != nil {
 		return nil, s.fault(doing, err)
 	}
-	defer rows.Close()
+	defer drop(rows)
 	var all []int64
 	for rows.Next() {
 		var seq int64

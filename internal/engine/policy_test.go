@@ -26,7 +26,8 @@ func TestPolicy(t *testing.T) {
 		},
 		"what is asked for holds": {
 			sandbox.Limits{MemoryBytes: 100 << 20, WallTimeMS: 1, CPUs: 0.1, Processes: 2, CPUTimeMS: 3},
-			sandbox.Limits{MemoryBytes: 100 << 20, WallTimeMS: 1, CPUs: 0.1, Processes: 2, CPUTimeMS: 3}, true,
+			sandbox.Limits{MemoryBytes: 100 << 20, WallTimeMS: 1, CPUs: 0.1, Processes: 2, CPUTimeMS: 3},
+			true,
 		},
 	} {
 		got, err := p.limits(c.ask, c.run)

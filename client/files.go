@@ -117,7 +117,7 @@ func passOn(err error) error {
 // when it is not known. Missing directories on the way are made.
 func (s *Sandbox) WriteFile(ctx context.Context, path string, mode uint32, size int64, r io.Reader) error {
 	k := s.call(http.MethodPut, "files")
-	k.query, k.stream, k.size = values("path", path, "mode", octal(mode)), r, size
+	k.query, k.stream, k.size = values("path", path, "mode", octal(mode&0o777)), r, size
 	return s.client.ask(ctx, k, nil)
 }
 
@@ -188,9 +188,14 @@ func (s *Sandbox) Remove(ctx context.Context, path string) error {
 	return s.client.ask(ctx, k, nil)
 }
 
-// Watch calls f for each change in a directory until ctx or the sandbox ends,
-// or f returns an error, which Watch returns. A connection that breaks is an
-// error: what happened meanwhile is not known.
+// KindReady is the kind of the first event of a watch: what happens from now on
+// is seen.
+const KindReady = "ready"
+
+// Watch calls f for each change in a directory, after one event of kind
+// KindReady, until ctx or the sandbox ends, or f returns an error, which Watch
+// returns. A connection that breaks is an error: what happened meanwhile is not
+// known.
 func (s *Sandbox) Watch(ctx context.Context, path string, recursive bool, f func(sandbox.FileEvent) error) error {
 	k := s.call(http.MethodGet, "files", "watch")
 	k.query = values("path", path, "recursive", strconv.FormatBool(recursive))
@@ -204,8 +209,8 @@ func (w watcher) take(e event) (last bool, err error) {
 	switch e.name {
 	case "end":
 		return true, nil
-	case "ready", "start":
-		return false, nil
+	case KindReady:
+		return false, w(sandbox.FileEvent{Kind: KindReady})
 	}
 	var change sandbox.FileEvent
 	if err := e.decode(&change); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -169,12 +170,19 @@ func (t *Terminal) back(err error) error {
 	return c.reconnecting(t.ctx, true, t.connect)
 }
 
+// maxTyped is how much goes in one frame; servers refuse larger ones.
+const maxTyped = 32 << 10
+
 // Write types p. While the connection is broken it fails.
 func (t *Terminal) Write(p []byte) (int, error) {
-	if err := t.send(websocket.MessageBinary, p); err != nil {
-		return 0, err
+	n := 0
+	for piece := range slices.Chunk(p, maxTyped) {
+		if err := t.send(websocket.MessageBinary, piece); err != nil {
+			return n, err
+		}
+		n += len(piece)
 	}
-	return len(p), nil
+	return n, nil
 }
 
 func (t *Terminal) send(kind websocket.MessageType, p []byte) error {

@@ -40,9 +40,15 @@ func (a *app) cpCommand() *cobra.Command {
 			case in == out:
 				return usageError("one of the two must be SANDBOX:PATH").WithHint("pinfold cp data.csv sbx_…:data.csv")
 			case in:
+				if err := checkIDs("sbx_", "sandbox", to.id); err != nil {
+					return err
+				}
 				return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 					return a.copyIn(ctx, c.Sandbox(to.id), args[0], to.path, endsInDir(args[1]))
 				})
+			}
+			if err := checkIDs("sbx_", "sandbox", from.id); err != nil {
+				return err
 			}
 			defer catchBrokenPipe()()
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {

@@ -134,6 +134,9 @@ func (a *app) extendCommand() *cobra.Command {
 		Args:              needArgs(2, 2, "a sandbox and a time"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkIDs("sbx_", "sandbox", args[0]); err != nil {
+				return err
+			}
 			ttl, err := sandbox.ParseTime(args[1])
 			if err == nil {
 				err = sandbox.CheckTTL(ttl)
@@ -176,8 +179,18 @@ func (a *app) killCommand() *cobra.Command {
 			if signal != "" && !process {
 				return usageError("--signal goes to a process").WithHint("pinfold kill --signal " + sandbox.SafeText(signal, 20) + " SANDBOX PROCESS")
 			}
+			boxes := args
+			if process {
+				boxes = args[:1]
+			}
+			if err := checkIDs("sbx_", "sandbox", boxes...); err != nil {
+				return err
+			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				if process {
+					if err := checkIDs("prc_", "process", args[1]); err != nil {
+						return err
+					}
 					if signal == "" {
 						signal = "TERM"
 					}

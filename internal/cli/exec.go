@@ -92,6 +92,9 @@ func (a *app) exec(ctx context.Context, f *execFlags, id string, words []string)
 	}
 	f.command.WallTimeMS, f.command.OutputBytes = f.timeout.WallTimeMS, f.outputKept.OutputBytes
 	f.command.Stdin = f.stdin
+	if err := checkIDs("sbx_", "sandbox", id); err != nil {
+		return err
+	}
 	if err := a.checkExec(f); err != nil {
 		return err
 	}
@@ -101,14 +104,14 @@ func (a *app) exec(ctx context.Context, f *execFlags, id string, words []string)
 	}
 	defer c.Close() //nolint:errcheck // idle connections only
 	defer catchBrokenPipe()()
-	box := c.Sandbox(id)
+	do := a.execStreams
 	switch {
 	case f.detach:
-		return a.execDetached(ctx, box, f)
+		do = a.execDetached
 	case f.terminal:
-		return a.execTerminal(ctx, box, f)
+		do = a.execTerminal
 	}
-	return a.execStreams(ctx, box, f)
+	return inOurWords(do(ctx, c.Sandbox(id), f))
 }
 
 func (a *app) checkExec(f *execFlags) error {

@@ -128,7 +128,7 @@ func splitRemote(text string) (remotePath, bool) {
 }
 
 func (a *app) listFiles(ctx context.Context, c *client.Client, at remotePath, f *lsFlags) error {
-	files, more, err := c.Sandbox(at.id).List(ctx, at.path, f.depth, 0)
+	files, more, err := c.Sandbox(at.id).List(ctx, at.path, f.depth, sandbox.MaxFiles)
 	if err != nil {
 		return err
 	}
@@ -174,6 +174,9 @@ func (a *app) psCommand() *cobra.Command {
 		Args:              needArgs(1, 1, "a sandbox"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkIDs("sbx_", "sandbox", args[0]); err != nil {
+				return err
+			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				all, err := c.Sandbox(args[0]).Processes(ctx)
 				if err != nil {

@@ -24,6 +24,13 @@ func (a *app) logsCommand() *cobra.Command {
 		Args:              needArgs(1, 2, "a sandbox and maybe a process"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			err := checkIDs("sbx_", "sandbox", args[0])
+			if err == nil {
+				err = checkIDs("prc_", "process", args[1:]...)
+			}
+			if err != nil {
+				return err
+			}
 			defer catchBrokenPipe()()
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				p, err := chooseProcess(ctx, c.Sandbox(args[0]), args[1:])

@@ -71,6 +71,11 @@ func sendInputs(spec *sandbox.Spec, inputs []engine.Input) error {
 		}
 	}
 	for _, in := range inputs {
+		for i, c := range in.Path {
+			if c == '/' {
+				filled[in.Path[:i]] = true
+			}
+		}
 		if in.Dir {
 			continue
 		}
@@ -81,11 +86,6 @@ func sendInputs(spec *sandbox.Spec, inputs []engine.Input) error {
 		spec.Files = append(spec.Files, sandbox.File{
 			Path: in.Path, ContentBase64: base64.StdEncoding.EncodeToString(content), Executable: in.Mode&0o100 != 0,
 		})
-		for i, c := range in.Path {
-			if c == '/' {
-				filled[in.Path[:i]] = true
-			}
-		}
 	}
 	for _, in := range inputs {
 		if in.Dir && !filled[in.Path] {

@@ -159,7 +159,10 @@ func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink
 	result, err := runner.Run(ctx, req)
 	out.finish(ctx)
 	a.midLine = out.midLine()
-	if err != nil {
+	switch {
+	case err != nil && out.gone(): // a server's run has no result when it is cancelled
+		return &brokenPipeError{}
+	case err != nil:
 		return err
 	}
 	complete := sink.finish(result)

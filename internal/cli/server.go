@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -78,7 +80,37 @@ func (a *app) with(ctx context.Context, f func(ctx context.Context, c *client.Cl
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer cancelOnSignal(cancel)()
-	return f(ctx, c)
+	return inOurWords(f(ctx, c))
+}
+
+// idForm is what the ids of sandboxes and processes look like.
+var idForm = regexp.MustCompile(`^(sbx|prc)_[a-z2-7]{26}$`)
+
+// checkIDs says which of the words cannot be ids, before a server is asked.
+func checkIDs(prefix, what string, ids ...string) error {
+	for _, id := range ids {
+		if !idForm.MatchString(id) || !strings.HasPrefix(id, prefix) {
+			return (&sandbox.Error{
+				Code: sandbox.CodeNotFound, Message: fmt.Sprintf("\"%s\" is not the id of a %s", sandbox.SafeText(id, maxID), what),
+			}).WithHint(map[string]string{"sbx_": "pinfold ls lists the sandboxes", "prc_": "pinfold ps SANDBOX lists the processes"}[prefix])
+		}
+	}
+	return nil
+}
+
+// inOurWords replaces hints that speak of HTTP by commands.
+func inOurWords(err error) error {
+	var e *sandbox.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch {
+	case e.Code == sandbox.CodeNotFound && strings.Contains(e.Hint, "GET /"):
+		return e.WithHint("pinfold ls --all lists the sandboxes, pinfold ps SANDBOX the processes")
+	case e.Code == sandbox.CodeUnauthorized:
+		return e.WithHint("export " + client.KeyEnv + "=$(pinfold key create --state DIR), where DIR is the server's state directory")
+	}
+	return err
 }
 
 const maxKeyFile = 4096

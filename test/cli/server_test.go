@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"pinfold/internal/access"
+	"pinfold/internal/api"
+	"pinfold/internal/driver"
+	"pinfold/internal/driver/fake"
+	"pinfold/internal/engine"
+	"pinfold/internal/image"
+	"pinfold/internal/store"
+)
+
+// TestServerScripts runs the command line against a real server over a real
+// socket, whose sandboxes are made of memory. In each script $PINFOLD_SERVER
+// and $PINFOLD_KEY are set, $STATE is the server's state directory, $READ a
+// key that may only read, and $FLAKY a way to the same server on which every
+// connection breaks after a while.
+func TestServerScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/server",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               startServer,
+	})
+}
+
+func startServer(env *testscript.Env) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	env.Defer(cancel)
+	state := env.WorkDir + "/state"
+	st, err := store.Open(ctx, state)
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { closing(env, st.Close) })
+	service := access.NewService(access.Options{Store: st})
+	for name, scopes := range map[string][]string{"PINFOLD_KEY": {access.ScopeAdmin}, "READ": {access.ScopeRead}} {
+		_, key, err := service.Create(ctx, engine.LocalTenant, name, scopes, 0)
+		if err != nil {
+			return err
+		}
+		env.Setenv(name, key)
+	}
+	e, err := startEngine(ctx, env, st)
+	if err != nil {
+		return err
+	}
+	h, err := api.New(api.Options{Engine: e, Access: service, Version: "test"})
+	if err != nil {
+		return err
+	}
+	for name, handler := range map[string]http.Handler{"PINFOLD_SERVER": h, "FLAKY": flaky(h)} {
+		server := httptest.NewServer(handler)
+		env.Defer(server.Close)
+		env.Defer(server.CloseClientConnections)
+		env.Setenv(name, server.URL)
+	}
+	env.Setenv("STATE", state)
+	env.Setenv("PINFOLD", "pinfold")
+	return nil
+}
+
+func startEngine(ctx context.Context, env *testscript.Env, st engine.Store) (*engine.Engine, error) {
+	host := fstest.MapFS{"usr/bin/sh": &fstest.MapFile{Data: []byte("\x7fELF"), Mode: 0o755}}
+	template, err := image.Host(host)
+	if err != nil {
+		return nil, err
+	}
+	machines := fake.New(fake.Options{Script: func(driver.Plan) fake.Script { return fake.Script{Program: scripted} }})
+	e := engine.New(engine.Options{
+		Drivers: []driver.Driver{machines}, Host: host, Store: st,
+		Template: func(string) (image.Template, error) { return template, nil },
+	})
+	env.Defer(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		closing(env, func() error { return e.Drain(ctx) })
+		closing(env, e.Close)
+		if n := machines.Living(); n > 0 {
+			fail(env, "%d machines live", n)
+		}
+	})
+	return e, e.Open(ctx)
+}
+
+// scripted is what programs do: a script's lines are run one after the other.
+func scripted(p *fake.Process) fake.Exit {
+	if last := p.Args[len(p.Args)-1]; strings.HasSuffix(last, ".sh") {
+		if text, ok := p.Machine.Files.Get(last); ok {
+			p.Args = []string{"sh", "-c", strings.ReplaceAll(text, "\n", ";")}
+		}
+	}
+	return fake.Builtin(p)
+}
+
+func closing(env *testscript.Env, f func() error) {
+	if err := f(); err != nil {
+		fail(env, "closing: %v", err)
+	}
+}
+
+func fail(env *testscript.Env, format string, args ...any) {
+	if t, ok := env.T().(interface{ Errorf(string, ...any) }); ok {
+		t.Errorf(format, args...)
+	}
+}
+
+// flaky breaks off every second answer to a request for output, after some
+// bytes.
+func flaky(next http.Handler) http.Handler {
+	var n atomic.Int64
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		streams := strings.HasSuffix(r.URL.Path, "/output") || strings.HasSuffix(r.URL.Path, "/processes")
+		if streams && n.Add(1)%2 == 1 {
+			w = &cutting{ResponseWriter: w, left: 700}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+type cutting struct {
+	http.ResponseWriter
+
+	left int
+}
+
+func (c *cutting) Write(p []byte) (int, error) {
+	if c.left < 0 {
+		return 0, net.ErrClosed
+	}
+	if c.left -= len(p); c.left < 0 {
+		conn, _, err := http.NewResponseController(c.ResponseWriter).Hijack()
+		if err == nil {
+			err = conn.Close()
+		}
+		return 0, errors.Join(net.ErrClosed, err)
+	}
+	return c.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (c *cutting) Unwrap() http.ResponseWriter { return c.ResponseWriter }

@@ -118,7 +118,7 @@ func readError(err error) error {
 // patient reads a request's body with a deadline for each piece: a client may
 // be slow, but not silent. The deadline is taken back after each read, because
 // it would otherwise hit the connection later.
-func (s *server) patient(w http.ResponseWriter, body io.Reader) io.Reader {
+func (s *server) patient(w http.ResponseWriter, body io.Reader) *patientReader {
 	return &patientReader{rc: http.NewResponseController(w), body: body, patience: s.o.Patience}
 }
 
@@ -126,12 +126,16 @@ type patientReader struct {
 	rc       *http.ResponseController
 	body     io.Reader
 	patience time.Duration
+	err      error // why reading failed, if it did: the client's fault, not the sandbox's
 }
 
 func (p *patientReader) Read(b []byte) (int, error) {
 	_ = p.rc.SetReadDeadline(time.Now().Add(p.patience)) // not every connection has deadlines
 	n, err := p.body.Read(b)
 	_ = p.rc.SetReadDeadline(time.Time{})
+	if err != nil && !errors.Is(err, io.EOF) {
+		p.err = err
+	}
 	return n, err
 }
 

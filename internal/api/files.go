@@ -182,22 +182,18 @@ func (c *call) writeFile() error {
 	if c.r.Header.Get("Content-Range") != "" {
 		return badRequest("Content-Range", "a part of a file cannot be written", "send the whole file")
 	}
-	if err := s.WriteFile(c.r.Context(), name, c.query.mode("mode"), c.r.ContentLength, c.patient(c.w, c.r.Body)); err != nil {
-		return c.uploadError(err)
+	in := c.patient(c.w, c.r.Body)
+	if err := s.WriteFile(c.r.Context(), name, c.query.mode("mode"), c.r.ContentLength, in); err != nil {
+		if in.err != nil {
+			return readError(in.err)
+		}
+		return err
 	}
 	info, err := s.Stat(c.r.Context(), name)
 	if err != nil {
 		return err
 	}
 	return c.reply(http.StatusOK, info)
-}
-
-// uploadError tells a body that broke off from what went wrong inside.
-func (c *call) uploadError(err error) error {
-	if sandbox.AsError(err).Code == sandbox.CodeInternal {
-		return readError(err)
-	}
-	return err
 }
 
 func (c *call) removeFile() error {

@@ -112,6 +112,7 @@ func (p *portProxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 
 // portAnswer holds back what a server inside must not decide: it has a header
 // of its own until the final status, so that interim answers change nothing.
+// Trailers are lost.
 type portAnswer struct {
 	http.ResponseWriter
 
@@ -121,7 +122,7 @@ type portAnswer struct {
 }
 
 func newPortAnswer(s *server, w http.ResponseWriter) *portAnswer {
-	return &portAnswer{ResponseWriter: w, out: s.patientWriter(w), header: w.Header().Clone()}
+	return &portAnswer{ResponseWriter: w, out: s.patientWriter(w), header: http.Header{}}
 }
 
 // Header is the answer's header so far.
@@ -134,7 +135,6 @@ func (a *portAnswer) WriteHeader(status int) {
 	}
 	a.final = true
 	h := a.ResponseWriter.Header()
-	clear(h)
 	for name, values := range a.header {
 		h[name] = values
 	}

@@ -41,7 +41,8 @@ func (s *server) contentRoutes() []route {
 			params:      []param{pathParam("The file. Symbolic links are not followed.")},
 			headers:     []headerParam{{"Range", "bytes=FIRST-LAST, bytes=FIRST- or bytes=-LAST_N."}, {"If-Range", "The ETag that the range belongs to."}, {"If-None-Match", "The ETag of what you have."}},
 			answers: []reply{
-				{http.StatusOK, typeBytes, nil, "The whole file."}, {http.StatusPartialContent, typeBytes, nil, "The range that was asked for."},
+				{http.StatusOK, typeBytes, nil, "The whole file."},
+				{http.StatusPartialContent, typeBytes, nil, "The range that was asked for."},
 				{http.StatusNotModified, "", nil, "What you have is still the same."},
 			},
 			errors:  []int{http.StatusRequestedRangeNotSatisfiable, http.StatusUnprocessableEntity},
@@ -82,7 +83,8 @@ func (s *server) directoryRoutes() []route {
 			method: http.MethodGet, path: filesPath + "/list", id: "listFiles", tag: "Files", summary: "List a directory", scopes: reads,
 			params: []param{
 				{name: "path", kind: kindText, fallback: ".", doc: "The directory."},
-				{name: "depth", kind: kindInt, min: 1, max: maxDepth, fallback: "1", doc: "1: its own entries; more: what is below them too."}, limit,
+				{name: "depth", kind: kindInt, min: 1, max: maxDepth, fallback: "1", doc: "1: its own entries; more: what is below them too."},
+				limit,
 			},
 			answers: []reply{jsonReply[listing[sandbox.FileInfo]](http.StatusOK, "The entries, in the order of their paths.")},
 			example: `curl -s "$SERVER/v1/sandboxes/$ID/files/list?depth=2" -H "Authorization: Bearer $KEY"`,

@@ -242,8 +242,12 @@ func (c *call) writeStdin() error {
 	if err != nil {
 		return err
 	}
-	n, err := p.WriteStdin(c.r.Context(), c.patient(c.w, c.r.Body))
-	if err != nil {
+	in := c.patient(c.w, c.r.Body)
+	n, err := p.WriteStdin(c.r.Context(), in)
+	switch {
+	case in.err != nil:
+		return readError(in.err)
+	case err != nil:
 		return err
 	}
 	return c.reply(http.StatusOK, written{n})

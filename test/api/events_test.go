@@ -2,7 +2,6 @@ package api
 
 import (
 	"bufio"
-	"net/http"
 	"strings"
 	"testing"
 )
@@ -12,22 +11,22 @@ type event struct{ name, id, data string }
 
 // eventReader reads events as a browser does.
 type eventReader struct {
-	resp     *http.Response
+	from     stream
 	lines    *bufio.Scanner
 	comments int
 }
 
-func newEventReader(resp *http.Response) *eventReader {
-	s := bufio.NewScanner(resp.Body)
+func newEventReader(from stream) *eventReader {
+	s := bufio.NewScanner(from.body)
 	s.Buffer(nil, 8<<20)
-	return &eventReader{resp: resp, lines: s}
+	return &eventReader{from: from, lines: s}
 }
 
 // next returns the next event; its name is empty at the end.
 func (r *eventReader) next(t *testing.T) event {
 	t.Helper()
-	if got := r.resp.Header.Get("Content-Type"); got != "text/event-stream" {
-		t.Fatalf("%d, type %s", r.resp.StatusCode, got)
+	if got := r.from.header.Get("Content-Type"); got != "text/event-stream" {
+		t.Fatalf("%d, type %s", r.from.status, got)
 	}
 	var e event
 	for r.lines.Scan() {

@@ -226,7 +226,15 @@ func (a answered) code(t *testing.T) *sandbox.Error {
 	return body.Error
 }
 
-func (w *world) open(r request) *http.Response {
+// stream is an answer whose body is still to be read. The test closes it.
+type stream struct {
+	status int
+	header http.Header
+	length int64
+	body   io.ReadCloser
+}
+
+func (w *world) open(r request) stream {
 	w.t.Helper()
 	in := r.reader
 	contentType := ""
@@ -269,18 +277,18 @@ func (w *world) open(r request) *http.Response {
 		w.t.Fatalf("%s %s: %v", r.method, r.path, err)
 	}
 	w.t.Cleanup(func() { _ = resp.Body.Close() })
-	return resp
+	return stream{resp.StatusCode, resp.Header, resp.ContentLength, resp.Body}
 }
 
 func (w *world) do(r request) answered {
 	w.t.Helper()
-	resp := w.open(r)
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
+	s := w.open(r)
+	defer s.body.Close()
+	b, err := io.ReadAll(s.body)
 	if err != nil {
 		w.t.Fatalf("%s %s: reading the answer: %v", r.method, r.path, err)
 	}
-	return answered{resp.StatusCode, resp.Header, string(b)}
+	return answered{s.status, s.header, string(b)}
 }
 
 // must is do for what has to succeed with that status.

@@ -192,8 +192,11 @@ func TestGuestPathsAreChecked(t *testing.T) {
 	box := w.create("alpha")
 	for _, p := range []string{"../x", "a/../../x", "a//../..", "%00", "a%0Ab", "%ff", "%E2%80%AE", strings.Repeat("a", 2000), "link%2F..%2F..%2F..", "link/", "link/.", "a//b", "%2F..%2Fetc", "%2Fhome%2F%2Fuser", "~%2F..%2Fx"} {
 		for _, r := range []request{
-			{method: "GET", path: box + "/files?path=" + p}, {method: "PUT", path: box + "/files?path=" + p, body: []byte("x")},
-			{method: "DELETE", path: box + "/files?path=" + p}, {method: "GET", path: box + "/files/stat?path=" + p}, {method: "GET", path: box + "/files/list?path=" + p},
+			{method: "GET", path: box + "/files?path=" + p},
+			{method: "PUT", path: box + "/files?path=" + p, body: []byte("x")},
+			{method: "DELETE", path: box + "/files?path=" + p},
+			{method: "GET", path: box + "/files/stat?path=" + p},
+			{method: "GET", path: box + "/files/list?path=" + p},
 			{method: "GET", path: box + "/files/watch?path=" + p},
 		} {
 			r.key = "alpha"

@@ -2,7 +2,6 @@ package api
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -178,20 +177,25 @@ func useProcesses(w *world, box string) {
 // dial opens a WebSocket.
 func (w *world) dial(key, path string) *websocket.Conn {
 	w.t.Helper()
-	conn, resp, err := websocket.Dial(w.t.Context(), w.url+path, &websocket.DialOptions{
-		HTTPHeader: http.Header{"Authorization": {"Bearer " + w.keys[key]}},
-		HTTPClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
-	})
+	conn, status, err := w.dialAs(path, "", http.Header{"Authorization": {"Bearer " + w.keys[key]}})
 	if err != nil {
-		body := ""
-		if resp != nil {
-			b, _ := io.ReadAll(resp.Body)
-			body = string(b)
-		}
-		w.t.Fatalf("%s: %v %s", path, err, body)
+		w.t.Fatalf("%s: %d %v", path, status, err)
 	}
-	w.t.Cleanup(func() { _ = conn.CloseNow() })
 	return conn
+}
+
+func (w *world) dialAs(path, host string, header http.Header) (conn *websocket.Conn, status int, err error) {
+	w.t.Helper()
+	conn, resp, err := websocket.Dial(w.t.Context(), w.url+path, &websocket.DialOptions{ //nolint:bodyclose // Dial closes it
+		HTTPHeader: header, Host: host, HTTPClient: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
+	})
+	if resp != nil {
+		status = resp.StatusCode
+	}
+	if err == nil {
+		w.t.Cleanup(func() { _ = conn.CloseNow() })
+	}
+	return conn, status, err
 }
 
 func useFiles(w *world, box string) {

@@ -239,7 +239,7 @@ func TestSlowReadersAreDropped(t *testing.T) {
 	if info.Status != sandbox.StatusSucceeded || info.StdoutBytes != total {
 		t.Fatalf("%+v", info)
 	}
-	left, err := io.Copy(io.Discard, started.Body)
+	left, err := io.Copy(io.Discard, started.body)
 	if err == nil || left >= total {
 		t.Errorf("the dropped reader got %d bytes and %v", left, err)
 	}
@@ -251,7 +251,7 @@ func TestLeavingAStreamEndsNothing(t *testing.T) {
 	box := w.create("alpha")
 	path := w.start("alpha", box, sandbox.Command{Args: []string{"cat"}, Stdin: true})
 	resp := w.open(request{key: "alpha", method: "GET", path: path + "/stdout"})
-	_ = resp.Body.Close()
+	_ = resp.body.Close()
 	conn := w.tap("alpha", path+"/output")
 	_ = conn.Close()
 	w.must(200, request{key: "alpha", method: "POST", path: path + "/stdin", body: []byte("still here")})

@@ -163,12 +163,9 @@ func (j *job) end(ctx context.Context, s *session, p *pool, runErr error) error 
 		j.result.Status = sandbox.StatusError
 		j.result.Error = sandbox.AsError(err)
 	}
-	failpoint.Hit("run.destroyed")
 	j.result.Timings.DestroyMS = milliseconds(time.Since(start))
 	j.fillPeaks(s.machine.Usage())
-	if p != nil {
-		p.returned()
-	}
+	gone(p)
 	return runErr
 }
 
@@ -186,8 +183,14 @@ func (e *Engine) destroyLater(s *session, p *pool) {
 	if failed {
 		e.countUndestroyed(-1)
 	}
-	if p != nil {
-		p.returned()
+	gone(p)
+}
+
+// gone says that the machine of a run is no more.
+func gone(from *pool) {
+	failpoint.Hit("run.destroyed")
+	if from != nil {
+		from.returned()
 	}
 }
 

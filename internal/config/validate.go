@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"net/url"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,12 +151,23 @@ func (c *Config) checkState() error {
 // path must not have.
 func printable(s string) bool { return sandbox.SafeText(s, len(s)+1) == s }
 
-// dnsName is a host name as certificates and browsers have it (RFC 1123).
-var dnsName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+const (
+	maxDNSName = 253
+	maxLabel   = 63
+	lowLetters = "abcdefghijklmnopqrstuvwxyz0123456789-"
+)
 
-const maxDNSName = 253
-
-func isName(s string) bool { return len(s) <= maxDNSName && dnsName.MatchString(s) }
+// isName says that s is a host name as certificates and browsers have it (RFC
+// 1123), in lower case. It and isWord are no regular expressions, because those
+// would be compiled at every start of the program.
+func isName(s string) bool {
+	for label := range strings.SplitSeq(s, ".") {
+		if label == "" || len(label) > maxLabel || strings.Trim(label, lowLetters) != "" || strings.Trim(label, "-") != label {
+			return false
+		}
+	}
+	return len(s) <= maxDNSName
+}
 
 func (c *Config) checkNames() error {
 	if c.Domain != "" {
@@ -246,7 +256,10 @@ func (c *Config) checkCapacity() error {
 	return c.checkTime("capacity.queue_timeout", k.QueueTimeout, time.Millisecond, time.Hour)
 }
 
-var word = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
+const maxWord = 40
+
+// isWord says that s may name a tenant or a pool.
+func isWord(s string) bool { return s != "" && len(s) <= maxWord && strings.Trim(s, lowLetters) == "" }
 
 func (c *Config) checkQuotas() error {
 	if err := c.checkQuota("quotas.default", c.Quotas.Default); err != nil {
@@ -254,7 +267,7 @@ func (c *Config) checkQuotas() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Quotas.Tenants)) {
 		field := "quotas.tenants." + sandbox.SafeText(name, 60)
-		if !word.MatchString(name) {
+		if !isWord(name) {
 			return c.at(field, "a tenant's name has 1 to 40 of a-z, 0-9 and -")
 		}
 		if err := c.checkQuota(field, c.Quotas.Tenants[name]); err != nil {
@@ -357,7 +370,7 @@ func (c *Config) checkPools() error {
 	for i, p := range c.Pools {
 		at := fmt.Sprintf("pools[%d]", i)
 		switch {
-		case !word.MatchString(p.Name):
+		case !isWord(p.Name):
 			return c.at(at+".name", "a pool needs a name of 1 to 40 of a-z, 0-9 and -")
 		case names[p.Name]:
 			return c.at(at+".name", "two pools are named %s", p.Name)

@@ -38,6 +38,9 @@ type Options struct {
 	// MaxRunBody and MaxBody bound JSON bodies in bytes: of runs (default
 	// 96 MiB), and of everything else (1 MiB).
 	MaxRunBody, MaxBody int64
+	// SpoolDir is where an archive that must be read twice waits, in a file
+	// without a name; default the system's temporary directory.
+	SpoolDir string
 	// Heartbeat is how often a silent stream sends a sign of life, default
 	// 15 s. Patience is how long a client may neither send nor read what it
 	// has to, default 30 s.
@@ -122,7 +125,7 @@ func withDefaults(o Options) Options {
 // routes is the whole table.
 func (s *server) routes() []route {
 	var all []route
-	for _, part := range [][]route{s.runRoutes(), s.sandboxRoutes(), s.processRoutes(), s.fileRoutes(), s.portRoutes(), s.languageRoutes(), s.hostRoutes(), s.serverRoutes()} {
+	for _, part := range [][]route{s.runRoutes(), s.sandboxRoutes(), s.processRoutes(), s.fileRoutes(), s.archiveRoutes(), s.portRoutes(), s.languageRoutes(), s.hostRoutes(), s.serverRoutes()} {
 		all = append(all, part...)
 	}
 	return all

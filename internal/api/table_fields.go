@@ -103,7 +103,12 @@ var fieldMeanings = map[string]string{
 	"MkdirBody.mode":  "Permission bits as a number; default 493, which is 0755.",
 	"MoveBody.from":   "The path now.",
 	"MoveBody.to":     "The path afterwards.",
-	"Summary.files":   "How many files were made.",
+
+	"Summary.files":       "How many files.",
+	"Summary.directories": "How many directories.",
+	"Summary.bytes":       "Bytes of the files.",
+	"Summary.skipped":     "What was left out; of archives that are read.",
+	"Summary.changed":     "Files that changed while they were read; of archives that are read.",
 
 	"PoolSpec.min":   "How many are kept waiting.",
 	"PoolSpec.max":   "Waiting and in use together; 0: no bound of its own.",
@@ -205,5 +210,4 @@ var fieldMeanings = map[string]string{
 	"Health.version":    "Pinfold's version.",
 	"SignalBody.signal": `The signal: "SIGTERM", "TERM" or "15".`,
 	"Written.written":   "Bytes that went in.",
-	"FileEvent.items":   "The events.",
 }

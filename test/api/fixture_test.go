@@ -228,10 +228,11 @@ func (a answered) code(t *testing.T) *sandbox.Error {
 
 // stream is an answer whose body is still to be read. The test closes it.
 type stream struct {
-	status int
-	header http.Header
-	length int64
-	body   io.ReadCloser
+	status  int
+	header  http.Header
+	trailer http.Header // filled at the body's end
+	length  int64
+	body    io.ReadCloser
 }
 
 func (w *world) open(r request) stream {
@@ -277,7 +278,7 @@ func (w *world) open(r request) stream {
 		w.t.Fatalf("%s %s: %v", r.method, r.path, err)
 	}
 	w.t.Cleanup(func() { _ = resp.Body.Close() })
-	return stream{resp.StatusCode, resp.Header, resp.ContentLength, resp.Body}
+	return stream{resp.StatusCode, resp.Header, resp.Trailer, resp.ContentLength, resp.Body}
 }
 
 func (w *world) do(r request) answered {

@@ -218,6 +218,8 @@ func useFiles(w *world, box string) {
 	if a := w.must(200, request{key: "read", method: "GET", path: box + "/changes"}); !strings.Contains(a.body, "/home/user/e/b.bin") {
 		t.Fatalf("%s", a.body)
 	}
+	packed := w.must(200, request{key: "read", method: "GET", path: box + "/archive?path=e"}).body
+	w.must(200, request{key: "alpha", method: "PUT", path: box + "/archive?path=f", body: []byte(packed)})
 	events := newEventReader(w.open(request{key: "read", method: "GET", path: box + "/files/watch?recursive=true"}))
 	if e := events.next(t); e.name != "ready" {
 		t.Fatalf("%+v", e)

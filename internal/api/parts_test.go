@@ -1,0 +1,143 @@
+package api
+
+import (
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"pinfold/sandbox"
+)
+
+func TestChoose(t *testing.T) {
+	both := []string{typeJSON, typeEvents}
+	for accept, want := range map[string]string{
+		"": typeJSON, "*/*": typeJSON, "application/*": typeJSON, typeJSON: typeJSON, typeEvents: typeEvents, "text/*": typeEvents,
+		"application/json, text/event-stream": typeEvents, "TEXT/EVENT-STREAM;q=0.5": typeEvents, "text/event-stream;q=0, */*": typeJSON,
+		"image/png": "", "text/html, */*;q=0.1": typeJSON, ";;,,": "", "*": "",
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		if accept != "" {
+			r.Header.Set("Accept", accept)
+		}
+		if got, err := choose(r, both); got != want || (err != nil) != (want == "") {
+			t.Errorf("%q: %q, %v; want %q", accept, got, err, want)
+		}
+	}
+}
+
+// FuzzSplitter holds the cutting of output to: nothing is lost, nothing is
+// added, offsets are right, and text is text.
+func FuzzSplitter(f *testing.F) {
+	f.Add("ünïcode \xf0\x9f\x98\x80 \xff\xfe", 3)
+	f.Add("\xe2\x82", 1)
+	f.Add("\xf0\x9f\x98", 2)
+	f.Fuzz(func(t *testing.T, s string, step int) {
+		step = max(1, min(step, 100))
+		cut := splitter{stream: "stdout"}
+		var out strings.Builder
+		take := func(e OutputEvent, ok bool) {
+			if !ok {
+				return
+			}
+			raw, err := base64.StdEncoding.DecodeString(e.Base64)
+			if err != nil || e.Offset != int64(out.Len()) || !utf8.ValidString(e.Text) || (e.Text != "" && e.Base64 != "") {
+				t.Fatalf("%+v after %d bytes: %v", e, out.Len(), err)
+			}
+			out.WriteString(e.Text + string(raw))
+		}
+		for rest := s; rest != ""; {
+			n := min(step, len(rest))
+			take(cut.take([]byte(rest[:n])))
+			rest = rest[n:]
+			if len(cut.tail) > utf8.UTFMax-1 {
+				t.Fatalf("%d bytes are held back", len(cut.tail))
+			}
+		}
+		take(cut.rest())
+		if out.String() != s {
+			t.Fatalf("%q became %q", s, out.String())
+		}
+		if utf8.ValidString(s) && strings.Contains(out.String(), "\uFFFD") != strings.Contains(s, "\uFFFD") {
+			t.Fatal("a character broke")
+		}
+	})
+}
+
+// Text that is whole stays text, wherever it is cut.
+func TestSplitterKeepsCharactersWhole(t *testing.T) {
+	text := "aé€😀z"
+	for at := range len(text) {
+		cut := splitter{}
+		first, _ := cut.take([]byte(text[:at]))
+		second, _ := cut.take([]byte(text[at:]))
+		if first.Base64 != "" || second.Base64 != "" || first.Text+second.Text != text {
+			t.Errorf("cut at %d: %+v %+v", at, first, second)
+		}
+	}
+}
+
+type tired struct{ error }
+
+func (tired) RetryAfter() time.Duration { return 1500 * time.Millisecond }
+
+func TestRetryAfter(t *testing.T) {
+	err := &sandbox.Error{Code: sandbox.CodeBusy, Message: "full", Err: tired{errors.New("full")}}
+	if got := retryAfter(err); got != 2 {
+		t.Errorf("%d seconds", got)
+	}
+	if got := retryAfter(errors.New("x")); got != 1 {
+		t.Errorf("%d seconds", got)
+	}
+}
+
+func TestBudget(t *testing.T) {
+	var b budget
+	if !b.take(bodyBudget) || b.take(1) {
+		t.Fatal("more was given than there is")
+	}
+	b.give(bodyBudget)
+	if !b.take(1) {
+		t.Fatal("what was given back is not there")
+	}
+}
+
+func TestPortHosts(t *testing.T) {
+	id := strings.Repeat("a2", 13)
+	s := &server{o: withDefaults(Options{Domain: "Box.Example.com."}), portLabel: portLabel()}
+	for name, port := range map[string]int{
+		"8000-" + id + ".box.example.com": 8000, "1-" + id + ".box.example.com": 1, "65535-" + id + ".box.example.com": 65535,
+		"0-" + id + ".box.example.com": 0, "65536-" + id + ".box.example.com": 0, "08-" + id + ".box.example.com": 0, id + ".box.example.com": 0,
+		"8000-" + id + ".example.com": 0, "8000-" + id[1:] + ".box.example.com": 0, "8000-" + id + ".box.example.com.evil.org": 0, "x.8000-" + id + ".box.example.com": 0,
+	} {
+		got, ok := s.portHost(name)
+		if ok != (port != 0) || (ok && (got.port != port || got.sandbox != "sbx_"+id)) {
+			t.Errorf("%s: %+v %v", name, got, ok)
+		}
+	}
+	if _, ok := (&server{portLabel: portLabel()}).portHost("8000-" + id + "."); ok {
+		t.Error("a server without a domain has port hosts")
+	}
+}
+
+func FuzzQuery(f *testing.F) {
+	table := []param{{name: "path", kind: kindText, required: true}, {name: "n", kind: kindInt, min: -1, max: 9}, {name: "b", kind: kindBool}, {name: "d", kind: kindDate}, {name: "m", kind: kindMode}}
+	f.Add("path=a&n=3&b=true&d=2026-01-01&m=644")
+	f.Add("path=%ff&n=-2")
+	f.Fuzz(func(t *testing.T, raw string) {
+		v, err := parseQuery(raw, table)
+		if err != nil {
+			if e := sandbox.AsError(err); e.Code != sandbox.CodeRequestInvalid || sandbox.SafeText(e.Error(), 10_000) != e.Error() {
+				t.Fatalf("%+v", e)
+			}
+			return
+		}
+		if n := v.int("n"); n < -1 || n > 9 || v.mode("m") > 0o777 || len(v.text("path")) > maxParamBytes {
+			t.Fatalf("%v", v)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package api
+
+import (
+	"bufio"
+	"net/http"
+	"reflect"
+	"strconv"
+
+	"pinfold/internal/archive"
+)
+
+// archiveBuffer gathers the small writes of headers between the large ones of
+// contents.
+const archiveBuffer = 64 << 10
+
+func (s *server) archiveRoutes() []route {
+	const path = "/v1/sandboxes/{id}/archive"
+	var formats []string
+	var answers []reply
+	for _, f := range archive.Formats() {
+		formats = append(formats, string(f))
+		answers = append(answers, reply{http.StatusOK, f.MediaType(), nil, ""})
+	}
+	answers[0].doc = "The archive. The trailer X-Archive-Skipped counts what was left out."
+	params := []param{
+		{name: "path", kind: kindText, fallback: ".", doc: "The directory."},
+		{name: "format", kind: kindText, words: formats, fallback: string(archive.Tar), doc: "The kind of archive."},
+	}
+	return []route{
+		{
+			method: http.MethodGet, path: path, id: "readArchive", tag: "Files", summary: "Read a directory as an archive", scopes: []string{scopeSandbox, scopeRead},
+			description: "Regular files and directories, with names relative to the directory; links and everything else are left out.",
+			params:      params, answers: answers, errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity},
+			example: `curl -s "$SERVER/v1/sandboxes/$ID/archive?path=out&format=tar.gz" -H "Authorization: Bearer $KEY" -o out.tar.gz`,
+			handle:  (*call).readArchive,
+		},
+		{
+			method: http.MethodPut, path: path, id: "writeArchive", tag: "Files", summary: "Unpack an archive into a directory", scopes: []string{scopeSandbox},
+			description: "The directory is made when it is missing. An archive that holds anything but regular files and directories under plain names, names something twice or grows too much is refused as unsafe_archive, and changes nothing.",
+			params:      params, body: body{raw: typeBytes, doc: "The archive."},
+			answers: []reply{{http.StatusOK, typeJSON, reflect.TypeFor[archive.Summary](), "What was unpacked."}},
+			errors:  []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusInsufficientStorage},
+			example: `tar c data | curl -s -T - "$SERVER/v1/sandboxes/$ID/archive?format=tar" -H "Authorization: Bearer $KEY"`,
+			handle:  (*call).writeArchive,
+		},
+	}
+}
+
+func (c *call) readArchive() error {
+	s, name, err := c.place()
+	if err != nil {
+		return err
+	}
+	format, err := archive.ParseFormat(c.query.text("format"))
+	if err != nil {
+		return err
+	}
+	h := c.w.Header()
+	out := c.patientWriter(c.w)
+	defer out.done()
+	late := bufio.NewWriterSize(&lateWriter{out: out, begin: func() {
+		h.Set("Content-Type", format.MediaType())
+		h.Set("Content-Disposition", disposition("sandbox."+string(format)))
+		h.Set("Trailer", skippedTrailer)
+		c.w.WriteHeader(http.StatusOK)
+	}}, archiveBuffer)
+	summary, err := archive.Pack(c.r.Context(), s, name, format, 0, late)
+	if err == nil { // else what is in the buffer must not go out as the whole
+		err = late.Flush()
+	}
+	if err != nil {
+		return err
+	}
+	h.Set(skippedTrailer, strconv.Itoa(summary.Skipped))
+	return nil
+}
+
+// skippedTrailer says how much an archive lacks. It comes after the archive.
+const skippedTrailer = "X-Archive-Skipped"
+
+func (c *call) writeArchive() error {
+	s, name, err := c.place()
+	if err != nil {
+		return err
+	}
+	format, err := archive.ParseFormat(c.query.text("format"))
+	if err != nil {
+		return err
+	}
+	if c.r.Header.Get("Content-Encoding") != "" {
+		return withStatus(http.StatusUnsupportedMediaType, "", "compressed bodies are not accepted", "say it with ?format=tar.gz")
+	}
+	in := c.patient(c.w, c.r.Body)
+	summary, err := archive.Unpack(c.r.Context(), in, name, format, archive.Limits{Dir: c.o.SpoolDir}, s)
+	switch {
+	case in.err != nil:
+		return readError(in.err)
+	case err != nil:
+		return err
+	}
+	return c.reply(http.StatusOK, summary)
+}

@@ -231,34 +231,3 @@ func (s *Sandbox) Changes(ctx context.Context, limit int) (changes []sandbox.Cha
 	err = s.client.ask(ctx, k, &list)
 	return list.Items, list.More, err
 }
-
-// Formats of archives.
-const (
-	FormatTar   = "tar"
-	FormatTarGz = "tar.gz"
-	FormatZip   = "zip"
-)
-
-// Download writes a directory, or a file, as an archive to w. The server puts
-// only regular files and directories into it; a reader should still refuse
-// names that leave the place where it unpacks.
-func (s *Sandbox) Download(ctx context.Context, path, format string, w io.Writer) error {
-	k := s.call(http.MethodGet, "archive")
-	k.query, k.accept = values("path", path, "format", format), "*/*"
-	resp, err := s.client.send(ctx, k)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close() //nolint:errcheck // only read from
-	read := &fileRead{sandbox: s, w: w, buf: make([]byte, transferBytes)}
-	return read.copy(ctx, resp)
-}
-
-// Upload unpacks an archive below a directory, which is made when it is
-// missing. Everything but regular files and directories with plain names is an
-// error of code unsafe_archive.
-func (s *Sandbox) Upload(ctx context.Context, path, format string, r io.Reader) error {
-	k := s.call(http.MethodPut, "archive")
-	k.query, k.stream, k.size = values("path", path, "format", format), r, -1
-	return s.client.ask(ctx, k, nil)
-}

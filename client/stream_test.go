@@ -311,7 +311,7 @@ func TestAnArchiveThatBreaksOffIsAnError(t *testing.T) {
 	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		hijack(w, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n")
 	})
-	if err := c.Sandbox("s").Download(t.Context(), "d", client.FormatTar, io.Discard); codeOf(err) != sandbox.CodeDisconnected {
+	if _, err := c.Sandbox("s").Download(t.Context(), "d", client.FormatTar, io.Discard); codeOf(err) != sandbox.CodeDisconnected {
 		t.Fatal(err)
 	}
 }

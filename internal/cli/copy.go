@@ -116,7 +116,9 @@ func (a *app) copyOut(ctx context.Context, box *client.Sandbox, from, to string)
 	case sandbox.FileRegular:
 	case sandbox.FileDir:
 		if to == fromStdin {
-			return a.passOn(box.Download(ctx, from, client.FormatTar, a.Stdout))
+			left, err := box.Download(ctx, from, client.FormatTar, a.Stdout)
+			a.sayLeft(left)
+			return a.passOn(err)
 		}
 		return a.copyTreeOut(ctx, box, from, info, to)
 	default:
@@ -201,6 +203,13 @@ func (a *app) passOn(err error) error {
 	return err
 }
 
+// sayLeft says how much of a directory is not in the copy.
+func (a *app) sayLeft(n int) {
+	if n > 0 {
+		a.say("left out: %d links and other things that are neither files nor directories", n)
+	}
+}
+
 // copyTreeOut unpacks a directory. to is made when it is not there, and
 // otherwise the directory goes below it under its own name.
 func (a *app) copyTreeOut(ctx context.Context, box *client.Sandbox, from string, info sandbox.FileInfo, to string) error {
@@ -224,7 +233,8 @@ func (a *app) copyTreeOut(ctx context.Context, box *client.Sandbox, from string,
 		return err
 	}
 	defer sink.close()
-	skipped, err := downloadTree(ctx, box, from, sink)
+	skipped, left, err := downloadTree(ctx, box, from, sink)
+	a.sayLeft(left)
 	for i, s := range skipped {
 		if i == maxNotes {
 			a.say("and %d more files stayed inside", len(skipped)-maxNotes)

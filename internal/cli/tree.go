@@ -34,7 +34,7 @@ func uploadTree(ctx context.Context, box *client.Sandbox, from, to string) error
 		packed <- err
 		_ = w.CloseWithError(err) // never fails
 	}()
-	err = box.Upload(ctx, to, client.FormatTar, r)
+	_, err = box.Upload(ctx, to, client.FormatTar, r)
 	_ = r.CloseWithError(io.ErrClosedPipe) // never fails
 	if pErr := <-packed; pErr != nil && !errors.Is(pErr, io.ErrClosedPipe) {
 		return pErr // what went wrong here is why the server could not go on
@@ -103,15 +103,17 @@ const maxTreeEntries = 1 << 20
 // downloadTree unpacks a directory of a sandbox. The archive is hostile: only
 // regular files and directories with plain names below the sink are made; what
 // else is in it, and what cannot be stored, is skipped and reported.
-func downloadTree(ctx context.Context, box *client.Sandbox, from string, sink *artifactSink) ([]sandbox.SkippedArtifact, error) {
+// left counts what the server did not put into it.
+func downloadTree(ctx context.Context, box *client.Sandbox, from string, sink *artifactSink) (skipped []sandbox.SkippedArtifact, left int, err error) {
 	r, w := io.Pipe()
 	failed := make(chan error, 1)
 	go func() {
-		err := box.Download(ctx, from, client.FormatTar, w)
+		n, err := box.Download(ctx, from, client.FormatTar, w)
+		left = n // read after the channel
 		failed <- err
 		_ = w.CloseWithError(err) // never fails
 	}()
-	err := unpack(tar.NewReader(r), sink)
+	err = unpack(tar.NewReader(r), sink)
 	if err == nil { // what follows the archive's end is padding
 		_, err = io.Copy(io.Discard, io.LimitReader(r, 1<<20))
 	}
@@ -119,7 +121,7 @@ func downloadTree(ctx context.Context, box *client.Sandbox, from string, sink *a
 	if dErr := <-failed; dErr != nil && !errors.Is(dErr, io.ErrClosedPipe) {
 		err = dErr
 	}
-	return sink.skipped, err
+	return sink.skipped, left, err
 }
 
 func unpack(in *tar.Reader, sink *artifactSink) error {

@@ -32,6 +32,17 @@ func NewEngine(o engine.Options, agent string) (*engine.Engine, error) {
 	return engine.New(o), nil
 }
 
+// CheckAgent says whether there is an agent for NewEngine, before anything is
+// opened. The error is of code resource_unavailable.
+func CheckAgent(agent string) error {
+	if agent != "" {
+		_, err := agentbin.At(agent)
+		return err
+	}
+	_, err := agentbin.Open()
+	return err
+}
+
 // templates returns the templates by name. The host is looked at once.
 func templates(host fs.FS) func(string) (image.Template, error) {
 	hostTemplate := sync.OnceValues(func() (image.Template, error) { return image.Host(host) })

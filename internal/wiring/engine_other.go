@@ -11,8 +11,13 @@ import (
 
 // NewEngine has no driver to offer: sandboxes are made of Linux's own means.
 // The error is of code driver_unavailable.
-func NewEngine(engine.Options, string) (*engine.Engine, error) {
-	return nil, &sandbox.Error{
+func NewEngine(engine.Options, string) (*engine.Engine, error) { return nil, unavailable() }
+
+// CheckAgent has the same to say.
+func CheckAgent(string) error { return unavailable() }
+
+func unavailable() error {
+	return &sandbox.Error{
 		Code:    sandbox.CodeDriverUnavailable,
 		Message: "no driver of this program works on " + runtime.GOOS,
 		Hint:    "run it on Linux, in a virtual machine for example",

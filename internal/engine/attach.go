@@ -1,0 +1,18 @@
+package engine
+
+import (
+	"context"
+
+	"pinfold/sandbox"
+)
+
+// StartAttached is Start with readers of both streams that are there before the
+// first byte: however fast the command prints, they see all of it. The caller
+// closes them.
+func (s *Sandbox) StartAttached(ctx context.Context, c sandbox.Command) (p *Process, stdout, stderr *Output, err error) {
+	p, outs, err := s.launch(ctx, c, true)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return p, outs[0], outs[1], nil
+}

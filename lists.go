@@ -1,0 +1,61 @@
+package pinfold
+
+import (
+	"context"
+	"iter"
+
+	"pinfold/internal/engine"
+	"pinfold/sandbox"
+)
+
+// GetRun returns what is kept of a run.
+func (l *Local) GetRun(ctx context.Context, id string) (RunRecord, error) {
+	r, err := l.engine.RunRecord(ctx, engine.LocalTenant, id)
+	return shownRun(r), err
+}
+
+func shownRun(r engine.RunRecord) RunRecord {
+	return RunRecord{
+		ID: r.ID, CreatedAt: r.CreatedAt, Language: r.Language, Metadata: r.Metadata, Status: r.Status, Cause: r.Cause, Result: r.Result,
+	}
+}
+
+// Runs returns the runs that match. An error is the last pair.
+func (l *Local) Runs(ctx context.Context, f Filter) iter.Seq2[RunRecord, error] {
+	return pages(f, shownRun, func(q engine.Query) (engine.Page[engine.RunRecord], error) {
+		return l.engine.Runs(ctx, engine.LocalTenant, q)
+	})
+}
+
+// Sandboxes returns the sandboxes that match: without Filter.States also those
+// that have ended, as long as they are kept. An error is the last pair.
+func (l *Local) Sandboxes(ctx context.Context, f Filter) iter.Seq2[sandbox.Info, error] {
+	same := func(i sandbox.Info) sandbox.Info { return i }
+	return pages(f, same, func(q engine.Query) (engine.Page[sandbox.Info], error) {
+		return l.engine.Sandboxes(ctx, engine.LocalTenant, q)
+	})
+}
+
+// pages asks for one page after the other, as they are needed.
+func pages[A, B any](f Filter, show func(A) B, ask func(engine.Query) (engine.Page[A], error)) iter.Seq2[B, error] {
+	return func(yield func(B, error) bool) {
+		q := engine.Query{States: f.States, Statuses: f.Statuses, Metadata: f.Metadata, Oldest: f.Oldest, Limit: f.PageSize}
+		for {
+			page, err := ask(q)
+			if err != nil {
+				var none B
+				yield(none, err)
+				return
+			}
+			for _, item := range page.Items {
+				if !yield(show(item), nil) {
+					return
+				}
+			}
+			if page.Next == "" {
+				return
+			}
+			q.Cursor = page.Next
+		}
+	}
+}

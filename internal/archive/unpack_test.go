@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -201,7 +202,7 @@ func TestForbiddenTypes(t *testing.T) {
 		}
 	}
 	// What git puts before its archives says nothing about files.
-	global := append(forced(t, item{name: "pax_global_header", kind: tar.TypeReg})[:512], makeTar(t, item{name: "f", content: "x"})...)
+	global := slices.Concat(forced(t, item{name: "pax_global_header", kind: tar.TypeReg})[:512], makeTar(t, item{name: "f", content: "x"}))
 	global[156] = tar.TypeXGlobalHeader
 	seal(global)
 	if s, err := unpack(t, newMemory(), global, Tar, Limits{}); err != nil || s.Files != 1 {
@@ -430,6 +431,7 @@ func TestOccupied(t *testing.T) {
 }
 
 func FuzzUnpack(f *testing.F) {
+	dir := f.TempDir()
 	for i, format := range Formats() {
 		f.Add(makers[format](f, item{name: "d/"}, item{name: "d/a", content: "hello"}, item{name: "l", link: "/etc"}), i)
 		f.Add(makers[format](f, item{name: "../x", content: "y"}), i)
@@ -440,7 +442,7 @@ func FuzzUnpack(f *testing.F) {
 		m := newMemory()
 		m.put("kept", "kept")
 		before := m.snapshot()
-		_, err := unpack(t, m, b, format, Limits{Entries: 100, Bytes: 1 << 20, Spool: 1 << 20})
+		_, err := Unpack(t.Context(), bytes.NewReader(b), "in", format, Limits{Entries: 100, Bytes: 1 << 20, Spool: 1 << 20, Dir: dir}, m)
 		if err != nil {
 			if code(err) != sandbox.CodeUnsafeArchive {
 				t.Fatalf("%v", err)

@@ -59,7 +59,6 @@ func portError(port int, err error) error {
 
 // dialing is the use of a connection's channel.
 type dialing struct {
-	plain
 	opened chan struct{}
 	is     bool // opened is closed; reading loop only
 

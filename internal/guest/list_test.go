@@ -175,9 +175,17 @@ func TestReadRange(t *testing.T) {
 	}
 	size := int64(len(content))
 	for _, test := range []struct{ offset, length, from, to int64 }{
-		{0, -1, 0, size}, {0, size, 0, size}, {0, size + 1, 0, size}, {0, 0, 0, 0}, {5, 10, 5, 15},
-		{size - 3, -1, size - 3, size}, {size - 3, 100, size - 3, size}, {size, 10, 0, 0}, {size + 100, -1, 0, 0},
-		{70_000, 700_000, 70_000, 770_000}, {1 << 62, 10, 0, 0},
+		{0, -1, 0, size},
+		{0, size, 0, size},
+		{0, size + 1, 0, size},
+		{0, 0, 0, 0},
+		{5, 10, 5, 15},
+		{size - 3, -1, size - 3, size},
+		{size - 3, 100, size - 3, size},
+		{size, 10, 0, 0},
+		{size + 100, -1, 0, 0},
+		{70_000, 700_000, 70_000, 770_000},
+		{1 << 62, 10, 0, 0},
 	} {
 		var got bytes.Buffer
 		n, err := l.ReadRange(deadline(t), "f", test.offset, test.length, &got)

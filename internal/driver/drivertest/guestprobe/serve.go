@@ -26,7 +26,9 @@ func serve(args []string) any {
 			}()
 		}
 	}()
-	say(l.Addr().(*net.TCPAddr).Port)
+	if addr, ok := l.Addr().(*net.TCPAddr); ok {
+		say(addr.Port)
+	}
 	hold()
 	return "over"
 }

@@ -53,17 +53,30 @@ func createError(err error) error {
 		return known
 	}
 	var step *spawn.StepError
-	if errors.As(err, &step) && !errors.Is(err, unix.ENOMEM) {
+	if errors.As(err, &step) && !exhausted(err) {
 		return explainStep(step.Step, err)
 	}
 	e := &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "cannot make the sandbox: " + err.Error(), Err: err}
-	if errors.Is(err, idblock.ErrNone) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENOMEM) {
+	if exhausted(err) {
 		e.Code = sandbox.CodeResourceUnavailable
 		e.Hint = "destroy sandboxes that are not needed, and try again"
+		if errors.Is(err, unix.EMFILE) {
+			e.Hint = "destroy sandboxes that are not needed, or raise the limit on open files (ulimit -n, LimitNOFILE=)"
+		}
 		return e
 	}
 	e.Hint = "run pinfold doctor to see what this host lacks"
 	return e
+}
+
+// exhausted says whether the host, or this process, ran out of something.
+func exhausted(err error) bool {
+	for _, e := range []error{idblock.ErrNone, unix.ENOSPC, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // build makes everything. What it has made is in m, for Destroy.

@@ -68,7 +68,7 @@ func served(ctx context.Context, o options, r *report) error {
 }
 
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}

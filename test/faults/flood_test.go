@@ -79,7 +79,7 @@ func TestFewDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Kill() //nolint:errcheck // stopped below
+	defer s.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	var all []*client.Sandbox
@@ -129,12 +129,12 @@ func TestFullDisk(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "pinfold-test", dir).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() }) //nolint:noctx // after the ledger has looked
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
 	s, err := server.Start(t.Context(), server.Options{Program: server.Build(t), State: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Kill() //nolint:errcheck // stopped below
+	defer s.Kill()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	living, err := s.Client.Create(ctx, sandbox.Create{TTLMS: 600_000})

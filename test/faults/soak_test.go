@@ -66,12 +66,12 @@ type soak struct {
 
 func (s *soak) note(outcome string) {
 	n, _ := s.counts.LoadOrStore(outcome, new(atomic.Int64))
-	n.(*atomic.Int64).Add(1) //nolint:errcheck,forcetypeassert // stored above
+	n.(*atomic.Int64).Add(1)
 }
 
 func (s *soak) count(outcome string) int64 {
 	if n, ok := s.counts.Load(outcome); ok {
-		return n.(*atomic.Int64).Load() //nolint:errcheck,forcetypeassert // stored by note
+		return n.(*atomic.Int64).Load()
 	}
 	return 0
 }
@@ -80,7 +80,7 @@ func (s *soak) count(outcome string) int64 {
 func (s *soak) summary() string {
 	var b strings.Builder
 	s.counts.Range(func(outcome, _ any) bool {
-		fmt.Fprintf(&b, "%v %d, ", outcome, s.count(outcome.(string))) //nolint:errcheck,forcetypeassert // its key
+		fmt.Fprintf(&b, "%v %d, ", outcome, s.count(outcome.(string)))
 		return true
 	})
 	return strings.TrimSuffix(b.String(), ", ")

@@ -36,7 +36,7 @@ func Build(tb testing.TB, tags ...string) string {
 func BuildIn(dir string, tags ...string) error {
 	for name, pkg := range map[string]string{"pinfold": "pinfold/cmd/pinfold", "pinfold-agent": "pinfold/cmd/pinfold-agent"} {
 		args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-tags=" + strings.Join(tags, ","), "-o", filepath.Join(dir, name), pkg}
-		cmd := exec.Command("go", args...) //nolint:noctx // it ends with go
+		cmd := exec.Command("go", args...)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("building %s: %w\n%s", pkg, err, out)

@@ -68,6 +68,7 @@ type Engine struct {
 	runCtx     context.Context
 	cancelRuns context.CancelFunc
 	languages  languages
+	accounts   accounts
 
 	mu          sync.Mutex
 	sandboxes   map[string]*Sandbox
@@ -113,6 +114,9 @@ func (e *Engine) Close() error {
 	errs := []error{e.Drain(now)}
 	close(e.quit)
 	e.background.Wait()
+	if e.options.Store != nil {
+		e.flushUsage()
+	}
 	for _, d := range e.options.Drivers {
 		errs = append(errs, d.Close())
 	}

@@ -37,6 +37,9 @@ func (e *Engine) Open(ctx context.Context) error {
 			return sandbox.AsError(err).WithField("pools." + p.Name + "." + sandbox.AsError(err).Field)
 		}
 	}
+	if e.options.Store != nil {
+		e.background.Go(e.keepAccounts)
+	}
 	if e.options.Store != nil && e.options.Retention > 0 {
 		e.background.Go(e.prune)
 	}
@@ -171,17 +174,6 @@ func (e *Engine) countUndestroyed(n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.undestroyed += n
-}
-
-// account adds to a tenant's usage. A failing store must not fail what was
-// done; it is in the log.
-func (e *Engine) account(tenant string, c Consumption) {
-	if e.options.Store == nil {
-		return
-	}
-	if err := e.options.Store.AddUsage(context.Background(), tenant, time.Now(), c); err != nil {
-		e.log.Error("cannot record usage", "tenant", tenant, "error", err)
-	}
 }
 
 // discardLog is the log of an engine that was given none.

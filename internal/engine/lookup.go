@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"time"
 
 	"pinfold/sandbox"
 )
@@ -137,18 +136,6 @@ func (e *Engine) Runs(ctx context.Context, tenant string, q Query) (Page[RunReco
 		return page, sandbox.AsError(err)
 	}
 	return page, nil
-}
-
-// Usage returns a tenant's account of the days from and to, both included.
-func (e *Engine) Usage(ctx context.Context, tenant string, from, to time.Time) ([]DayUsage, error) {
-	if e.options.Store == nil {
-		return nil, nil
-	}
-	days, err := e.options.Store.UsageOf(ctx, tenant, from, to)
-	if err != nil {
-		return nil, sandbox.AsError(err)
-	}
-	return days, nil
 }
 
 // Templates names the templates there are.

@@ -75,7 +75,7 @@ func bodyTooLarge(limit int64) error {
 // readBody reads into memory that grows with what has come, never with what
 // was announced, and accounts for it. held is to be given back by the caller.
 func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, held int64, err error) {
-	in := s.patient(w, http.MaxBytesReader(w, r.Body, limit))
+	in := s.patient(w, r.Body)
 	grow := int64(64 << 10)
 	if r.ContentLength > 0 {
 		grow = min(grow, r.ContentLength+1)
@@ -89,10 +89,12 @@ func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64) (
 		for len(body) < cap(body) {
 			n, err := in.Read(body[len(body):cap(body)])
 			body = body[:len(body)+n]
-			if errors.Is(err, io.EOF) {
+			switch {
+			case int64(len(body)) > limit:
+				return nil, held, bodyTooLarge(limit)
+			case errors.Is(err, io.EOF):
 				return body, held, nil
-			}
-			if err != nil {
+			case err != nil:
 				return nil, held, readError(err)
 			}
 		}
@@ -102,12 +104,8 @@ func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64) (
 
 // readError says what went wrong while a body was read.
 func readError(err error) error {
-	var tooLarge *http.MaxBytesError
 	var known *sandbox.Error
-	switch {
-	case errors.As(err, &tooLarge):
-		return bodyTooLarge(tooLarge.Limit)
-	case errors.As(err, &known):
+	if errors.As(err, &known) {
 		return err
 	}
 	return &statusError{http.StatusBadRequest, &sandbox.Error{

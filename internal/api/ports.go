@@ -84,7 +84,7 @@ func (s *server) servePort(a *answer, r *http.Request, target portTarget, rest, 
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			ctx, cancel := context.WithTimeout(ctx, portPatience)
 			defer cancel()
-			return inside.Dial(ctx, target.port)
+			return polite(inside.Dial(ctx, target.port))
 		},
 		DisableKeepAlives:      true, // a connection holds the sandbox awake
 		DisableCompression:     true,

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httputil"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"pinfold/sandbox"
@@ -149,6 +151,42 @@ func (a *portAnswer) Write(b []byte) (int, error) {
 
 // Unwrap lets http.ResponseController reach the connection.
 func (a *portAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// politeConn reads nothing before something was written: net/http writes what
+// a server says unasked into the process's own log.
+type politeConn struct {
+	net.Conn
+
+	spoken chan struct{} // closed by the first Write, or by Close
+	once   sync.Once
+}
+
+func polite(conn net.Conn, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &politeConn{Conn: conn, spoken: make(chan struct{})}, nil
+}
+
+func (c *politeConn) speak() { c.once.Do(func() { close(c.spoken) }) }
+
+// Read waits for the first Write.
+func (c *politeConn) Read(b []byte) (int, error) {
+	<-c.spoken
+	return c.Conn.Read(b)
+}
+
+// Write lets Read begin.
+func (c *politeConn) Write(b []byte) (int, error) {
+	c.speak()
+	return c.Conn.Write(b)
+}
+
+// Close ends a Read that waits.
+func (c *politeConn) Close() error {
+	defer c.speak()
+	return c.Conn.Close()
+}
 
 // patientBody reads a request's body on its way in.
 type patientBody struct {

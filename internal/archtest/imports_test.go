@@ -183,8 +183,6 @@ var dependencies = []struct {
 	{"github.com/danielgtaylor/huma", []string{"internal/api/..."}, "the OpenAPI document and its schemas are made of it; nobody else needs to know"},
 	{"github.com/coder/websocket", []string{"internal/api/...", "client", "test/..."}, "terminals are the only thing that needs frames both ways"},
 	{"go.yaml.in/yaml/v4", []string{"internal/config"}, "one configuration file, read strictly"},
-	{"github.com/prometheus", []string{"internal/telemetry"}, "what is measured is sent out in one place"},
-	{"go.opentelemetry.io", []string{"internal/telemetry"}, "what is traced is sent out in one place"},
 	{"github.com/google/go-cmp", []string{"internal/driver/drivertest/...", "test/..."}, "it panics by design; tests only"},
 	{"modernc.org/sqlite", []string{"internal/store"}, "one package knows the database"},
 	{"pgregory.net/rapid", []string{"internal/store/storetest/..."}, "tests only"},

@@ -161,7 +161,7 @@ func (s *server) openStore(ctx context.Context) error {
 func (s *server) openEngine(ctx context.Context) error {
 	c := s.config
 	var err error
-	s.telemetry, err = telemetry.New(ctx, telemetry.Options{
+	s.telemetry, err = telemetry.New(telemetry.Options{
 		Version: s.o.Version, Endpoint: c.Telemetry.OTLPEndpoint, ServiceName: c.Telemetry.ServiceName, Sample: c.Telemetry.Sample, Log: s.log,
 	})
 	if err != nil {

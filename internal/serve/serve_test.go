@@ -40,7 +40,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("run: %s", body)
 	}
 	if status, body := r.ask("GET", "/metrics", ""); status != http.StatusOK || !strings.Contains(body, `pinfold_runs_finished_total{status="succeeded"} 1`) ||
-		!strings.Contains(body, `pinfold_http_requests_total{code="2xx",method="POST",route="/v1/runs"} 1`) {
+		!strings.Contains(body, `pinfold_http_requests_total{route="/v1/runs",method="POST",code="2xx"} 1`) {
 		t.Errorf("metrics: %d %s", status, body)
 	}
 

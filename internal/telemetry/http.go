@@ -12,15 +12,15 @@ import (
 func (t *Telemetry) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
-		t.metrics.inFlight.Inc()
-		defer t.metrics.inFlight.Dec()
+		t.metrics.inFlight.with().add(1)
+		defer t.metrics.inFlight.with().add(-1)
 		watched := &answer{ResponseWriter: w}
-		r, finish := t.tracer.request(r)
+		finish := t.tracer.request(r, start)
 		defer func() { // also when a handler panics to break the connection off
 			route, method := routeLabel(r.Pattern), methodLabel(r.Method)
 			status := watched.result()
-			t.metrics.requests.WithLabelValues(route, method, classLabel(status)).Inc()
-			t.metrics.duration.WithLabelValues(route, method).Observe(time.Since(start).Seconds())
+			t.metrics.requests.with(route, method, classLabel(status)).add(1)
+			t.metrics.duration.with(route, method).observe(time.Since(start).Seconds())
 			finish(route, method, status)
 		}()
 		next.ServeHTTP(watched, r)

@@ -1,99 +1,112 @@
 package telemetry
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
 
 	"pinfold/internal/engine"
 	"pinfold/sandbox"
 )
 
-// statsCollector turns the engine's counts into metrics when they are read.
-type statsCollector struct {
-	read func() (engine.Stats, bool)
-}
-
-func describe(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(name, help, labels, nil)
-}
-
-var (
-	descLiving      = describe("pinfold_sandboxes", "Living sandboxes, by state.", "state")
-	descProcesses   = describe("pinfold_processes_running", "Processes that run in living sandboxes.")
-	descRuns        = describe("pinfold_runs_running", "Runs under way.")
-	descQueue       = describe("pinfold_queue_length", "Requests that wait to be admitted.")
-	descMemory      = describe("pinfold_promised_memory_bytes", "Sum of the memory limits of what lives.")
-	descCPUs        = describe("pinfold_promised_cpus", "Sum of the CPU limits of what lives.")
-	descUndestroyed = describe("pinfold_sandboxes_undestroyed", "Sandboxes whose removal failed and is tried again.")
-	descDraining    = describe("pinfold_draining", "1 while the server takes no new work.")
-	descCapacity    = describe("pinfold_capacity", "What is taken on at most.", "resource")
-	descPool        = describe("pinfold_pool_sandboxes", "Sandboxes of a pool, by state.", "pool", "state")
-	descPoolTotal   = describe("pinfold_pool_total", "Sandboxes of a pool, all states together.", "pool")
-	descPoolMin     = describe("pinfold_pool_min", "Sandboxes that a pool keeps waiting.", "pool")
-	descPoolHits    = describe("pinfold_pool_hits_total", "Requests that a pool served.", "pool")
-	descPoolMisses  = describe("pinfold_pool_misses_total", "Requests that fitted a pool while it was empty.", "pool")
-	descPoolSwapped = describe("pinfold_pool_replaced_total", "Waiting sandboxes that were no longer well and were replaced.", "pool")
-)
-
-// Describe implements prometheus.Collector.
-func (c statsCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		descLiving, descProcesses, descRuns, descQueue, descMemory, descCPUs, descUndestroyed, descDraining, descCapacity,
-		descPool, descPoolTotal, descPoolMin, descPoolHits, descPoolMisses, descPoolSwapped,
-	} {
-		ch <- d
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c statsCollector) Collect(ch chan<- prometheus.Metric) {
-	s, ok := c.read()
-	if !ok {
-		return
-	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
+// writeStats writes the engine's present counts.
+func writeStats(p page, s engine.Stats) {
+	p.head(kindGauge, "pinfold_sandboxes", "Living sandboxes, by state.")
 	for _, state := range sandbox.States() {
 		if state != sandbox.StateEnded {
-			gauge(descLiving, float64(s.Living[state]), string(state))
+			p.line("pinfold_sandboxes", labelText([]string{"state"}, []string{string(state)}), float64(s.Living[state]))
 		}
 	}
-	gauge(descProcesses, float64(s.Processes))
-	gauge(descRuns, float64(s.Runs))
-	gauge(descQueue, float64(s.Waiting))
-	gauge(descMemory, float64(s.MemoryBytes))
-	gauge(descCPUs, s.CPUs)
-	gauge(descUndestroyed, float64(s.Undestroyed))
+	p.single(kindGauge, "pinfold_processes_running", "Processes that run in living sandboxes.", float64(s.Processes))
+	p.single(kindGauge, "pinfold_runs_running", "Runs under way.", float64(s.Runs))
+	p.single(kindGauge, "pinfold_queue_length", "Requests that wait to be admitted.", float64(s.Waiting))
+	p.single(kindGauge, "pinfold_promised_memory_bytes", "Sum of the memory limits of what lives.", float64(s.MemoryBytes))
+	p.single(kindGauge, "pinfold_promised_cpus", "Sum of the CPU limits of what lives.", s.CPUs)
+	p.single(kindGauge, "pinfold_sandboxes_undestroyed", "Sandboxes whose removal failed and is tried again.", float64(s.Undestroyed))
 	draining := 0.0
 	if s.Draining {
 		draining = 1
 	}
-	gauge(descDraining, draining)
-	for resource, v := range map[string]float64{
-		"sandboxes": float64(s.Capacity.Sandboxes), "runs": float64(s.Capacity.Runs), "memory_bytes": float64(s.Capacity.MemoryBytes),
-		"cpus": s.Capacity.CPUs, "starts_per_second": s.Capacity.StartsPerSecond, "queue": float64(s.Capacity.Queue),
+	p.single(kindGauge, "pinfold_draining", "1 while the server takes no new work.", draining)
+	p.head(kindGauge, "pinfold_capacity", "What is taken on at most.")
+	for _, c := range []struct {
+		resource string
+		v        float64
+	}{
+		{"cpus", s.Capacity.CPUs},
+		{"memory_bytes", float64(s.Capacity.MemoryBytes)},
+		{"queue", float64(s.Capacity.Queue)},
+		{"runs", float64(s.Capacity.Runs)},
+		{"sandboxes", float64(s.Capacity.Sandboxes)},
+		{"starts_per_second", s.Capacity.StartsPerSecond},
 	} {
-		gauge(descCapacity, v, resource)
+		p.line("pinfold_capacity", labelText([]string{"resource"}, []string{c.resource}), c.v)
 	}
-	collectPools(ch, s.Pools)
+	writePools(p, s.Pools)
 }
 
-// collectPools reports pools by name; the operator chooses the names.
-func collectPools(ch chan<- prometheus.Metric, pools []sandbox.PoolInfo) {
+// writePools writes pools by name; the operator chooses the names.
+func writePools(p page, pools []sandbox.PoolInfo) {
+	unique := pools[:0:0]
 	seen := map[string]bool{}
-	for _, p := range pools {
-		name := sandbox.SafeText(p.Name, 60)
-		if seen[name] {
-			continue // the same metric twice would spoil the whole page
+	for _, pool := range pools { // the same series twice would spoil the whole page
+		if !seen[pool.Name] && len(unique) < maxSeries {
+			unique = append(unique, pool)
 		}
-		seen[name] = true
-		for state, v := range map[string]int{"available": p.Available, "filling": p.Filling, "in_use": p.InUse} {
-			ch <- prometheus.MustNewConstMetric(descPool, prometheus.GaugeValue, float64(v), name, state)
+		seen[pool.Name] = true
+	}
+	p.head(kindGauge, "pinfold_pool_sandboxes", "Sandboxes of a pool, by state.")
+	for _, pool := range unique {
+		for _, c := range []struct {
+			state string
+			v     int
+		}{{"available", pool.Available}, {"filling", pool.Filling}, {"in_use", pool.InUse}} {
+			p.line("pinfold_pool_sandboxes", labelText([]string{"pool", "state"}, []string{sandbox.SafeText(pool.Name, 60), c.state}), float64(c.v))
 		}
-		ch <- prometheus.MustNewConstMetric(descPoolTotal, prometheus.GaugeValue, float64(p.Total), name)
-		ch <- prometheus.MustNewConstMetric(descPoolMin, prometheus.GaugeValue, float64(p.Min), name)
-		ch <- prometheus.MustNewConstMetric(descPoolHits, prometheus.CounterValue, float64(p.Hits), name)
-		ch <- prometheus.MustNewConstMetric(descPoolMisses, prometheus.CounterValue, float64(p.Misses), name)
-		ch <- prometheus.MustNewConstMetric(descPoolSwapped, prometheus.CounterValue, float64(p.Replaced), name)
+	}
+	for _, m := range []struct {
+		kind, name, help string
+		v                func(sandbox.PoolInfo) float64
+	}{
+		{kindGauge, "pinfold_pool_total", "Sandboxes of a pool, all states together.", func(i sandbox.PoolInfo) float64 { return float64(i.Total) }},
+		{kindGauge, "pinfold_pool_min", "Sandboxes that a pool keeps waiting.", func(i sandbox.PoolInfo) float64 { return float64(i.Min) }},
+		{kindCounter, "pinfold_pool_hits_total", "Requests that a pool served.", func(i sandbox.PoolInfo) float64 { return float64(i.Hits) }},
+		{kindCounter, "pinfold_pool_misses_total", "Requests that fitted a pool while it was empty.", func(i sandbox.PoolInfo) float64 { return float64(i.Misses) }},
+		{kindCounter, "pinfold_pool_replaced_total", "Waiting sandboxes that were no longer well and were replaced.", func(i sandbox.PoolInfo) float64 { return float64(i.Replaced) }},
+	} {
+		p.head(m.kind, m.name, m.help)
+		for _, pool := range unique {
+			p.line(m.name, labelText([]string{"pool"}, []string{sandbox.SafeText(pool.Name, 60)}), m.v(pool))
+		}
+	}
+}
+
+// writeProcess writes what Prometheus' own libraries say of every process,
+// under their names. What cannot be read is left out.
+func writeProcess(p page, started time.Time) {
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	p.single(kindGauge, "go_goroutines", "Goroutines.", float64(runtime.NumGoroutine()))
+	p.single(kindGauge, "go_memstats_heap_alloc_bytes", "Bytes of the heap that are in use.", float64(memory.HeapAlloc))
+	p.single(kindCounter, "go_memstats_alloc_bytes_total", "Bytes allocated in all.", float64(memory.TotalAlloc))
+	p.single(kindCounter, "go_gc_cycles_total", "Garbage collections.", float64(memory.NumGC))
+	p.single(kindGauge, "process_start_time_seconds", "When the process began, in seconds since 1970.", float64(started.UnixMilli())/1000)
+	var used syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) == nil {
+		cpu := time.Duration(used.Utime.Nano() + used.Stime.Nano())
+		p.single(kindCounter, "process_cpu_seconds_total", "CPU time of the process.", cpu.Seconds())
+	}
+	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
+		p.single(kindGauge, "process_open_fds", "Open file descriptors.", float64(len(fds)))
+	}
+	if statm, err := os.ReadFile("/proc/self/statm"); err == nil { // proc_pid_statm(5): size, resident, …
+		if fields := strings.Fields(string(statm)); len(fields) > 1 {
+			if pages, err := strconv.ParseFloat(fields[1], 64); err == nil {
+				p.single(kindGauge, "process_resident_memory_bytes", "Memory of the process.", pages*float64(os.Getpagesize()))
+			}
+		}
 	}
 }

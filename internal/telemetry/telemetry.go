@@ -5,8 +5,10 @@
 //
 // Nothing that a guest or a client chooses becomes a label or the name of a
 // span: every set of labels is closed, so a hostile client cannot grow the
-// server's memory or somebody's bill. There is no global registry and no
-// global tracer, and nothing of Prometheus or OpenTelemetry is in a signature.
+// server's memory or somebody's bill.
+//
+// It speaks both formats itself, because the usual libraries would slow down
+// every start of the program. Its tests read it with those libraries.
 //
 // Without an endpoint no trace is made, at the cost of one comparison for
 // each request.
@@ -48,11 +50,11 @@ type Telemetry struct {
 // New makes a Telemetry. The caller ends it with Shutdown. An endpoint that
 // cannot be used gives an error of code config_invalid; one that does not answer
 // does not, because the server must not depend on it.
-func New(ctx context.Context, o Options) (*Telemetry, error) {
+func New(o Options) (*Telemetry, error) {
 	t := &Telemetry{}
 	t.metrics = newMetrics(o.Version, t.readStats)
 	var err error
-	t.tracer, err = newTracer(ctx, o)
+	t.tracer, err = newTracer(o)
 	return t, err
 }
 
@@ -69,18 +71,15 @@ func (t *Telemetry) readStats() (engine.Stats, bool) {
 }
 
 // Handler serves the metrics in the formats of Prometheus.
-func (t *Telemetry) Handler() http.Handler { return t.metrics.handler() }
+func (t *Telemetry) Handler() http.Handler { return t.metrics }
 
 // Shutdown sends what is still to be sent, until ctx ends.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
-	if t.tracer == nil {
-		return nil
-	}
-	return t.tracer.provider.Shutdown(ctx)
+	return t.tracer.shutdown(ctx)
 }
 
 // RunStarted implements engine.Observer.
-func (t *Telemetry) RunStarted(string) { t.metrics.runsStarted.Inc() }
+func (t *Telemetry) RunStarted(string) { t.metrics.runsStarted.with().add(1) }
 
 // RunFinished implements engine.Observer.
 func (t *Telemetry) RunFinished(r *sandbox.Result) {
@@ -99,22 +98,22 @@ func (t *Telemetry) SandboxCreated(warm bool, createMS float64) {
 	if warm {
 		start = "warm"
 	}
-	t.metrics.sandboxesCreated.WithLabelValues(start).Inc()
-	t.metrics.sandboxCreate.WithLabelValues(start).Observe(createMS / 1000)
+	t.metrics.sandboxesCreated.with(start).add(1)
+	t.metrics.sandboxCreate.with(start).observe(createMS / 1000)
 }
 
 // SandboxEnded implements engine.Observer.
 func (t *Telemetry) SandboxEnded(cause sandbox.CauseKind) {
-	t.metrics.sandboxesEnded.WithLabelValues(causeLabel(cause)).Inc()
+	t.metrics.sandboxesEnded.with(causeLabel(cause)).add(1)
 	t.metrics.limitHit(cause)
 }
 
 // Queued implements engine.Observer.
-func (t *Telemetry) Queued(d time.Duration) { t.metrics.queued.Observe(d.Seconds()) }
+func (t *Telemetry) Queued(d time.Duration) { t.metrics.queued.with().observe(d.Seconds()) }
 
 // Refused implements engine.Observer.
 func (t *Telemetry) Refused(code string) {
-	t.metrics.refused.WithLabelValues(codeLabel(code)).Inc()
+	t.metrics.refused.with(codeLabel(code)).add(1)
 }
 
 var _ engine.Observer = (*Telemetry)(nil)

@@ -23,7 +23,7 @@ import (
 func newTelemetry(t *testing.T, o Options) *Telemetry {
 	t.Helper()
 	o.Version, o.ServiceName = "v1.2.3", "test"
-	tel, err := New(t.Context(), o)
+	tel, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,13 +186,13 @@ func TestRequestsHaveBoundedLabels(t *testing.T) {
 	get("GET", "/v1/runs/none")
 	get("GET", "/panic")
 	all := scrape(t, tel)
-	if got := value(t, all, "pinfold_http_requests_total", "code=2xx,method=GET,route=/v1/runs/{id}"); got != 50 {
+	if got := value(t, all, "pinfold_http_requests_total", "route=/v1/runs/{id},method=GET,code=2xx"); got != 50 {
 		t.Errorf("%v answers with 2xx", got)
 	}
-	if got := value(t, all, "pinfold_http_requests_total", "code=4xx,method=GET,route=/v1/runs/{id}"); got != 1 {
+	if got := value(t, all, "pinfold_http_requests_total", "route=/v1/runs/{id},method=GET,code=4xx"); got != 1 {
 		t.Errorf("%v answers with 4xx", got)
 	}
-	if got := value(t, all, "pinfold_http_requests_total", "code=4xx,method=other,route=other"); got != 50 {
+	if got := value(t, all, "pinfold_http_requests_total", "route=other,method=other,code=4xx"); got != 50 {
 		t.Errorf("%v lost requests", got)
 	}
 	if n := len(all["pinfold_http_requests_total"].GetMetric()); n > 4 {
@@ -251,7 +251,7 @@ func TestStreamsAndUpgradesPassThrough(t *testing.T) {
 	waitFor(t, func() bool {
 		return value(t, scrape(t, tel), "pinfold_http_requests_in_flight", "") == 0
 	})
-	if got := value(t, scrape(t, tel), "pinfold_http_requests_total", "code=1xx,method=GET,route=/upgrade"); got != 1 {
+	if got := value(t, scrape(t, tel), "pinfold_http_requests_total", "route=/upgrade,method=GET,code=1xx"); got != 1 {
 		t.Errorf("%v upgrades", got)
 	}
 }

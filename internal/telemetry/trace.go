@@ -2,145 +2,154 @@ package telemetry
 
 import (
 	"context"
-	"log/slog"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/sdk/resource"
-	sdk "go.opentelemetry.io/otel/sdk/trace"
-	"go.opentelemetry.io/otel/trace"
-
 	"pinfold/sandbox"
 )
 
-// Bounds on what waits to be sent. When the collector is slow, spans are
-// dropped: the server does not wait for it.
-const (
-	maxQueue      = 2048
-	exportTimeout = 5 * time.Second
-	batchTimeout  = 2 * time.Second
-	maxAttribute  = 128 // bytes of one attribute's value
-)
-
-// tracer sends spans to a collector. A nil tracer traces nothing.
+// tracer makes spans. A nil tracer makes none.
 type tracer struct {
-	provider *sdk.TracerProvider
-	spans    trace.Tracer
-	incoming propagation.TraceContext
+	exporter *exporter
+	bound    uint64 // traces whose last bits are below it are sampled
 }
 
 // newTracer returns nil when there is no endpoint.
-func newTracer(ctx context.Context, o Options) (*tracer, error) {
-	options := []otlptracehttp.Option{otlptracehttp.WithTimeout(exportTimeout)}
-	switch {
-	case o.Endpoint != "":
-		endpoint, err := tracesURL(o.Endpoint)
-		if err != nil {
-			return nil, err
-		}
-		options = append(options, otlptracehttp.WithEndpointURL(endpoint))
-	case os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "":
-		return nil, nil
+func newTracer(o Options) (*tracer, error) {
+	endpoint, err := tracesURL(o.Endpoint)
+	if err != nil || endpoint == "" || o.Sample <= 0 || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+		return nil, err
 	}
-	if o.Sample <= 0 || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
-		return nil, nil
-	}
-	exporter, err := otlptracehttp.New(ctx, options...)
-	if err != nil {
-		return nil, unusable(err)
-	}
-	limits := sdk.NewSpanLimits()
-	limits.AttributeValueLengthLimit = maxAttribute
-	share := sdk.TraceIDRatioBased(o.Sample)
-	provider := sdk.NewTracerProvider(
-		// What the client says about sampling is not followed: it could make
-		// the server trace everything.
-		sdk.WithSampler(sdk.ParentBased(share, sdk.WithRemoteParentSampled(share), sdk.WithRemoteParentNotSampled(share))),
-		sdk.WithRawSpanLimits(limits),
-		sdk.WithResource(resource.NewSchemaless(
-			attribute.String("service.name", o.ServiceName), attribute.String("service.version", o.Version))),
-		sdk.WithBatcher(&quiet{SpanExporter: exporter, log: o.Log},
-			sdk.WithMaxQueueSize(maxQueue), sdk.WithBatchTimeout(batchTimeout), sdk.WithExportTimeout(exportTimeout)),
-	)
-	return &tracer{provider: provider, spans: provider.Tracer("pinfold")}, nil
+	headers := parseHeaders(os.Getenv("OTEL_EXPORTER_OTLP_HEADERS") + "," + os.Getenv("OTEL_EXPORTER_OTLP_TRACES_HEADERS"))
+	resource := []attribute{{key: "service.name", text: o.ServiceName}, {key: "service.version", text: o.Version}}
+	return &tracer{
+		exporter: newExporter(endpoint, headers, resource, o.Log),
+		bound:    uint64(min(1, o.Sample) * math.MaxInt64),
+	}, nil
 }
 
-func unusable(err error) error {
-	return &sandbox.Error{
-		Code: sandbox.CodeConfigInvalid, Field: "telemetry.otlp_endpoint", Err: err,
-		Message: "cannot be used: " + sandbox.SafeText(err.Error(), 200), Hint: "http://127.0.0.1:4318",
-	}
-}
-
-// tracesURL completes an endpoint as OTEL_EXPORTER_OTLP_ENDPOINT is completed:
-// the path of traces is added to it.
+// tracesURL is where traces go: the configured endpoint, or what the
+// environment says, with the path that OpenTelemetry appoints.
 func tracesURL(endpoint string) (string, error) {
-	u, err := url.Parse(endpoint)
-	if err != nil {
-		return "", unusable(err)
+	if endpoint == "" {
+		if whole := os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"); whole != "" {
+			return checkURL(whole, false)
+		}
+		if endpoint = os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT"); endpoint == "" {
+			return "", nil
+		}
 	}
-	if !strings.HasSuffix(u.Path, "/v1/traces") {
+	return checkURL(endpoint, true)
+}
+
+func checkURL(text string, base bool) (string, error) {
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+		return "", &sandbox.Error{
+			Code: sandbox.CodeConfigInvalid, Field: "telemetry.otlp_endpoint", Err: err,
+			Message: "\"" + sandbox.SafeText(text, 100) + "\" is not the URL of an OTLP/HTTP collector", Hint: "http://127.0.0.1:4318",
+		}
+	}
+	if base && !strings.HasSuffix(u.Path, "/v1/traces") {
 		u = u.JoinPath("v1/traces")
 	}
 	return u.String(), nil
 }
 
-// request begins the span of a request and returns the request that carries
-// it, and what ends it.
-func (t *tracer) request(r *http.Request) (*http.Request, func(route, method string, status int)) {
-	if t == nil {
-		return r, func(string, string, int) {}
+// sampled decides by the trace's own number, so that every server of one trace
+// decides alike. What the client says about sampling is not followed: it could
+// make the server send everything.
+func (t *tracer) sampled(id traceID) bool { return binary.BigEndian.Uint64(id[8:])>>1 < t.bound }
+
+func random(b []byte) {
+	_, _ = rand.Read(b) // never fails: the program ends where there is no randomness
+}
+
+func newSpan(name string, trace traceID, parent spanID) span {
+	s := span{trace: trace, parent: parent, name: name}
+	random(s.id[:])
+	return s
+}
+
+// parseParent reads the header traceparent (W3C Trace Context, section 3.2).
+func parseParent(header string) (trace traceID, parent spanID, ok bool) {
+	parts := strings.Split(header, "-")
+	if len(header) > 200 || len(parts) < 4 || len(parts[0]) != 2 || parts[0] == "ff" || len(parts[1]) != 32 || len(parts[2]) != 16 ||
+		strings.ToLower(header) != header || (parts[0] == "00" && len(parts) != 4) {
+		return trace, parent, false
 	}
-	ctx := t.incoming.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-	ctx, span := t.spans.Start(ctx, "HTTP", trace.WithSpanKind(trace.SpanKindServer))
-	return r.WithContext(ctx), func(route, method string, status int) {
+	_, traceErr := hex.Decode(trace[:], []byte(parts[1]))
+	_, parentErr := hex.Decode(parent[:], []byte(parts[2]))
+	return trace, parent, traceErr == nil && parentErr == nil && trace != traceID{} && parent != spanID{}
+}
+
+// request begins the span of a request and returns what ends it.
+func (t *tracer) request(r *http.Request, start time.Time) (finish func(route, method string, status int)) {
+	nothing := func(string, string, int) {}
+	if t == nil {
+		return nothing
+	}
+	trace, parent, ok := parseParent(r.Header.Get("Traceparent"))
+	if !ok {
+		parent = spanID{}
+		random(trace[:])
+	}
+	if !t.sampled(trace) {
+		return nothing
+	}
+	s := newSpan("", trace, parent)
+	return func(route, method string, status int) {
 		// The names of the semantic conventions for HTTP. The path itself is
 		// left out: it has names that guests choose.
-		span.SetName(method + " " + route)
-		span.SetAttributes(
-			attribute.String("http.request.method", method), attribute.String("http.route", route),
-			attribute.Int("http.response.status_code", status))
-		if status >= http.StatusInternalServerError {
-			span.SetStatus(codes.Error, "")
+		s.name, s.server, s.start, s.end = method+" "+route, true, start, time.Now()
+		s.failed = status >= http.StatusInternalServerError
+		s.attributes = []attribute{
+			{key: "http.request.method", text: method},
+			{key: "http.route", text: route},
+			{key: "http.response.status_code", number: int64(status)},
 		}
-		span.End()
+		t.exporter.put(s)
 	}
 }
 
 // run makes the spans of a run that has ended, from its timings. The steps
 // followed each other; the last ended at the given moment.
 func (t *tracer) run(r *sandbox.Result, end time.Time) {
+	var trace traceID
+	random(trace[:])
+	if !t.sampled(trace) {
+		return
+	}
 	steps := phases(r.Timings)
-	var all time.Duration
+	at := end
 	for _, p := range steps {
-		all += milliseconds(p.ms)
+		at = at.Add(-milliseconds(p.ms))
 	}
-	at := end.Add(-all)
-	ctx, span := t.spans.Start(context.Background(), "run", trace.WithTimestamp(at), trace.WithAttributes(
-		attribute.String("pinfold.run.id", r.ID),
-		attribute.String("pinfold.run.language", r.Language), // a name of our own table
-		attribute.String("pinfold.run.status", statusLabel(r.Status)),
-		attribute.String("pinfold.run.cause", causeLabel(r.Cause.Kind)),
-		attribute.String("pinfold.driver", r.Isolation.Driver),
-		attribute.Int64("pinfold.run.cpu_ms", r.Usage.CPUMS),
-		attribute.Int64("pinfold.run.memory_peak_bytes", r.Usage.MemoryPeakBytes),
-	))
+	whole := newSpan("run", trace, spanID{})
+	whole.start, whole.end, whole.failed = at, end, r.Status == sandbox.StatusError
+	whole.attributes = []attribute{
+		{key: "pinfold.run.id", text: r.ID},
+		{key: "pinfold.run.language", text: r.Language}, // a name of our own table
+		{key: "pinfold.run.status", text: statusLabel(r.Status)},
+		{key: "pinfold.run.cause", text: causeLabel(r.Cause.Kind)},
+		{key: "pinfold.driver", text: r.Isolation.Driver},
+		{key: "pinfold.run.cpu_ms", number: r.Usage.CPUMS},
+		{key: "pinfold.run.memory_peak_bytes", number: r.Usage.MemoryPeakBytes},
+	}
+	t.exporter.put(whole)
 	for _, p := range steps {
-		_, step := t.spans.Start(ctx, p.name, trace.WithTimestamp(at))
-		at = at.Add(milliseconds(p.ms))
-		step.End(trace.WithTimestamp(at))
+		step := newSpan(p.name, trace, whole.id)
+		step.start, step.end = at, at.Add(milliseconds(p.ms))
+		at = step.end
+		t.exporter.put(step)
 	}
-	if r.Status == sandbox.StatusError {
-		span.SetStatus(codes.Error, "")
-	}
-	span.End(trace.WithTimestamp(end))
 }
 
 func milliseconds(ms float64) time.Duration {
@@ -148,26 +157,9 @@ func milliseconds(ms float64) time.Duration {
 	return time.Duration(min(max(0, ms), most) * float64(time.Millisecond))
 }
 
-// quiet tells the log that spans could not be sent, and nobody else: the SDK
-// would print to stderr by itself.
-type quiet struct {
-	sdk.SpanExporter
-
-	log    *slog.Logger
-	failed bool // the last export; exports come one after another
-}
-
-// ExportSpans implements the SDK's exporter.
-func (q *quiet) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
-	err := q.SpanExporter.ExportSpans(ctx, spans)
-	if q.log != nil {
-		switch {
-		case err != nil && !q.failed:
-			q.log.WarnContext(ctx, "traces cannot be sent", "error", sandbox.SafeText(err.Error(), 200))
-		case err == nil && q.failed:
-			q.log.InfoContext(ctx, "traces are sent again")
-		}
+func (t *tracer) shutdown(ctx context.Context) error {
+	if t == nil {
+		return nil
 	}
-	q.failed = err != nil
-	return nil
+	return t.exporter.shutdown(ctx)
 }

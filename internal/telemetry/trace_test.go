@@ -173,7 +173,7 @@ func TestNothingIsTraced(t *testing.T) {
 
 func TestBadEndpoint(t *testing.T) {
 	var e *sandbox.Error
-	if _, err := New(t.Context(), Options{Endpoint: "http://[", Sample: 1}); !errors.As(err, &e) || e.Field != "telemetry.otlp_endpoint" {
+	if _, err := New(Options{Endpoint: "http://[", Sample: 1}); !errors.As(err, &e) || e.Field != "telemetry.otlp_endpoint" {
 		t.Errorf("%v", err)
 	}
 }

@@ -182,8 +182,12 @@ func (c *channel) violated(what string) error {
 	return c.g.Err()
 }
 
-// chunk is how much is read from a caller's reader at once.
-const chunk = 60 << 10
+// chunk is the most that is read from a caller's reader at once; firstChunk is
+// enough for what a person types.
+const (
+	chunk      = 60 << 10
+	firstChunk = 4 << 10
+)
 
 // errSated means that the agent has ended an upload before its end.
 var errSated = errors.New("the agent takes no more")
@@ -191,7 +195,7 @@ var errSated = errors.New("the agent takes no more")
 // pump sends r on stream 0 until r ends, and says how much it was. The error is
 // r's, or errSated.
 func (c *channel) pump(r io.Reader) (total int64, err error) {
-	buf := make([]byte, chunk)
+	buf := make([]byte, firstChunk)
 	for {
 		n, err := r.Read(buf)
 		for p := buf[:n]; len(p) > 0; {
@@ -209,6 +213,9 @@ func (c *channel) pump(r io.Reader) (total int64, err error) {
 		}
 		if err != nil {
 			return total, err
+		}
+		if n == firstChunk {
+			buf = make([]byte, chunk)
 		}
 	}
 }

@@ -152,7 +152,7 @@ attempt("block", lambda: os.mknod("b", 0o600 | stat.S_IFBLK, os.makedev(254, 0))
 attempt("char", lambda: os.mknod("c", 0o600 | stat.S_IFCHR, os.makedev(1, 1)))
 for d in "mem kmem port kmsg kvm fuse loop-control net/tun vda sda vsock uinput autofs mapper/control".split():
     attempt(d, lambda: os.close(os.open("/dev/" + d, os.O_RDONLY | os.O_NONBLOCK)))
-say("others", len(set(os.listdir("/dev")) - set("null zero full random urandom shm pts ptmx fd stdin stdout stderr".split())))
+say("others", len(set(os.listdir("/dev")) - set("null zero full random urandom tty shm pts ptmx fd stdin stdout stderr".split())))
 `},
 			Doors:   append(doors("ENOENT|EPERM|EACCES", "block char mem kmsg kvm loop-control"), Door{"others", "0", ""}),
 			Control: Control{Without: "nodev, a /dev of its own", Jail: true},

@@ -52,8 +52,9 @@ const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
 
 // devices are the device files that every sandbox has. They are views of the
-// host's and the only mounts without nodev.
-var devices = []string{"null", "zero", "full", "random", "urandom"}
+// host's and the only mounts without nodev. tty is whatever terminal the process
+// that opens it has been given, and none without.
+var devices = []string{"null", "zero", "full", "random", "urandom", "tty"}
 
 // pen is what the table of system calls is made from.
 type pen struct {

@@ -73,6 +73,7 @@ type Source interface {
 // Move replaces a regular file and nothing else; Remove removes a directory
 // with all it holds. No method follows a link.
 type Sink interface {
+	List(ctx context.Context, dir string, depth, limit int) (infos []sandbox.FileInfo, more bool, err error)
 	Stat(ctx context.Context, name string) (sandbox.FileInfo, error)
 	Mkdir(ctx context.Context, name string, mode uint32) error
 	WriteFile(ctx context.Context, name string, mode uint32, size int64, r io.Reader) error

@@ -148,7 +148,10 @@ func (m *memory) Remove(_ context.Context, name string) error {
 	return nil
 }
 
-func (m *memory) List(_ context.Context, dir string, _, limit int) (infos []sandbox.FileInfo, more bool, err error) {
+func (m *memory) List(ctx context.Context, dir string, _, limit int) (infos []sandbox.FileInfo, more bool, err error) {
+	if err := m.call(ctx); err != nil {
+		return nil, false, err
+	}
 	for _, p := range slices.Sorted(maps.Keys(m.files)) {
 		if !strings.HasPrefix(p, absolute(dir)+"/") {
 			continue

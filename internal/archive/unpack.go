@@ -56,6 +56,7 @@ type unpacking struct {
 	stage   string // where files wait
 	staged  bool   // something may be there
 	missing string // the topmost directory above root that was not there; "" when root was
+	empty   bool   // root was there and held nothing
 	files   []placed
 	dirs    []placed
 	made    []string // in their places, and not there before; in order
@@ -75,13 +76,24 @@ func (u *unpacking) look() error {
 			if info.Type != sandbox.FileDir {
 				return &sandbox.Error{Code: sandbox.CodePathInvalid, Message: fmt.Sprintf("\"%s\" is not a directory", sandbox.SafeText(dir, 200))}
 			}
-			return nil
+			return u.lookInside()
 		}
 		if sandbox.AsError(err).Code != sandbox.CodeFileNotFound || dir == path.Dir(dir) {
 			return err
 		}
 		u.missing = dir
 	}
+}
+
+// lookInside finds out whether root holds something. In a fresh directory
+// nothing is in the way, and need not be asked for name by name.
+func (u *unpacking) lookInside() error {
+	if u.missing != "" {
+		return nil
+	}
+	infos, more, err := u.sink.List(u.ctx, u.root, 1, 1)
+	u.empty = len(infos) == 0 && !more
+	return err
 }
 
 func (u *unpacking) read(in *input, f Format) error {
@@ -191,6 +203,9 @@ func (u *unpacking) fits() error {
 	if u.missing != "" {
 		return u.sink.Mkdir(u.ctx, u.root, 0o755)
 	}
+	if u.empty {
+		return nil
+	}
 	for name, k := range u.names.seen {
 		info, err := u.sink.Stat(u.ctx, path.Join(u.root, name))
 		switch {
@@ -222,6 +237,10 @@ func (u *unpacking) note(p string) error {
 	}
 	first := ""
 	for ; p != u.root; p = path.Dir(p) {
+		if u.empty {
+			first = p // at last the one directly below root
+			continue
+		}
 		_, err := u.sink.Stat(u.ctx, p)
 		if err == nil {
 			break
@@ -231,7 +250,7 @@ func (u *unpacking) note(p string) error {
 		}
 		first = p
 	}
-	if first != "" {
+	if n := len(u.made); first != "" && (n == 0 || u.made[n-1] != first) {
 		u.made = append(u.made, first)
 	}
 	return nil

@@ -374,10 +374,14 @@ func TestRollback(t *testing.T) {
 	items := []item{{name: "d/"}, {name: "d/a", content: "1"}, {name: "e/f/b", content: "2"}, {name: "c", content: "3"}, {name: "old/x", content: "4"}}
 	for f, make := range makers {
 		b := make(t, items...)
-		for _, fresh := range []bool{true, false} {
+		for _, there := range []string{"nothing", "an empty directory", "files"} {
 			for fail := 1; ; fail++ {
 				m := newMemory()
-				if !fresh {
+				switch there {
+				case "an empty directory":
+					_ = m.Mkdir(t.Context(), "in", 0o755)
+					m.calls = 0
+				case "files":
 					m.put("in/old/y", "kept")
 				}
 				before := m.snapshot()
@@ -390,10 +394,10 @@ func TestRollback(t *testing.T) {
 					break
 				}
 				if code(err) != sandbox.CodeTooLarge {
-					t.Errorf("%s, call %d: %v", f, fail, err)
+					t.Errorf("%s, %s, call %d: %v", f, there, fail, err)
 				}
 				if diff := cmp.Diff(before, m.files, cmp.AllowUnexported(node{})); diff != "" {
-					t.Errorf("%s, call %d: left behind:\n%s", f, fail, diff)
+					t.Errorf("%s, %s, call %d: left behind:\n%s", f, there, fail, diff)
 				}
 			}
 		}

@@ -139,6 +139,18 @@ func TestStreamNumbers(t *testing.T) {
 	}
 }
 
+// A frame completed in place is the same as one that was appended.
+func TestPutDataHeader(t *testing.T) {
+	for _, n := range []int{1, 1000, MaxData} {
+		data := bytes.Repeat([]byte("d"), n)
+		frame := append(make([]byte, DataHeader), data...)
+		PutDataHeader(frame, 7, Stderr)
+		if !bytes.Equal(frame, AppendData(nil, 7, Stderr, data)) {
+			t.Errorf("%d bytes: another frame", n)
+		}
+	}
+}
+
 func TestDecodeIsStrict(t *testing.T) {
 	var e Event
 	good := `{"kind":"exited","exit":{"code":3,"wall_ns":5,"cpu_ns":1}}`
@@ -214,7 +226,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"error":{"code":"internal","message":"x"},"stat":{"type":"file"}}`))
 	f.Add([]byte(`{"version":1,"agent":"v1"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, m := range []any{new(Hello), new(Event), new(Outcome), new(Request), new(Control)} {
+		for _, m := range []any{new(Hello), new(Event), new(Outcome), new(Request), new(Control), new(WatchEvent)} {
 			if Decode(b, m) != nil {
 				continue
 			}

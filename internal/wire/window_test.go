@@ -2,6 +2,8 @@ package wire
 
 import (
 	"bytes"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -126,5 +128,33 @@ func TestCreditAndInboxTogether(t *testing.T) {
 	}
 	if got != total {
 		t.Fatalf("%d bytes came, want %d", got, total)
+	}
+}
+
+// Those who wait return when they are told to stop, and what there is comes
+// first.
+func TestStopWaiting(t *testing.T) {
+	var stop atomic.Bool
+	c, b := NewCredit(), NewInbox()
+	c.Take(WindowSize)
+	done := make(chan bool)
+	go func() { done <- c.TakeUnless(stop.Load, 5) == 0 }()
+	go func() { done <- b.NextUnless(stop.Load) == nil }()
+	stop.Store(true)
+	c.Wake()
+	b.Wake()
+	for range 2 {
+		if !<-done {
+			t.Error("something came of nothing")
+		}
+	}
+	if err := errors.Join(b.Put([]byte("x")), c.Grant(3)); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.NextUnless(stop.Load); string(got) != "x" {
+		t.Errorf("Next: %q", got)
+	}
+	if n := c.TakeUnless(stop.Load, 5); n != 3 {
+		t.Errorf("Take: %d", n)
 	}
 }

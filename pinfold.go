@@ -215,8 +215,15 @@ func (l *Local) RemovePool(ctx context.Context, name string) error {
 	return l.engine.RemovePool(ctx, name)
 }
 
-// Usage returns what was used on the days from and to, both included, in UTC.
+// Usage returns what was used on the days from and to, both included, in UTC. A
+// zero to means today, a zero from thirty days before.
 func (l *Local) Usage(ctx context.Context, from, to time.Time) ([]Day, error) {
+	if to.IsZero() {
+		to = time.Now().UTC()
+	}
+	if from.IsZero() {
+		from = to.AddDate(0, 0, -30)
+	}
 	all, err := l.engine.Usage(ctx, engine.LocalTenant, from, to)
 	var days []Day
 	for _, d := range all {

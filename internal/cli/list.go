@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -120,11 +121,7 @@ func splitRemote(text string) (remotePath, bool) {
 	if m == nil {
 		return remotePath{}, false
 	}
-	at := remotePath{m[1], text[len(m[0]):]}
-	if at.path == "" {
-		at.path = "."
-	}
-	return at, true
+	return remotePath{m[1], path.Clean(text[len(m[0]):])}, true
 }
 
 func (a *app) listFiles(ctx context.Context, c *client.Client, at remotePath, f *lsFlags) error {

@@ -1,0 +1,53 @@
+//go:build linux
+
+package library
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"pinfold/internal/agentbin/agenttest"
+	"pinfold/test/ledger"
+	"pinfold/test/server"
+)
+
+// TestExamples: the programs in examples/ do what they show.
+func TestExamples(t *testing.T) {
+	ledger.Check(t)
+	dir := t.TempDir()
+	for name, pkg := range map[string]string{"library": "pinfold/examples/library", "client": "pinfold/examples/client", "pinfold-agent": agenttest.Agent} {
+		if err := os.WriteFile(filepath.Join(dir, name), agenttest.Program(t, pkg), 0o755); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	if got := output(t, filepath.Join(dir, "library")); got != "killed cpu_time\n1\n2\n3\nsucceeded\n" {
+		t.Errorf("library printed %q", got)
+	}
+	s, err := server.Start(t.Context(), server.Options{Program: server.Build(t), State: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	defer s.Client.Close()
+	if got := output(t, filepath.Join(dir, "client"), "PINFOLD_SERVER=unix:"+s.Socket); got != "42\nsucceeded exited\nhello from inside\n" {
+		t.Errorf("client printed %q", got)
+	}
+}
+
+func output(t *testing.T, program string, env ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", program, err)
+	}
+	return string(out)
+}

@@ -7,10 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"pinfold/internal/engine"
-	"pinfold/sandbox"
 )
 
 // Options are what the API needs. Engine and Access must be set.
@@ -64,23 +61,10 @@ type server struct {
 // holds nothing that would have to be closed: when the server drains, the
 // engine ends what streams wait for.
 func New(o Options) (http.Handler, error) {
-	s, err := newServer(o)
-	if err != nil {
-		return nil, err
-	}
-	return s.handler(), nil
+	return newServer(o).handler(), nil
 }
 
-// Document returns the OpenAPI document of this version's API.
-func Document(version string) ([]byte, error) {
-	s, err := newServer(Options{Version: version, Metrics: http.NotFoundHandler()})
-	if err != nil {
-		return nil, err
-	}
-	return s.document, nil
-}
-
-func newServer(o Options) (*server, error) {
+func newServer(o Options) *server {
 	s := &server{
 		o: withDefaults(o), status: statuses(), portLabel: portLabel(), mux: http.NewServeMux(),
 		objectID: regexp.MustCompile(`^(run|sbx|prc)_[a-z2-7]{26}$`),
@@ -88,18 +72,9 @@ func newServer(o Options) (*server, error) {
 	for _, h := range o.AllowedHosts {
 		s.hosts = append(s.hosts, strings.TrimSuffix(strings.ToLower(strings.Trim(h, "[]")), "."))
 	}
-	document := s.register(s.routes())
-	var err error
-	if s.document, err = document.MarshalJSON(); err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeInternal, "the OpenAPI document: %w", err)
-	}
-	if s.document, err = indent(s.document); err != nil {
-		return nil, err
-	}
-	if s.page, err = renderPage(document); err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeInternal, "the page of the API: %w", err)
-	}
-	return s, nil
+	s.register(s.routes())
+	s.document, s.page = document(o.Version)
+	return s
 }
 
 func withDefaults(o Options) Options {
@@ -130,36 +105,3 @@ func (s *server) routes() []route {
 	}
 	return all
 }
-
-// openapi is the document before its routes.
-func openapi(version string) huma.Config {
-	c := huma.DefaultConfig("Pinfold", version)
-	c.OpenAPIPath, c.DocsPath, c.SchemasPath = "", "", "" // served by routes of ours
-	c.CreateHooks, c.Transformers = nil, nil              // they add links to schemas to every answer
-	c.AllowAdditionalPropertiesByDefault = true           // an answer may grow
-	c.Info.Description = overview
-	c.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
-	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
-	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"key":    {Type: "http", Scheme: "bearer", Description: "An API key (pfk_…) as Authorization: Bearer."},
-		"header": {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "The same key in a header of its own."},
-	}
-	c.Tags = []*huma.Tag{
-		{Name: "Runs", Description: "One program in one fresh sandbox, one result."},
-		{Name: "Sandboxes", Description: "Living sandboxes: they stay until you end them, their time is over, or nobody has used them for long."},
-		{Name: "Processes", Description: "Commands in a living sandbox. A client that goes away never ends one."},
-		{Name: "Files", Description: "Files of a living sandbox, as streams of any size. Paths are absolute or relative to /home/user."},
-		{Name: "Ports", Description: "Servers that listen inside a sandbox."},
-		{Name: "Host", Description: "What this host offers, and what you have used."},
-		{Name: "Server", Description: "The server itself."},
-	}
-	return c
-}
-
-const overview = `Pinfold runs code that nobody has read yet in sandboxes with declared limits, and says honestly what became of it.
-
-Every request but those for the server's health needs an API key: "Authorization: Bearer pfk_…" or "X-API-Key: pfk_…". Over the unix socket no key is needed.
-
-Every error has the same form: {"error": {"code", "message", "hint", "field"}}. The code never changes its meaning; the hint says what to do; the field is the one at fault. Objects of other tenants are not found.
-
-JSON is read strictly: unknown fields, fields given twice and unknown parameters are errors that name what was probably meant. Absent limits mean the defaults, never infinity.`

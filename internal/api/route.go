@@ -5,9 +5,6 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humago"
-
 	"pinfold/internal/access"
 	"pinfold/internal/engine"
 )
@@ -68,22 +65,14 @@ type call struct {
 	wants string
 }
 
-// register makes handlers and the document from the table.
-func (s *server) register(routes []route) *huma.OpenAPI {
-	api := humago.New(s.mux, openapi(s.o.Version))
+// register makes handlers from the table.
+func (s *server) register(routes []route) {
 	for _, rt := range routes {
-		op := operation(api.OpenAPI(), rt)
-		api.OpenAPI().AddOperation(op)
 		if rt.handle == nil { // reached without the mux
 			continue
 		}
-		api.Adapter().Handle(op, func(ctx huma.Context) {
-			r, w := humago.Unwrap(ctx)
-			s.serve(rt, w, r)
-		})
+		s.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) { s.serve(rt, w, r) })
 	}
-	finishSchemas(api.OpenAPI().Components.Schemas)
-	return api.OpenAPI()
 }
 
 // serve checks what the table says about a request, then lets it through.

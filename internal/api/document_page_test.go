@@ -23,9 +23,6 @@ var pageTemplate string
 //go:embed page.css
 var pageStyle string
 
-// pagePolicy lets the page use its own style and nothing else.
-const pagePolicy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
 type page struct {
 	Title, Version string
 	Overview       []string

@@ -137,42 +137,36 @@ func (p *patientReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// patientWriter writes an answer with a deadline for each piece: a client that
-// stops reading is dropped instead of holding what feeds it.
-type patientWriter struct {
-	rc       *http.ResponseController
-	w        io.Writer
-	patience time.Duration
-	err      error // the first failure, for who must tell ours from the guest's
+// outlet writes a stream's answer. It remembers the first failure, and its
+// writes have the deadlines of every answer.
+type outlet struct {
+	rc  *http.ResponseController
+	w   io.Writer
+	err error
 }
 
-func (s *server) patientWriter(w http.ResponseWriter) *patientWriter {
-	return &patientWriter{rc: http.NewResponseController(w), w: w, patience: s.o.Patience}
+func newOutlet(w http.ResponseWriter) *outlet {
+	return &outlet{rc: http.NewResponseController(w), w: w}
 }
 
-func (p *patientWriter) Write(b []byte) (int, error) {
-	if p.err != nil {
-		return 0, p.err
+func (o *outlet) Write(b []byte) (int, error) {
+	if o.err != nil {
+		return 0, o.err
 	}
-	_ = p.rc.SetWriteDeadline(time.Now().Add(p.patience)) // as above
-	n, err := p.w.Write(b)
+	n, err := o.w.Write(b)
 	if err != nil {
-		p.err = fmt.Errorf("the client does not read: %w", err)
-		return n, p.err
+		o.err = fmt.Errorf("the client does not read: %w", err)
 	}
-	return n, nil
+	return n, o.err
 }
 
 // flush sends what is buffered.
-func (p *patientWriter) flush() error {
-	if p.err != nil {
-		return p.err
+func (o *outlet) flush() error {
+	if o.err != nil {
+		return o.err
 	}
-	if err := p.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
-		p.err = err
+	if err := o.rc.Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		o.err = err
 	}
-	return p.err
+	return o.err
 }
-
-// done takes the deadline back, for the next request of the connection.
-func (p *patientWriter) done() { _ = p.rc.SetWriteDeadline(time.Time{}) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -135,6 +136,10 @@ func retryAfter(err error) int {
 	return 1
 }
 
+// answerPart is how much of an answer is written at a time: a slow client has
+// the server's patience for each part.
+const answerPart = 256 << 10
+
 // writeJSON answers with a value. Text of guests stays as it is: the media type
 // and nosniff keep it from being anything but data.
 func writeJSON(w http.ResponseWriter, status int, v any) {
@@ -146,5 +151,9 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(b)+1))
 	w.WriteHeader(status)
-	_, _ = w.Write(append(b, '\n')) // nobody is left to tell
+	for part := range slices.Chunk(append(b, '\n'), answerPart) {
+		if _, err := w.Write(part); err != nil {
+			return // nobody is left to tell
+		}
+	}
 }

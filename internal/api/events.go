@@ -23,7 +23,7 @@ import (
 type events struct {
 	mu      sync.Mutex
 	w       http.ResponseWriter
-	out     *patientWriter
+	out     *outlet
 	open    bool
 	last    time.Time
 	stop    chan struct{}
@@ -32,7 +32,7 @@ type events struct {
 
 // newEvents prepares a stream. end must be called.
 func (s *server) newEvents(w http.ResponseWriter) *events {
-	e := &events{w: w, out: s.patientWriter(w), stop: make(chan struct{}), last: time.Now()}
+	e := &events{w: w, out: newOutlet(w), stop: make(chan struct{}), last: time.Now()}
 	e.stopped.Go(func() { e.beat(s.o.Heartbeat) })
 	return e
 }
@@ -114,7 +114,6 @@ func (e *events) beat(every time.Duration) {
 func (e *events) end() {
 	close(e.stop)
 	e.stopped.Wait()
-	e.out.done()
 }
 
 // OutputEvent is a piece of output in a stream of events. Offset is where in

@@ -80,8 +80,7 @@ func (c *call) readFile() error {
 // sendFile streams the part. The header goes out with the first byte, so that
 // a file that cannot be read is an error.
 func (c *call) sendFile(s *engine.Sandbox, name string, part span, status int) error {
-	out := c.patientWriter(c.w)
-	defer out.done()
+	out := newOutlet(c.w)
 	late := &lateWriter{out: out, begin: func() { c.w.WriteHeader(status) }}
 	n, err := s.ReadFile(c.r.Context(), name, part.first, part.length, late)
 	switch {
@@ -95,7 +94,7 @@ func (c *call) sendFile(s *engine.Sandbox, name string, part span, status int) e
 
 // lateWriter sends the header before the first byte.
 type lateWriter struct {
-	out   *patientWriter
+	out   *outlet
 	begin func()
 }
 

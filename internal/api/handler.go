@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
+	"errors"
+	"io"
 	"net/http"
 	"path"
 	"runtime/debug"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"pinfold/sandbox"
@@ -27,21 +30,67 @@ func newRequestID() string {
 	return "req_" + strings.ToLower(base32.StdEncoding.EncodeToString(b))
 }
 
-// answer is a response writer that knows whether anything was written.
+// answer is a response writer that knows whether anything was written, and
+// gives every write a deadline: a client that does not read what it asked for
+// is dropped instead of holding whatever makes the answer. net/http takes the
+// deadline back after each request, and when a connection is taken over.
 type answer struct {
 	http.ResponseWriter
 
-	wrote bool
+	rc       *http.ResponseController
+	patience time.Duration
+	body     *seenBody // nil: the request has none
+	wrote    bool
+}
+
+func (s *server) newAnswer(w http.ResponseWriter, r *http.Request) *answer {
+	a := &answer{ResponseWriter: w, rc: http.NewResponseController(w), patience: s.o.Patience}
+	if r.ContentLength != 0 {
+		a.body = &seenBody{ReadCloser: r.Body}
+		r.Body = a.body
+	}
+	return a
+}
+
+func (a *answer) extend() {
+	_ = a.rc.SetWriteDeadline(time.Now().Add(a.patience)) // not every connection has deadlines
 }
 
 func (a *answer) WriteHeader(status int) {
+	a.begin()
 	a.wrote = a.wrote || status >= 200 || status == http.StatusSwitchingProtocols
+	a.extend()
 	a.ResponseWriter.WriteHeader(status)
 }
 
 func (a *answer) Write(b []byte) (int, error) {
+	a.begin()
 	a.wrote = true
+	a.extend()
 	return a.ResponseWriter.Write(b)
+}
+
+// begin sees to it that the answer does not wait for the client: before it
+// sends a header, net/http reads what is left of a small body.
+func (a *answer) begin() {
+	if !a.wrote && a.body != nil && !a.body.ended.Load() {
+		_ = a.rc.SetReadDeadline(time.Now().Add(a.patience / 2)) // before the write's deadline
+	}
+}
+
+// seenBody knows whether a request's body has been read to its end.
+type seenBody struct {
+	io.ReadCloser
+
+	ended atomic.Bool
+}
+
+func (b *seenBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.ended.Store(true)
+	}
+	return n, err
 }
 
 // Unwrap lets http.ResponseController reach the connection.
@@ -64,13 +113,14 @@ func (s *server) handler() http.Handler {
 // admit survives whatever happens inside, and looks at who speaks to whom
 // before anything else.
 func (s *server) admit(w http.ResponseWriter, r *http.Request) {
-	a := &answer{ResponseWriter: w}
+	a := s.newAnswer(w, r)
 	start := time.Now()
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		s.o.Log.DebugContext(r.Context(), "request", "request", requestID(r.Context()), "method", r.Method, "route", r.Pattern, "ms", time.Since(start).Milliseconds())
+		if p != nil {
 			s.panicked(a, r, p)
 		}
-		s.o.Log.DebugContext(r.Context(), "request", "request", requestID(r.Context()), "method", r.Method, "route", r.Pattern, "ms", time.Since(start).Milliseconds())
 	}()
 	h := a.Header()
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -23,7 +23,7 @@ type follower struct {
 	at [2]int64
 }
 
-// streamProcess starts a process and follows it from its first byte.
+// streamProcess starts a process and follows it.
 func (c *call) streamProcess(s *engine.Sandbox, command sandbox.Command) error {
 	p, err := s.Start(c.r.Context(), command)
 	if err != nil {
@@ -31,7 +31,9 @@ func (c *call) streamProcess(s *engine.Sandbox, command sandbox.Command) error {
 	}
 	e := c.newEvents(c.w)
 	defer e.end()
-	f := &follower{e: e, p: p}
+	// Not 0: a program that has overtaken us loses its beginning, which the
+	// first offset shows, and not everything.
+	f := &follower{e: e, p: p, at: [2]int64{-1, -1}}
 	if err := e.send("start", "", p.Info()); err != nil {
 		return err
 	}
@@ -188,8 +190,7 @@ func (c *call) rawOutput(stream int) error {
 	h.Set("X-Output-Offset", strconv.FormatInt(piece.at, 10))
 	h.Set("X-Accel-Buffering", "no") // reverse proxies must not wait for more
 	c.w.WriteHeader(http.StatusOK)
-	out := c.patientWriter(c.w)
-	defer out.done()
+	out := newOutlet(c.w)
 	for ; err == nil && !piece.end; piece, err = next(c.r.Context(), o) {
 		if _, err := out.Write(piece.bytes); err != nil {
 			return err

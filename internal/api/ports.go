@@ -96,10 +96,8 @@ func (s *server) servePort(a *answer, r *http.Request, target portTarget, rest, 
 		Rewrite: p.rewrite, Transport: transport, ModifyResponse: p.modify, ErrorHandler: p.failed,
 		FlushInterval: -1, ErrorLog: slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
-	out := newPortAnswer(s, a)
-	defer out.out.done()
 	r.Body = patientBody{s.patient(a, r.Body), r.Body}
-	proxy.ServeHTTP(out, r)
+	proxy.ServeHTTP(newPortAnswer(a), r)
 }
 
 func (s *server) openPort(r *http.Request, target portTarget) (*engine.Sandbox, error) {

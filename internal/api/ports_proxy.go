@@ -118,13 +118,12 @@ func (p *portProxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 type portAnswer struct {
 	http.ResponseWriter
 
-	out    *patientWriter
 	header http.Header
 	final  bool
 }
 
-func newPortAnswer(s *server, w http.ResponseWriter) *portAnswer {
-	return &portAnswer{ResponseWriter: w, out: s.patientWriter(w), header: http.Header{}}
+func newPortAnswer(w http.ResponseWriter) *portAnswer {
+	return &portAnswer{ResponseWriter: w, header: http.Header{}}
 }
 
 // Header is the answer's header so far.
@@ -143,10 +142,10 @@ func (a *portAnswer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Write sends a part of the body, and waits no longer than patience for it.
+// Write sends a part of the body.
 func (a *portAnswer) Write(b []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
-	return a.out.Write(b)
+	return a.ResponseWriter.Write(b)
 }
 
 // Unwrap lets http.ResponseController reach the connection.

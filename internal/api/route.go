@@ -1,6 +1,7 @@
 package api
 
 import (
+	"io"
 	"net/http"
 	"reflect"
 	"strings"
@@ -108,9 +109,30 @@ func (c *call) admit(rt route) error {
 	if c.query, err = parseQuery(c.r.URL.RawQuery, rt.params); err != nil {
 		return err
 	}
-	c.wants, err = choose(c.r, offers(rt.answers))
-	return err
+	if c.wants, err = choose(c.r, offers(rt.answers)); err != nil {
+		return err
+	}
+	if rt.body == (body{}) && c.r.ContentLength != 0 {
+		return c.drain()
+	}
+	return nil
 }
+
+// drain reads a body that the route has no use for. Left where it is, it would
+// hold up the answer.
+func (c *call) drain() error {
+	n, err := io.Copy(io.Discard, io.LimitReader(c.patient(c.w, c.r.Body), maxUnwanted+1))
+	switch {
+	case err != nil:
+		return readError(err)
+	case n > maxUnwanted:
+		return bodyTooLarge(maxUnwanted)
+	}
+	return nil
+}
+
+// maxUnwanted is how much of a body is tolerated where there should be none.
+const maxUnwanted = 64 << 10
 
 func offers(answers []reply) []string {
 	var all []string

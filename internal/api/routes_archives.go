@@ -56,8 +56,7 @@ func (c *call) readArchive() error {
 		return err
 	}
 	h := c.w.Header()
-	out := c.patientWriter(c.w)
-	defer out.done()
+	out := newOutlet(c.w)
 	late := bufio.NewWriterSize(&lateWriter{out: out, begin: func() {
 		h.Set("Content-Type", format.MediaType())
 		h.Set("Content-Disposition", disposition("sandbox."+string(format)))

@@ -161,6 +161,7 @@ func TestQueriesAreReadStrictly(t *testing.T) {
 	ids := w.living("alpha")
 	box := "/v1/sandboxes/" + ids["id"]
 	for path, field := range map[string]string{
+		"/v1/runs?cursor=garbage":                        "cursor",
 		"/v1/runs?limt=1":                                "limt",
 		"/v1/runs?limit=0":                               "limit",
 		"/v1/runs?limit=1001":                            "limit",

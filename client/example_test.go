@@ -114,7 +114,7 @@ func ExampleClient_Create() {
 	// hello
 }
 
-// A command in the background, followed later from where one was.
+// A command in the background, read later from where one was.
 func ExampleProcess_Output() {
 	server, stop := startServer()
 	defer stop()
@@ -130,8 +130,11 @@ func ExampleProcess_Output() {
 		panic(err)
 	}
 	defer box.Destroy(ctx)
-	p, err := box.Start(ctx, sandbox.Command{Shell: "echo one; echo two; sleep 0.1; echo three"})
+	p, err := box.Start(ctx, sandbox.Command{Shell: "echo one; echo two; echo three"})
 	if err != nil {
+		panic(err)
+	}
+	if _, err := p.Wait(ctx); err != nil {
 		panic(err)
 	}
 	var out bytes.Buffer

@@ -17,9 +17,10 @@ import (
 )
 
 const execLong = `Run a command in a living sandbox. Its output passes through as it comes, every
-byte once, also over connections that break. Its stdin is empty, or ours with
--i. With -t it gets a terminal: ours shows what it sends, as ssh does, escape
-sequences included; so use -t with programs that you would run in ssh.
+byte once, also over connections that break; when nobody reads our stdout any
+more, it gets SIGPIPE. Its stdin is empty, or ours with -i. With -t it gets a
+terminal: ours shows what it sends, as ssh does, escape sequences included; so
+use -t with programs that you would run in ssh.
 
 Ctrl-C, SIGTERM and SIGHUP are passed to the command; the second one ends
 pinfold only. A command does not end when pinfold does: pinfold kill does that.
@@ -128,6 +129,9 @@ func (a *app) checkExec(f *execFlags) error {
 		if cols < 1 || rows < 1 {
 			cols, rows = 80, 24
 		}
+		if _, given := f.command.Env["TERM"]; !given && os.Getenv("TERM") != "" {
+			f.command.Env["TERM"] = os.Getenv("TERM")
+		}
 		f.command.Terminal = &sandbox.Terminal{Cols: min(cols, sandbox.MaxTerminal), Rows: min(rows, sandbox.MaxTerminal)}
 	}
 	return f.command.Validate()
@@ -154,7 +158,11 @@ func (a *app) execStreams(ctx context.Context, box *client.Sandbox, f *execFlags
 	defer cancel()
 	relay := newRelay(ctx, cancel)
 	defer relay.stop()
-	o := client.ExecOptions{Started: func(id string) { relay.to(box.Process(id)) }}
+	var process *client.Process
+	o := client.ExecOptions{Started: func(id string) {
+		process = box.Process(id)
+		relay.to(process)
+	}}
 	if f.stdin {
 		o.Stdin = a.Stdin
 	}
@@ -167,12 +175,25 @@ func (a *app) execStreams(ctx context.Context, box *client.Sandbox, f *execFlags
 	finishVisible(out, warn)
 	switch {
 	case errors.Is(err, syscall.EPIPE):
+		_ = process.Signal(ctx, "PIPE") // as if it had written to the closed pipe itself; it may have ended
 		return &brokenPipeError{}
+	case err != nil && ctx.Err() != nil:
+		return leftRunning(f.id, process)
 	case err != nil:
 		return err
 	}
 	a.reportProcess(info)
 	return nil
+}
+
+// leftRunning says what became of a command when we were told to go.
+func leftRunning(id string, p *client.Process) error {
+	e := &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "cancelled before the command had started", Err: context.Canceled}
+	if p != nil {
+		e.Message = "cancelled; the command goes on"
+		e.Hint = "pinfold kill " + sandbox.SafeText(id, maxID) + " " + sandbox.SafeText(p.ID(), maxID)
+	}
+	return e
 }
 
 // execJSON waits for the end and prints the process with what was kept of its

@@ -43,6 +43,8 @@ func (a *app) execTerminal(ctx context.Context, box *client.Sandbox, f *execFlag
 		return nil
 	case errors.Is(err, syscall.EPIPE):
 		return &brokenPipeError{}
+	case ctx.Err() != nil:
+		return leftRunning(f.id, p)
 	case err == nil:
 		return &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "the server closed the terminal"}
 	}

@@ -114,6 +114,9 @@ func (s *server) shown(r *http.Request, err error) *sandbox.Error {
 // fail answers with an error. Nothing may have been written before.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, e := s.statusOf(err), s.shown(r, err)
+	if a, ok := w.(*answer); ok {
+		a.swallow(r)
+	}
 	h := w.Header()
 	switch status {
 	case http.StatusUnauthorized:

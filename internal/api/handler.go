@@ -78,6 +78,21 @@ func (a *answer) begin() {
 	}
 }
 
+// maxSwallowed is how much of a body is read before an error is answered. A
+// connection that is closed over unread bytes is reset, and the client may
+// never see why.
+const maxSwallowed = 256 << 10
+
+// swallow reads some of a body that nobody wanted. Who asked first whether to
+// send it is told by the answer.
+func (a *answer) swallow(r *http.Request) {
+	if a.body == nil || a.body.ended.Load() || a.wrote || r.Header.Get("Expect") != "" {
+		return
+	}
+	_ = a.rc.SetReadDeadline(time.Now().Add(a.patience / 2))
+	_, _ = io.CopyN(io.Discard, a.body, maxSwallowed)
+}
+
 // seenBody knows whether a request's body has been read to its end.
 type seenBody struct {
 	io.ReadCloser

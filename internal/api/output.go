@@ -18,6 +18,8 @@ import (
 type follower struct {
 	e *events
 	p *engine.Process
+	// outputs are readers that are there already; nil: follow opens them.
+	outputs [2]*engine.Output
 
 	mu sync.Mutex
 	at [2]int64
@@ -25,15 +27,15 @@ type follower struct {
 
 // streamProcess starts a process and follows it.
 func (c *call) streamProcess(s *engine.Sandbox, command sandbox.Command) error {
-	p, err := s.Start(c.r.Context(), command)
+	p, stdout, stderr, err := s.StartAttached(c.r.Context(), command)
 	if err != nil {
 		return err
 	}
+	defer stdout.Close()
+	defer stderr.Close()
 	e := c.newEvents(c.w)
 	defer e.end()
-	// Not 0: a program that has overtaken us loses its beginning, which the
-	// first offset shows, and not everything.
-	f := &follower{e: e, p: p, at: [2]int64{-1, -1}}
+	f := &follower{e: e, p: p, outputs: [2]*engine.Output{stdout, stderr}}
 	if err := e.send("start", "", p.Info()); err != nil {
 		return err
 	}
@@ -71,10 +73,12 @@ func (c *call) follow(f *follower) error {
 	ctx, cancel := context.WithCancelCause(c.r.Context())
 	defer cancel(nil)
 	var pieces [2]piece
-	var outputs [2]*engine.Output
+	outputs := f.outputs
 	for i := range outputs {
-		outputs[i] = f.p.Output(i+1, f.at[i])
-		defer outputs[i].Close()
+		if outputs[i] == nil {
+			outputs[i] = f.p.Output(i+1, f.at[i])
+			defer outputs[i].Close()
+		}
 		var err error
 		if pieces[i], err = ready(outputs[i]); err != nil {
 			return c.cutOff(f.e, err)

@@ -132,10 +132,24 @@ func TestStreams(t *testing.T) {
 		if !bytes.Equal(out.Bytes(), input) || warn.String() != "done\n" || p.ID != id || p.StdoutBytes != size || *p.ExitCode != 0 {
 			t.Fatalf("%d bytes, %q, %+v", out.Len(), warn.String(), p)
 		}
+		for range 20 { // a program that prints before anybody could come back for it
+			n := counter(0)
+			must(b.Exec(ctx, sandbox.Command{Shell: "head -c 1000000 /dev/zero", OutputBytes: 1000}, client.ExecOptions{Stdout: &n}))(t)
+			if n != 1_000_000 {
+				t.Fatalf("%d bytes came", n)
+			}
+		}
 		if _, err := b.Exec(ctx, sandbox.Command{Shell: "yes"}, client.ExecOptions{Stdout: full{}}); !errors.Is(err, errFull) {
 			t.Fatal(err)
 		}
 	})
+}
+
+type counter int64
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
 }
 
 type full struct{}

@@ -11,6 +11,7 @@ func openapi(version string) huma.Config {
 	c.Info.Description = overview
 	c.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
 	c.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
+	c.Components.Responses = map[string]*huma.Response{}
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"key":    {Type: "http", Scheme: "bearer", Description: "An API key (pfk_…) as Authorization: Bearer."},
 		"header": {Type: "apiKey", In: "header", Name: "X-API-Key", Description: "The same key in a header of its own."},

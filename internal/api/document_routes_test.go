@@ -36,7 +36,7 @@ func operation(doc *huma.OpenAPI, rt route) *huma.Operation {
 	for _, a := range rt.answers {
 		addReply(registry, op, a)
 	}
-	addErrors(registry, op, rt)
+	addErrors(doc, op, rt)
 	return op
 }
 
@@ -156,7 +156,7 @@ func addReply(registry huma.Registry, op *huma.Operation, a reply) {
 
 // addErrors documents the errors of a route: those of its own and those that
 // its shape brings.
-func addErrors(registry huma.Registry, op *huma.Operation, rt route) {
+func addErrors(doc *huma.OpenAPI, op *huma.Operation, rt route) {
 	codes := append([]int{http.StatusForbidden, http.StatusInternalServerError}, rt.errors...)
 	if len(rt.scopes) > 0 {
 		codes = append(codes, http.StatusUnauthorized)
@@ -170,12 +170,15 @@ func addErrors(registry huma.Registry, op *huma.Operation, rt route) {
 	if strings.Contains(rt.path, "{id}") {
 		codes = append(codes, http.StatusNotFound, http.StatusGone)
 	}
-	schema := registry.Schema(reflect.TypeFor[sandbox.ErrorBody](), true, "ErrorBody")
 	for _, code := range codes {
-		op.Responses[strconv.Itoa(code)] = &huma.Response{
-			Description: errorMeaning(code),
-			Content:     map[string]*huma.MediaType{typeJSON: {Schema: schema}},
+		name := "Error" + strconv.Itoa(code)
+		if doc.Components.Responses[name] == nil {
+			doc.Components.Responses[name] = &huma.Response{
+				Description: errorMeaning(code),
+				Content:     map[string]*huma.MediaType{typeJSON: {Schema: doc.Components.Schemas.Schema(reflect.TypeFor[sandbox.ErrorBody](), true, "ErrorBody")}},
+			}
 		}
+		op.Responses[strconv.Itoa(code)] = &huma.Response{Ref: "#/components/responses/" + name, Description: errorMeaning(code)}
 	}
 }
 

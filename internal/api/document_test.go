@@ -87,7 +87,10 @@ type documentShape struct {
 		Responses   map[string]any `json:"responses"`
 		Parameters  []struct{ Name, Description string }
 	}
-	Components struct{ Schemas map[string]schemaText }
+	Components struct {
+		Schemas   map[string]schemaText
+		Responses map[string]any
+	}
 }
 
 func documentOf(t *testing.T) (doc documentShape, raw []byte) {
@@ -131,6 +134,11 @@ func TestEverythingIsDescribed(t *testing.T) {
 	for _, name := range requestTypes() {
 		if doc.Components.Schemas[name].Closed != false {
 			t.Errorf("%s is read strictly, and the document does not say so", name)
+		}
+	}
+	for _, ref := range regexp.MustCompile(`"#/components/responses/([^"]+)"`).FindAllSubmatch(raw, -1) {
+		if doc.Components.Responses[string(ref[1])] == nil {
+			t.Errorf("%s is referred to, and not there", ref[1])
 		}
 	}
 	for _, ref := range regexp.MustCompile(`"#/components/schemas/([^"]+)"`).FindAllSubmatch(raw, -1) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"sync/atomic"
+	"time"
 
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
@@ -152,6 +153,21 @@ func (c *channel) abandon() {
 		}
 	}
 	c.g.send(func(b []byte) []byte { return wire.AppendFrame(b, wire.KindClose, c.id, []byte("{}")) })
+}
+
+// giveUpPatience bounds how long giveUp waits: the agent may be hostile.
+const giveUpPatience = 5 * time.Second
+
+// giveUp abandons the operation and waits until the agent has, too.
+func (c *channel) giveUp(ctx context.Context) {
+	c.abandon()
+	patience := time.NewTimer(giveUpPatience)
+	defer patience.Stop()
+	select {
+	case <-c.over:
+	case <-ctx.Done():
+	case <-patience.C:
+	}
 }
 
 // wait waits for the end of the operation. When the context ends first the

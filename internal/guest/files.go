@@ -30,7 +30,7 @@ func (g *Guest) WriteFile(ctx context.Context, path string, mode uint32, size in
 	defer context.AfterFunc(ctx, c.abandon)()
 	total, readErr := c.pump(r)
 	if readErr != nil && !errors.Is(readErr, errSated) {
-		c.abandon()
+		c.giveUp(ctx) // what the caller does next must find the agent done with it
 		return sandbox.Errorf(sandbox.CodeInternal, "reading what to write to %s: %w", sandbox.SafeText(path, 200), readErr)
 	}
 	o, err := c.wait(ctx)

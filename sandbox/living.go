@@ -307,8 +307,12 @@ type PoolSpec struct {
 	Template string `json:"template,omitempty"`
 	Driver   string `json:"driver,omitempty"`
 	Limits   Limits `json:"limits,omitzero"`
-	Min      int    `json:"min"` // kept waiting
-	Max      int    `json:"max"` // waiting and in use together; 0: no bound of its own
+	// Language keeps an interpreter of that language started in each of them,
+	// for runs; Warm names the modules that it has loaded.
+	Language string   `json:"language,omitempty"`
+	Warm     []string `json:"warm,omitempty"`
+	Min      int      `json:"min"` // kept waiting
+	Max      int      `json:"max"` // waiting and in use together; 0: no bound of its own
 }
 
 // PoolInfo is a pool and how it does.

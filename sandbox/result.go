@@ -98,6 +98,7 @@ type Result struct {
 	Timings   Timings   `json:"timings"`
 
 	Language string            `json:"language,omitempty"`
+	Warm     bool              `json:"warm,omitempty"` // a started interpreter took the program
 	Metadata map[string]string `json:"metadata,omitempty"`
 
 	// Error is set when Status is "error".

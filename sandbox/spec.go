@@ -43,8 +43,13 @@ type Spec struct {
 	Driver     string            `json:"driver,omitempty"`    // default "auto"
 	Require    []string          `json:"require,omitempty"`   // features that must be enforced
 	Network    string            `json:"network,omitempty"`   // default "none", the only one so far
-	Mounts     []Mount           `json:"-"`                   // host directories; never from a request
-	Metadata   map[string]string `json:"metadata,omitempty"`
+	// Warm asks for an interpreter that has these modules loaded already. A
+	// server that has none starts to keep some; this run is then a cold one.
+	// Cold asks for an interpreter that is started for this run.
+	Warm     []string          `json:"warm,omitempty"`
+	Cold     bool              `json:"cold,omitempty"`
+	Mounts   []Mount           `json:"-"` // host directories; never from a request
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // File is one file that goes into the sandbox. Path is relative to the working
@@ -111,7 +116,7 @@ func (s Spec) WithDefaults() Spec {
 func (s Spec) Validate() error {
 	checks := []func() error{
 		s.Limits.Validate, s.validateProgram, s.validateFiles, s.validateArgs,
-		s.validateEnv, s.validateArtifacts, s.validateChoices, s.validateMounts,
+		s.validateEnv, s.validateArtifacts, s.validateChoices, s.validateMounts, s.validateWarm,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -238,6 +243,41 @@ func (s Spec) validateChoices() error {
 		}
 	}
 	return nil
+}
+
+// MaxWarm bounds how many modules a warm interpreter may load.
+const MaxWarm = 32
+
+func (s Spec) validateWarm() error {
+	if s.Cold && len(s.Warm) > 0 {
+		return specError("cold", "ask for a warm start or a cold one, not both")
+	}
+	return CheckModules("warm", s.Warm)
+}
+
+// CheckModules says whether names may be names of modules to load. The field
+// goes into the error.
+func CheckModules(field string, names []string) error {
+	if len(names) > MaxWarm {
+		return tooLarge(field, int64(len(names)), MaxWarm)
+	}
+	for i, name := range names {
+		for part := range strings.SplitSeq(name, ".") {
+			if !isName(part) {
+				return specError(fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("\"%s\" is not a module's name", SafeText(name, 60)))
+			}
+		}
+	}
+	return nil
+}
+
+func isName(s string) bool {
+	for i, r := range s {
+		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return s != "" && len(s) <= 100
 }
 
 func (s Spec) validateMounts() error {

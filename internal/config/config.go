@@ -108,13 +108,15 @@ type Pool struct {
 	Template string         `yaml:"template"`
 	Driver   string         `yaml:"driver"`
 	Limits   sandbox.Limits `yaml:"limits"`
+	Language string         `yaml:"language"`
+	Warm     []string       `yaml:"warm"`
 	Min      int            `yaml:"min"`
 	Max      int            `yaml:"max"`
 }
 
 // Spec returns the pool in the words of the API.
 func (p Pool) Spec() sandbox.PoolSpec {
-	return sandbox.PoolSpec{Name: p.Name, Template: p.Template, Driver: p.Driver, Limits: p.Limits, Min: p.Min, Max: p.Max}
+	return sandbox.PoolSpec{Name: p.Name, Template: p.Template, Driver: p.Driver, Limits: p.Limits, Language: p.Language, Warm: p.Warm, Min: p.Min, Max: p.Max}
 }
 
 // Log says how the server writes its log, which goes to stderr.

@@ -63,6 +63,7 @@ type Engine struct {
 	running    sync.WaitGroup // runs
 	background sync.WaitGroup // everything that goes on by itself
 	making     atomic.Int64   // requests that make a machine right now
+	opened     atomic.Bool
 	quit       chan struct{}
 	late       chan struct{} // places for destructions after the answer
 	runCtx     context.Context

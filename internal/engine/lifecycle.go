@@ -21,6 +21,7 @@ const pruneEvery = 10 * time.Minute
 // Sandboxes do not outlive the process that made them: the kernel ends them with
 // it. So there is nothing to adopt.
 func (e *Engine) Open(ctx context.Context) error {
+	e.opened.Store(true)
 	found, err := e.Leftovers(ctx)
 	for _, l := range found {
 		e.log.Warn("removed what an earlier process had left behind", "kind", l.Kind, "name", l.Name, "error", l.Err)

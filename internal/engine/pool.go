@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
+	"pinfold/internal/language"
 	"pinfold/sandbox"
 )
 
@@ -36,10 +38,14 @@ type shape struct {
 	template, driver                string
 	memory, processes, disk, inodes int64
 	cpus                            float64
+	interpreter                     warmKey // none: machines only
 }
 
 func shapeOf(template, driverName string, l sandbox.Limits) shape {
-	return shape{template, driverName, l.MemoryBytes, l.Processes, l.DiskBytes, l.Inodes, l.CPUs}
+	return shape{
+		template: template, driver: driverName, memory: l.MemoryBytes, processes: l.Processes,
+		disk: l.DiskBytes, inodes: l.Inodes, cpus: l.CPUs,
+	}
 }
 
 // pool keeps machines waiting, of one shape. Each is handed out once.
@@ -65,8 +71,14 @@ type pool struct {
 
 // waiting is a machine that nobody has used.
 type waiting struct {
-	session *session
-	made    time.Time
+	session     *session
+	interpreter *interpreter // nil in a pool of machines only
+	made        time.Time
+}
+
+// dead says whether it can be handed out no more.
+func (w *waiting) dead() bool {
+	return w.session.dead() || w.interpreter != nil && w.interpreter.dead()
 }
 
 // checkPool completes and checks a pool's description.
@@ -84,6 +96,22 @@ func checkPool(p sandbox.PoolSpec) (sandbox.PoolSpec, error) {
 	}
 	c := sandbox.Create{Template: p.Template, Driver: p.Driver, Limits: p.Limits}
 	if err := c.Validate(); err != nil {
+		return p, err
+	}
+	if len(p.Warm) > 0 && p.Language == "" {
+		return p, bad("language", "a pool with warm modules needs a language")
+	}
+	if p.Language != "" {
+		l, err := language.Find(p.Language)
+		if err != nil {
+			return p, err
+		}
+		if l.Wait == nil {
+			return p, bad("language", l.Title+" cannot be kept waiting; python, javascript and typescript can")
+		}
+		p.Language = l.Name
+	}
+	if err := sandbox.CheckModules("warm", p.Warm); err != nil {
 		return p, err
 	}
 	s := c.WithDefaults()
@@ -111,6 +139,9 @@ func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.Po
 		return sandbox.PoolInfo{}, err
 	}
 	key := shapeOf(spec.Template, d.Name(), spec.Limits)
+	if spec.Language != "" {
+		key.interpreter = keyOf(spec.Language, spec.Warm)
+	}
 	e.mu.Lock()
 	if e.draining {
 		e.mu.Unlock()
@@ -176,8 +207,8 @@ func (p *pool) info() sandbox.PoolInfo {
 // else a new one. A plan that is not plain has mounts.
 func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan, plain bool) (*session, *pool, error) {
 	if plain {
-		if s, p := e.takeWarm(d, plan); s != nil {
-			return s, p, nil
+		if w, p := e.takeWarm(d, plan, warmKey{}); w != nil {
+			return w.session, p, nil
 		}
 	}
 	e.making.Add(1)
@@ -186,8 +217,11 @@ func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan,
 	return s, nil, err
 }
 
-func (e *Engine) takeWarm(d driver.Driver, plan driver.Plan) (*session, *pool) {
+// takeWarm takes what waits in a pool with machines like the plan's, and with
+// that interpreter.
+func (e *Engine) takeWarm(d driver.Driver, plan driver.Plan, interpreter warmKey) (*waiting, *pool) {
 	key := shapeOf(plan.Template, d.Name(), plan.Limits)
+	key.interpreter = interpreter
 	e.mu.Lock()
 	var fitting []*pool
 	for _, p := range e.pools {
@@ -197,27 +231,27 @@ func (e *Engine) takeWarm(d driver.Driver, plan driver.Plan) (*session, *pool) {
 	}
 	e.mu.Unlock()
 	for _, p := range fitting {
-		if s := p.take(); s != nil {
-			return s, p
+		if w := p.take(); w != nil {
+			return w, p
 		}
 	}
 	return nil, nil
 }
 
 // take hands out the machine that has waited longest, if it still lives.
-func (p *pool) take() *session {
+func (p *pool) take() *waiting {
 	p.mu.Lock()
-	var taken *session
+	var taken *waiting
 	var dead []*session
 	for len(p.waiting) > 0 && taken == nil {
 		w := p.waiting[0]
 		p.waiting = p.waiting[1:]
-		if w.session.dead() {
+		if w.dead() {
 			dead = append(dead, w.session)
 			p.swapped++
 			continue
 		}
-		taken = w.session
+		taken = w
 	}
 	if taken != nil {
 		failpoint.Hit("pool.taken")
@@ -268,14 +302,15 @@ func (p *pool) fillOne() {
 				break
 			}
 		}
-		s, err := p.make()
+		w, err := p.make()
 		failpoint.Hit("pool.made")
-		again = p.filled(s, err)
+		again = p.filled(w, err)
 	}
 }
 
-func (p *pool) make() (*session, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), handshakePatience)
+// make makes what the pool keeps. On error nothing is left.
+func (p *pool) make() (*waiting, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), loadPatience+handshakePatience)
 	defer cancel()
 	p.mu.Lock()
 	spec := p.spec
@@ -289,11 +324,40 @@ func (p *pool) make() (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openSession(ctx, p.driver, plan)
+	s, err := openSession(ctx, p.driver, plan)
+	if err != nil {
+		return nil, err
+	}
+	w := &waiting{session: s, made: time.Now()}
+	if spec.Language == "" {
+		return w, nil
+	}
+	if w.interpreter, err = p.engine.interpreterFor(ctx, s, spec); err != nil {
+		return nil, errors.Join(err, s.close(ctx))
+	}
+	return w, nil
+}
+
+// interpreterFor starts the interpreter of a pool in a machine of its.
+func (e *Engine) interpreterFor(ctx context.Context, s *session, spec sandbox.PoolSpec) (*interpreter, error) {
+	lang, err := language.Find(spec.Language)
+	if err != nil {
+		return nil, err
+	}
+	template, err := e.options.Template(spec.Template)
+	if err != nil {
+		return nil, err
+	}
+	lookup := func(candidates []string) (string, bool) { return template.Lookup(e.options.Host, candidates) }
+	wait, _, err := lang.WaitStep(spec.Warm, spec.Limits, lookup)
+	if err != nil {
+		return nil, err
+	}
+	return startInterpreter(ctx, s, wait, spec.Limits.WithDefaults())
 }
 
 // filled takes in what a filler made, and says whether it shall go on.
-func (p *pool) filled(s *session, err error) (again bool) {
+func (p *pool) filled(w *waiting, err error) (again bool) {
 	p.mu.Lock()
 	if err != nil {
 		p.failure = sandbox.AsError(err)
@@ -307,10 +371,10 @@ func (p *pool) filled(s *session, err error) (again bool) {
 		p.failure, p.pause = nil, fillPause
 		if p.closed || p.lacking() <= 0 {
 			p.mu.Unlock()
-			p.discard([]*session{s})
+			p.discard([]*session{w.session})
 			p.mu.Lock()
 		} else {
-			p.waiting = append(p.waiting, &waiting{session: s, made: time.Now()})
+			p.waiting = append(p.waiting, w)
 		}
 	}
 	defer p.mu.Unlock()
@@ -337,7 +401,7 @@ func (p *pool) look() {
 		p.mu.Lock()
 		var bad []*session
 		p.waiting = slices.DeleteFunc(p.waiting, func(w *waiting) bool {
-			drop := w.session.dead() || time.Since(w.made) > maxPoolAge
+			drop := w.dead() || time.Since(w.made) > maxPoolAge
 			if drop {
 				bad = append(bad, w.session)
 				p.swapped++

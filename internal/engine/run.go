@@ -139,7 +139,8 @@ type job struct {
 	report  driver.Report
 	plan    driver.Plan
 	steps   language.Steps
-	main    string // the program's file
+	main    string       // the program's file
+	warm    *interpreter // it takes the program; nil: it is started
 	result  *sandbox.Result
 }
 
@@ -221,7 +222,7 @@ func (j *job) run(ctx context.Context) error {
 		}
 	}
 	start := time.Now()
-	s, pool, err := j.engine.machine(ctx, j.driver, j.plan, len(j.spec.Mounts) == 0)
+	s, pool, err := j.machine(ctx)
 	if err != nil {
 		return err
 	}
@@ -242,7 +243,7 @@ func (j *job) run(ctx context.Context) error {
 func (j *job) execute(ctx context.Context, s *session) error {
 	r, err := s.run(ctx, execution{
 		command: j.command(j.steps.Run), limits: j.spec.Limits,
-		streams: j.streams(),
+		streams: j.streams(), warm: j.warm, handover: j.handover(),
 	})
 	if err != nil {
 		return err

@@ -70,6 +70,9 @@ type execution struct {
 	command guest.Command
 	limits  sandbox.Limits
 	streams Streams
+	// warm takes the program instead of a command that is started.
+	warm     *interpreter
+	handover handover
 }
 
 // execResult is what came of it.
@@ -101,9 +104,7 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 		stderr: newCapture(x.limits.OutputBytes, x.streams.Stderr),
 	}
 	base := s.machine.Usage()
-	startCtx, stop := context.WithTimeoutCause(ctx, handshakePatience, errSilent)
-	p, err := s.guest.Start(startCtx, x.command, guest.Streams{Stdin: x.streams.Stdin, Stdout: r.stdout, Stderr: r.stderr})
-	stop()
+	p, err := s.begin(ctx, x, guest.Streams{Stdin: x.streams.Stdin, Stdout: r.stdout, Stderr: r.stderr})
 	if err != nil && ctx.Err() == nil {
 		return nil, s.explain(err)
 	}
@@ -120,6 +121,16 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 		return r, nil
 	}
 	return r, err
+}
+
+// begin starts the program, or hands it to an interpreter that waits for it.
+func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (*guest.Process, error) {
+	if x.warm != nil {
+		return x.warm.begin(x.handover, st)
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, handshakePatience, errSilent)
+	defer stop()
+	return s.guest.Start(ctx, x.command, st)
 }
 
 // await waits for the first of: the program's end, a reason to end it, the

@@ -39,6 +39,8 @@ type Language struct {
 	Programs []Program // what must be in the template, the main one first
 	Compile  []string  // the compile step's arguments; nil for interpreted languages
 	Run      []string  // the run's arguments
+	Wait     []string  // starts an interpreter that waits for its program; a marker and modules follow. nil: there is none
+	WaitWith []string  // support files that only Wait needs
 	Env      []string  // K=V, in addition to BaseEnv, for both steps
 	Support  []string  // files of Pinfold's that the steps need: keys of the support files
 	Version  Version

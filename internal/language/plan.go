@@ -81,6 +81,35 @@ func (l Language) Plan(mainFile string, args []string, limits sandbox.Limits, lo
 	return steps, nil
 }
 
+// Wait is how an interpreter is started that waits for one program. What
+// follows its arguments is the word that it prints, in a line of its own, when it is
+// ready, and then the modules to load. It reads from its standard input eight
+// hexadecimal digits and so many bytes of JSON, an object with file, args, env
+// and allowed_imports, and becomes that program; what follows is the program's.
+type Wait struct {
+	Args, Env, Modules []string
+	Files              []File
+	Dir                string
+}
+
+// WaitStep says how to start a waiting interpreter. ok is false when the
+// language has none.
+func (l Language) WaitStep(modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
+	if l.Wait == nil {
+		return w, false, nil
+	}
+	words, err := l.words(lookup)
+	if err != nil {
+		return w, false, err
+	}
+	files, err := supportFiles(slices.Concat(l.Support, l.WaitWith))
+	if err != nil {
+		return w, false, sandbox.Errorf(sandbox.CodeInternal, "support files of %s: %w", l.Name, err)
+	}
+	step := l.step(l.Wait, nil, words, limits.WithDefaults())
+	return Wait{Args: step.Args, Env: step.Env, Modules: modules, Files: files, Dir: SupportDir}, true, nil
+}
+
 // VersionStep says how to ask for the version, like Plan. ok is false when the
 // language has no version or the template lacks it.
 func (l Language) VersionStep(lookup Lookup) (step Step, stdin string, ok bool) {

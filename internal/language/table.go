@@ -34,6 +34,7 @@ var table = []Language{
 		Extensions: []string{".py"}, Interpreters: []string{"python", "pypy"}, File: "main.py",
 		Programs: []Program{{[]string{"python3"}, "python3"}},
 		Run:      []string{"{python3}", "{file}", "{args}"},
+		Wait:     []string{"{python3}", "{support}/warm.py"}, WaitWith: []string{"warm.py"},
 		Env: append([]string{
 			"PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1",
 			"PYTHONUNBUFFERED=1", // what was printed before a limit struck is not lost
@@ -46,8 +47,9 @@ var table = []Language{
 		Extensions: []string{".js", ".mjs", ".cjs"}, Interpreters: []string{"node", "nodejs"}, File: "main.js",
 		Programs: []Program{{[]string{"node", "nodejs"}, "nodejs"}},
 		Run:      []string{"{node}", "--require", "{support}/node.cjs", "{file}", "{args}"},
-		Support:  []string{"node.cjs", "sucrase.cjs"},
-		Version:  Version{Args: []string{"{node}", "--version"}, Pattern: `^v(\S+)`},
+		Wait:     []string{"{node}", "--require", "{support}/node.cjs", "{support}/wait.cjs"}, WaitWith: []string{"wait.cjs"},
+		Support: []string{"node.cjs", "sucrase.cjs"},
+		Version: Version{Args: []string{"{node}", "--version"}, Pattern: `^v(\S+)`},
 	},
 	{
 		// The translator is our own on every Node: Node's takes the types off
@@ -56,8 +58,9 @@ var table = []Language{
 		Extensions: []string{".ts", ".mts", ".cts"}, Interpreters: []string{"ts-node", "tsx"}, File: "main.ts",
 		Programs: []Program{{[]string{"node", "nodejs"}, "nodejs"}},
 		Run:      []string{"{node}", "--require", "{support}/node.cjs", "{file}", "{args}"},
-		Support:  []string{"node.cjs", "sucrase.cjs"},
-		Version:  Version{Args: []string{"{node}", "--version"}, Pattern: `^v(\S+)`}, // Node's
+		Wait:     []string{"{node}", "--require", "{support}/node.cjs", "{support}/wait.cjs"}, WaitWith: []string{"wait.cjs"},
+		Support: []string{"node.cjs", "sucrase.cjs"},
+		Version: Version{Args: []string{"{node}", "--version"}, Pattern: `^v(\S+)`}, // Node's
 	},
 	{
 		Name: "sh", Title: "Shell (POSIX sh)", Aliases: []string{"shell", "dash", "posix"},

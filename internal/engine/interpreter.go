@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"pinfold/internal/guest"
+	"pinfold/internal/language"
+	"pinfold/sandbox"
+)
+
+// loadPatience bounds how long an interpreter may take to load its modules.
+const loadPatience = 2 * time.Minute
+
+// interpreter is a started interpreter that waits in a sandbox of a pool for
+// its one program. It was executed in that sandbox, has loaded the modules that
+// the pool declares, and has run nothing of anybody's. What is said about the
+// program counts from the moment in which it is handed over.
+type interpreter struct {
+	process *guest.Process
+	stdin   *io.PipeWriter
+	stdout  *relay
+	stderr  *relay
+}
+
+// warmKey is which interpreters can take a program.
+type warmKey struct {
+	language string
+	modules  string // sorted, joined by commas
+}
+
+func keyOf(lang string, modules []string) warmKey {
+	sorted := slices.Compact(slices.Sorted(slices.Values(modules)))
+	return warmKey{lang, strings.Join(sorted, ",")}
+}
+
+// relay passes on what an interpreter writes once there is somebody to have it.
+// Before, it looks for the line that says that the interpreter is ready, and
+// keeps a little of the rest, to say why one is not.
+type relay struct {
+	mu     sync.Mutex
+	to     io.Writer
+	marker []byte
+	ready  chan struct{}
+	before []byte
+}
+
+// maxBefore is how much is kept of what loading modules prints.
+const maxBefore = 4 << 10
+
+func newRelay(marker string) *relay {
+	return &relay{marker: []byte(marker), ready: make(chan struct{})}
+}
+
+// Write implements io.Writer. It is called from one goroutine and never fails.
+func (r *relay) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	to := r.to
+	if to == nil {
+		r.look(p)
+	}
+	r.mu.Unlock()
+	if to != nil {
+		_, _ = to.Write(p)
+	}
+	return len(p), nil
+}
+
+// look searches for the marker in what has come so far.
+func (r *relay) look(p []byte) {
+	select {
+	case <-r.ready:
+		return // between being ready and having a program nobody listens
+	default:
+	}
+	r.before = append(r.before, p...)
+	if len(r.marker) > 0 && bytes.Contains(r.before, r.marker) {
+		close(r.ready)
+		return
+	}
+	if over := len(r.before) - maxBefore; over > 0 {
+		r.before = append(r.before[:0], r.before[over:]...)
+	}
+}
+
+func (r *relay) connect(to io.Writer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.to = to
+}
+
+func (r *relay) said() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return string(r.before)
+}
+
+// startInterpreter starts an interpreter in a fresh machine and waits until it
+// has loaded its modules.
+func startInterpreter(ctx context.Context, s *session, step language.Wait, rlimit sandbox.Limits) (*interpreter, error) {
+	ctx, cancel := context.WithTimeout(ctx, loadPatience)
+	defer cancel()
+	if err := s.guest.Mkdir(ctx, step.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	for _, f := range step.Files {
+		if err := put(ctx, s, f.Path, 0o644, f.Content); err != nil {
+			return nil, err
+		}
+	}
+	marker := newMarker()
+	i := &interpreter{stdout: newRelay(marker + "\n"), stderr: newRelay("")}
+	var stdin *io.PipeReader
+	stdin, i.stdin = io.Pipe()
+	args := append(slices.Clone(step.Args), marker)
+	var err error
+	i.process, err = s.guest.Start(ctx, guest.Command{
+		Args: append(args, step.Modules...), Env: step.Env, Dir: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID, Rlimits: rlimits(rlimit),
+	}, guest.Streams{Stdin: stdin, Stdout: i.stdout, Stderr: i.stderr})
+	if err != nil {
+		return nil, err
+	}
+	context.AfterFunc(doneContext(i.process), func() { _ = stdin.CloseWithError(errStdinClosed()) })
+	select {
+	case <-i.stdout.ready:
+		return i, nil
+	case <-i.process.Done():
+		return nil, i.notLoaded("it ended")
+	case <-ctx.Done():
+		return nil, i.notLoaded("it took too long")
+	}
+}
+
+// doneContext ends with a process.
+func doneContext(p *guest.Process) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-p.Done()
+		cancel()
+	}()
+	return ctx
+}
+
+// notLoaded says why an interpreter cannot wait for programs.
+func (i *interpreter) notLoaded(what string) error {
+	lines := strings.Split(strings.TrimSpace(i.stderr.said()), "\n")
+	return &sandbox.Error{
+		Code: sandbox.CodeSpecInvalid, Field: "warm",
+		Message: fmt.Sprintf("the interpreter could not load its modules: %s: %s", what, sandbox.SafeText(lines[len(lines)-1], 300)),
+		Hint:    "import the modules in a run to see what they say",
+	}
+}
+
+// newMarker is what an interpreter prints when it is ready. Nothing that it
+// loads can know it.
+func newMarker() string {
+	b := make([]byte, 16)
+	if _, err := rand.Read(b); err != nil {
+		panic("engine: no random numbers: " + err.Error()) // crypto/rand never fails on Linux
+	}
+	return "pinfold-ready-" + hex.EncodeToString(b)
+}
+
+// dead says whether the interpreter has ended.
+func (i *interpreter) dead() bool {
+	select {
+	case <-i.process.Exited():
+		return true
+	default:
+		return false
+	}
+}
+
+// handover is what an interpreter is told about its program.
+type handover struct {
+	File           string            `json:"file"`
+	Args           []string          `json:"args"`
+	Env            map[string]string `json:"env"`
+	AllowedImports []string          `json:"allowed_imports"`
+}
+
+// begin hands the program over. From now on what the interpreter writes is the
+// program's.
+func (i *interpreter) begin(h handover, st guest.Streams) (*guest.Process, error) {
+	b, err := json.Marshal(h)
+	if err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a program's start: %w", err)
+	}
+	i.stdout.connect(st.Stdout)
+	i.stderr.connect(st.Stderr)
+	go func() {
+		defer i.stdin.Close() //nolint:errcheck // never fails
+		if _, err := fmt.Fprintf(i.stdin, "%08x%s", len(b), b); err == nil && st.Stdin != nil {
+			_, _ = io.Copy(i.stdin, st.Stdin) // ends with the process, or its reader's end
+		}
+	}()
+	return i.process, nil
+}

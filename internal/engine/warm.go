@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"pinfold/internal/language"
+	"pinfold/sandbox"
+)
+
+// Pools that are made because a request asked for modules.
+const (
+	maxAsked   = 8
+	askedMin   = 2
+	askedIdle  = 10 * time.Minute
+	askedCheck = time.Minute
+)
+
+// machine gives the job its machine, with an interpreter if one waits for such
+// programs.
+func (j *job) machine(ctx context.Context) (*session, *pool, error) {
+	plain := len(j.spec.Mounts) == 0
+	if key, ok := j.warmKey(); ok && plain {
+		if w, p := j.engine.takeWarm(j.driver, j.plan, key); w != nil {
+			j.warm, j.result.Warm = w.interpreter, true
+			return w.session, p, nil
+		}
+		if len(j.spec.Warm) > 0 {
+			j.engine.keepWarm(j.spec, key)
+		}
+	}
+	return j.engine.machine(ctx, j.driver, j.plan, plain)
+}
+
+// warmKey says which interpreters can take the program. ok is false when it
+// must be started: because it is asked for, or because it wants something that
+// an interpreter takes from its start only.
+func (j *job) warmKey() (key warmKey, ok bool) {
+	l, err := language.Find(j.result.Language)
+	if err != nil || l.Wait == nil || j.spec.Cold || j.steps.Compile != nil {
+		return key, false
+	}
+	d := sandbox.Limits{DiskBytes: j.spec.Limits.DiskBytes}.WithDefaults()
+	if j.spec.Limits.OpenFiles != d.OpenFiles || j.spec.Limits.FileSizeBytes != d.FileSizeBytes {
+		return key, false
+	}
+	for name := range j.spec.Env {
+		for _, prefix := range []string{"PYTHON", "NODE_", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_"} {
+			if strings.HasPrefix(name, prefix) {
+				return key, false
+			}
+		}
+	}
+	return keyOf(l.Name, j.spec.Warm), true
+}
+
+// handover is what a waiting interpreter is told.
+func (j *job) handover() handover {
+	return handover{File: j.main, Args: j.spec.Args, Env: j.spec.Env}
+}
+
+// keepWarm begins to keep interpreters with the modules that a request asked
+// for, so that the next one finds one.
+func (e *Engine) keepWarm(spec sandbox.Spec, key warmKey) {
+	sum := sha256.Sum256([]byte(key.language + "\x00" + key.modules + "\x00" + spec.Template + "\x00" + sandbox.FormatSize(spec.Limits.MemoryBytes)))
+	name := "asked-" + hex.EncodeToString(sum[:6])
+	e.mu.Lock()
+	asked := 0
+	for other := range e.pools {
+		if other == name {
+			e.mu.Unlock()
+			return
+		}
+		if strings.HasPrefix(other, "asked-") {
+			asked++
+		}
+	}
+	e.mu.Unlock()
+	if asked >= maxAsked || !e.opened.Load() {
+		return
+	}
+	limits := spec.Limits
+	e.background.Go(func() {
+		p := sandbox.PoolSpec{
+			Name: name, Template: spec.Template, Driver: spec.Driver, Language: key.language, Warm: spec.Warm, Min: askedMin,
+			Limits: sandbox.Limits{
+				MemoryBytes: limits.MemoryBytes, CPUs: limits.CPUs, Processes: limits.Processes,
+				DiskBytes: limits.DiskBytes, Inodes: limits.Inodes,
+			},
+		}
+		if _, err := e.SetPool(context.Background(), p); err != nil {
+			e.log.Warn("cannot keep interpreters warm", "modules", key.modules, "error", err)
+			return
+		}
+		e.dropWhenIdle(name)
+	})
+}
+
+// dropWhenIdle removes a pool that was made for a request when nobody has used
+// it for long, or when it cannot be filled.
+func (e *Engine) dropWhenIdle(name string) {
+	ticker := time.NewTicker(askedCheck)
+	defer ticker.Stop()
+	hits, since := int64(-1), time.Now()
+	for {
+		select {
+		case <-e.quit:
+			return
+		case <-ticker.C:
+		}
+		for _, p := range e.Pools() {
+			if p.Name != name {
+				continue
+			}
+			if p.Hits != hits {
+				hits, since = p.Hits, time.Now()
+			}
+			if time.Since(since) > askedIdle || p.Error != nil && p.Available == 0 {
+				_ = e.RemovePool(context.Background(), name) // somebody else may have
+				return
+			}
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"os"
 
+	"pinfold/internal/bench"
 	"pinfold/internal/cli"
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
@@ -34,6 +35,10 @@ func main() {
 		},
 		CheckServe: func(ctx context.Context, c *config.Config) []serve.Finding {
 			return serve.Check(ctx, c, server(serve.Options{}))
+		},
+		Bench: func(ctx context.Context, o bench.Options) (*bench.Report, error) {
+			o.NewDriver, o.AgentSize = wiring.NewDriver, wiring.AgentSize
+			return bench.Run(ctx, o)
 		},
 	}))
 }

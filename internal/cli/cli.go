@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"pinfold/internal/bench"
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
 	"pinfold/internal/probe"
@@ -47,6 +48,8 @@ type Deps struct {
 	// what it would need, for "serve".
 	Serve      func(ctx context.Context, c *config.Config, o serve.Options) error
 	CheckServe func(ctx context.Context, c *config.Config) []serve.Finding
+	// Bench measures, for "bench".
+	Bench func(ctx context.Context, o bench.Options) (*bench.Report, error)
 }
 
 // Main runs one command line and returns the exit status of the process. It
@@ -101,7 +104,7 @@ func (a *app) root() *cobra.Command {
 	a.bindServer(root)
 	root.AddCommand(a.runCommand(), a.createCommand(), a.execCommand(), a.cpCommand(), a.lsCommand(), a.psCommand(), a.logsCommand(),
 		a.extendCommand(), a.killCommand(), a.poolCommand(), a.usageCommand(), a.serveCommand(), a.keyCommand(),
-		a.languagesCommand(), a.doctorCommand(), a.versionCommand())
+		a.languagesCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand())
 	// What follows "completion" is a shell: one that we do not know is an error.
 	root.InitDefaultCompletionCmd("run")
 	if c, _, err := root.Find([]string{"completion"}); err == nil {

@@ -62,6 +62,9 @@ func (a *app) fail(err error) int {
 // wantsJSON looks for --json where flags may stand. It is asked when parsing
 // the flags may have failed.
 func wantsJSON(args []string) bool {
+	if len(args) > 0 && args[0] == benchName { // its --json names a file
+		return false
+	}
 	for _, arg := range args {
 		switch arg {
 		case "--":

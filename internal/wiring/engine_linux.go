@@ -32,6 +32,21 @@ func NewEngine(o engine.Options, agent string) (*engine.Engine, error) {
 	return engine.New(o), nil
 }
 
+// NewDriver returns the driver of this program by itself, without an engine,
+// for whoever measures it. The caller closes it.
+func NewDriver() (driver.Driver, error) {
+	if err := CheckAgent(""); err != nil {
+		return nil, err
+	}
+	return native.New(native.Options{Agent: agentbin.Open, AgentFile: agentbin.File, Template: templates(os.DirFS("/"))}), nil
+}
+
+// AgentSize is how many bytes the agent's executable has.
+func AgentSize() (int64, error) {
+	agent, err := agentbin.Open()
+	return int64(len(agent)), err
+}
+
 // CheckAgent says whether there is an agent for NewEngine, before anything is
 // opened. The error is of code resource_unavailable.
 func CheckAgent(agent string) error {

@@ -5,6 +5,7 @@ package wiring
 import (
 	"runtime"
 
+	"pinfold/internal/driver"
 	"pinfold/internal/engine"
 	"pinfold/sandbox"
 )
@@ -15,6 +16,12 @@ func NewEngine(engine.Options, string) (*engine.Engine, error) { return nil, una
 
 // CheckAgent has the same to say.
 func CheckAgent(string) error { return unavailable() }
+
+// NewDriver has the same to say.
+func NewDriver() (driver.Driver, error) { return nil, unavailable() }
+
+// AgentSize has the same to say.
+func AgentSize() (int64, error) { return 0, unavailable() }
 
 func unavailable() error {
 	return &sandbox.Error{

@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// burst sends many requests at one moment. A contender that refuses some is
+// counted, not left out: that is what is measured.
+func (s *session) burst() error {
+	sec, done := s.section("burst", fmt.Sprintf("Burst: %d programs at once", burstSize),
+		fmt.Sprintf("All requests leave at the same moment; the server's pools hold %d. A refusal is an answer that says so; lost is what was answered with a failure or not at all. \"Single\" is one request alone, just before.", poolSize))
+	defer done()
+	t := &Table{ID: "burst", First: "what", Columns: []Column{
+		{"single_ms", "single", UnitMS},
+		{"p50_ms", "p50", UnitMS},
+		{"p99_ms", "p99", UnitMS},
+		{"last_ms", "last", UnitMS},
+		{"p99_beside_single", "p99 beside single", UnitTimes},
+		{"failed", "refused or lost", UnitCount},
+	}}
+	sec.Tables = append(sec.Tables, t)
+	rounds := 3
+	if s.o.Quick {
+		rounds = 1
+	}
+	for _, w := range s.workloads() {
+		for _, c := range s.peers {
+			switch {
+			case !c.can(w) || w.id == "true":
+				continue
+			case w.heavy && c.name != serverRunWarm: // a minute of nothing but imports
+				continue
+			case c.name == "docker run" || c.name == "E2B-compatible": // a hundred of these is no fair load
+				continue
+			}
+			if err := s.burstOf(t, sec, c, w, rounds); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *session) burstOf(t *Table, sec *Section, c *contender, w workload, rounds int) error {
+	var single, all sample
+	var first error
+	failed := 0
+	for range rounds {
+		for range 5 {
+			s.settled(c)
+			began := time.Now()
+			if err := c.run(s.ctx, w); err != nil {
+				if s.ctx.Err() == nil && !c.ours {
+					sec.note("left out, it does not work here: %s: %v", c.name, err)
+					return nil
+				}
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			single = append(single, time.Since(began))
+		}
+		s.settled(c)
+		times, errs := s.together(c, w)
+		all = append(all, times...)
+		failed += len(errs)
+		if len(errs) > 0 && first == nil {
+			first = errs[0]
+		}
+	}
+	if s.ctx.Err() != nil {
+		return s.ctx.Err()
+	}
+	name := c.name
+	if w.heavy {
+		name += ", with " + w.modules[1]
+	}
+	last := all.at(1)
+	t.add(name, "", ms(single.median()), ms(all.median()), ms(all.at(0.99)), ms(last), over(ms(all.at(0.99)), ms(single.median())), float64(failed))
+	if first != nil && c.ours {
+		return fmt.Errorf("%s: %d of %d requests failed; the first: %w", c.name, failed, rounds*burstSize, first)
+	}
+	if first != nil {
+		sec.note("%s: the first failure: %v", c.name, first)
+	}
+	return nil
+}
+
+// settled waits until what went on before is over.
+func (s *session) settled(c *contender) {
+	s.sleep(c.settle)
+	if c.ours && s.server != nil {
+		s.server.poolsFull(s.ctx)
+	}
+}
+
+// together runs a workload many times at one moment.
+func (s *session) together(c *contender, w workload) (sample, []error) {
+	times, errs := make(sample, burstSize), make([]error, burstSize)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range burstSize {
+		wg.Go(func() {
+			<-start
+			began := time.Now()
+			errs[i] = c.run(s.ctx, w)
+			times[i] = time.Since(began)
+		})
+	}
+	close(start)
+	wg.Wait()
+	var good sample
+	var bad []error
+	for i, err := range errs {
+		if err != nil {
+			bad = append(bad, err)
+		} else {
+			good = append(good, times[i])
+		}
+	}
+	return good, bad
+}

@@ -1,0 +1,80 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// inFlight is how many sandboxes the endurance test keeps at a time.
+const inFlight = 32
+
+// endurance makes and destroys many sandboxes in this process and compares what
+// it holds before and after.
+func (s *session) endurance() (err error) {
+	total := 1000
+	switch {
+	case s.o.Quick:
+		total = 100
+	case s.o.Long:
+		total = 10_000
+	}
+	sec, done := s.section("endurance", fmt.Sprintf("Endurance: %d sandboxes created and destroyed, %d at a time", total, inFlight), "The driver alone, in one process.")
+	defer done()
+	m, err := s.newMaker()
+	if err != nil {
+		sec.note("not measured: %v", err)
+		return nil
+	}
+	defer func() { err = errors.Join(err, m.driver.Close()) }()
+	if _, _, err := m.many(s.ctx, 2*inFlight, inFlight); err != nil { // threads and pools reach their size
+		return err
+	}
+	before := held()
+	took, span, err := m.many(s.ctx, total, inFlight)
+	if err != nil {
+		return err
+	}
+	after := heldLater(before)
+	part := min(1000, len(took)/4)
+	first, last := took[:part].median(), took[len(took)-part:].median()
+	t := &Table{ID: "endurance", First: "what", Columns: []Column{
+		{"per_second", "per second", UnitRate},
+		{"first_ms", fmt.Sprintf("median of the first %d", part), UnitMS},
+		{"last_ms", fmt.Sprintf("of the last %d", part), UnitMS},
+		{"beside_first", "last beside first", UnitTimes},
+	}}
+	t.add("sandboxes", "", float64(total)/span.Seconds(), ms(first), ms(last), over(ms(last), ms(first)))
+	sec.Tables = append(sec.Tables, t)
+	if !maps.Equal(before, after) {
+		return fmt.Errorf("something is left: %v before, %v after", before, after)
+	}
+	sec.note("left before and after: %v", before)
+	return nil
+}
+
+// heldLater waits for what the kernel frees late.
+func heldLater(want map[string]int) map[string]int {
+	got := held()
+	for deadline := time.Now().Add(10 * time.Second); !maps.Equal(want, got) && time.Now().Before(deadline); got = held() {
+		runtime.GC()
+		time.Sleep(100 * time.Millisecond)
+	}
+	return got
+}
+
+// held counts what this process could have kept of a sandbox.
+func held() map[string]int {
+	count := map[string]int{"goroutines": runtime.NumGoroutine(), "children": len(children(os.Getpid()))}
+	if fds, err := os.ReadDir("/proc/self/fd"); err == nil {
+		count["descriptors"] = len(fds)
+	}
+	if mounts, err := os.ReadFile("/proc/self/mountinfo"); err == nil {
+		count["mounts"] = strings.Count(string(mounts), "\n")
+	}
+	return count
+}

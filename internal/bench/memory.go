@@ -1,0 +1,104 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// unshared is a process's memory that it shares with nobody, in bytes; zero
+// where the kernel does not say.
+func unshared(pid int) int64 {
+	f, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		return 0
+	}
+	var sum int64
+	for line := range strings.Lines(string(f)) {
+		fields := strings.Fields(line)
+		if len(fields) > 1 && (fields[0] == "Private_Clean:" || fields[0] == "Private_Dirty:") {
+			kb, _ := strconv.ParseInt(fields[1], 10, 64)
+			sum += kb << 10
+		}
+	}
+	return sum
+}
+
+// meminfo is /proc/meminfo in bytes.
+func meminfo() map[string]int64 {
+	f, _ := os.ReadFile("/proc/meminfo")
+	values := map[string]int64{}
+	for line := range strings.Lines(string(f)) {
+		if fields := strings.Fields(line); len(fields) > 1 {
+			kb, _ := strconv.ParseInt(fields[1], 10, 64)
+			values[strings.TrimSuffix(fields[0], ":")] = kb << 10
+		}
+	}
+	return values
+}
+
+// memoryInUse is what the host has less available than it has.
+func memoryInUse() int64 {
+	m := meminfo()
+	return m["MemTotal"] - m["MemAvailable"]
+}
+
+// children are a process's own.
+func children(pid int) []int {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	var all []int
+	for _, file := range files {
+		list, _ := os.ReadFile(file) //nolint:gosec // below /proc
+		for word := range strings.FieldsSeq(string(list)) {
+			if n, err := strconv.Atoi(word); err == nil {
+				all = append(all, n)
+			}
+		}
+	}
+	return all
+}
+
+// treeMemory is the unshared memory of everything below a process.
+func treeMemory(pid int) (sum int64) {
+	for _, c := range children(pid) {
+		sum += unshared(c) + treeMemory(c)
+	}
+	return sum
+}
+
+// agentMemory is the unshared memory of the one agent among our children,
+// without the pages of its sealed executable: those are "private" only while
+// one sandbox lives.
+func agentMemory() int64 {
+	for _, pid := range children(os.Getpid()) {
+		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+		if err != nil || !strings.HasPrefix(exe, "/memfd:pinfold-agent") {
+			continue
+		}
+		smaps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
+		if err != nil {
+			return 0
+		}
+		return private(string(smaps))
+	}
+	return 0
+}
+
+func private(smaps string) int64 {
+	var sum int64
+	shared := false
+	for line := range strings.Lines(smaps) {
+		fields := strings.Fields(line)
+		switch {
+		case len(fields) >= 5 && strings.Contains(fields[0], "-") && !strings.HasSuffix(fields[0], ":"):
+			shared = strings.Contains(line, "memfd:pinfold-agent") && !strings.HasPrefix(fields[1], "rw")
+		case !shared && len(fields) > 1 && strings.HasPrefix(line, "Private_"):
+			if kb, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
+				sum += kb << 10
+			}
+		}
+	}
+	return sum
+}

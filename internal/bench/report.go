@@ -1,0 +1,196 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"pinfold/sandbox"
+)
+
+// Report is everything that one benchmark found.
+type Report struct {
+	Made     time.Time  `json:"made"`
+	Version  string     `json:"version"`
+	Options  string     `json:"options"` // how thorough it was
+	Machine  Machine    `json:"machine"`
+	Sections []*Section `json:"sections"`
+	Targets  []Target   `json:"targets"`
+	Failures []string   `json:"failures"` // sandboxes that failed, traces that were left
+}
+
+// Machine is where it was measured.
+type Machine struct {
+	Cores     int    `json:"cores"`
+	Processor string `json:"processor,omitempty"`
+	MemoryMB  int64  `json:"memory_mb,omitempty"`
+	System    string `json:"system"` // "linux 6.1.0"
+	Arch      string `json:"arch"`
+	Load      string `json:"load,omitempty"` // at the beginning
+	Root      bool   `json:"root"`
+}
+
+// Section is one part of the report.
+type Section struct {
+	Part   string   `json:"part"`
+	Title  string   `json:"title"`
+	Text   string   `json:"text,omitempty"`
+	Tables []*Table `json:"tables"`
+	// Notes say what was left out and why, and what does not fit a table.
+	Notes  []string `json:"notes,omitempty"`
+	Charts []Chart  `json:"-"`
+}
+
+func (s *Section) note(format string, args ...any) {
+	line := sandbox.SafeText(fmt.Sprintf(format, args...), 600)
+	s.Notes = append(s.Notes, line)
+}
+
+// State says whether an aim was reached.
+type State string
+
+// What became of an aim.
+const (
+	Reached     State = "reached"
+	NotReached  State = "NOT reached"
+	NotMeasured State = "not measured"
+)
+
+// Target is an aim. It decides nothing.
+type Target struct {
+	Group    string `json:"group"`
+	Aim      string `json:"aim"`
+	State    State  `json:"state"`
+	Measured string `json:"measured,omitempty"`
+}
+
+// machine looks at the host.
+func machine() Machine {
+	m := Machine{Cores: runtime.NumCPU(), System: runtime.GOOS, Arch: runtime.GOARCH, Root: os.Geteuid() == 0}
+	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.System += " " + sandbox.SafeText(strings.TrimSpace(string(kernel)), 80)
+	}
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil && len(strings.Fields(string(load))) >= 3 {
+		m.Load = strings.Join(strings.Fields(string(load))[:3], " ")
+	}
+	if cpu, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(cpu)) {
+			if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == "model name" {
+				m.Processor = sandbox.SafeText(strings.TrimSpace(v), 80)
+				break
+			}
+		}
+	}
+	m.MemoryMB = meminfo()["MemTotal"] >> 20
+	return m
+}
+
+// Line describes the machine in one line.
+func (r *Report) Line() string {
+	m := r.Machine
+	line := fmt.Sprintf("%s, %d cores", r.Made.Format(time.DateOnly), m.Cores)
+	if m.Processor != "" {
+		line += " (" + m.Processor + ")"
+	}
+	if m.MemoryMB > 0 {
+		line += fmt.Sprintf(", %d MB", m.MemoryMB)
+	}
+	line += ", " + m.System + " " + m.Arch
+	if m.Load != "" {
+		line += ", load " + m.Load
+	}
+	if !m.Root {
+		line += ", not root"
+	}
+	return line
+}
+
+// JSON writes the report as JSON.
+func (r *Report) JSON() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(r)
+	return b.Bytes(), err
+}
+
+// Text writes a section for a terminal.
+func (s *Section) WriteText(w io.Writer) {
+	fmt.Fprintf(w, "\n%s\n%s\n", plain(s.Title), strings.Repeat("=", utf8.RuneCountInString(plain(s.Title))))
+	if s.Text != "" {
+		fmt.Fprintf(w, "%s\n", plain(s.Text))
+	}
+	for _, t := range s.Tables {
+		fmt.Fprintln(w)
+		if t.Title != "" {
+			fmt.Fprintf(w, "%s\n", plain(t.Title))
+		}
+		tab := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+		for _, row := range t.cells() {
+			fmt.Fprintln(tab, plain(strings.TrimRight(strings.Join(row, "\t"), "\t")))
+		}
+		_ = tab.Flush()
+	}
+	if len(s.Notes) > 0 {
+		fmt.Fprintln(w)
+	}
+	for _, n := range s.Notes {
+		fmt.Fprintf(w, "- %s\n", plain(n))
+	}
+}
+
+// WriteTargets writes the aims for a terminal.
+func (r *Report) WriteTargets(w io.Writer) {
+	group := ""
+	for _, t := range r.Targets {
+		if t.Group != group {
+			group = t.Group
+			fmt.Fprintf(w, "\n%s\n", group)
+		}
+		fmt.Fprintf(w, "- %s: %s%s\n", plain(t.Aim), t.State, inBrackets(t.Measured))
+	}
+}
+
+func inBrackets(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " (" + s + ")"
+}
+
+// plain is Markdown's text without its marks.
+func plain(s string) string { return strings.ReplaceAll(s, "`", "") }
+
+// find returns the value of a cell of a table, or none.
+func (r *Report) find(table, what, key string) float64 {
+	for _, s := range r.Sections {
+		for _, t := range s.Tables {
+			if t.ID == table {
+				if v := t.find(what, key); known(v) {
+					return v
+				}
+			}
+		}
+	}
+	return none
+}
+
+func (t *Table) find(what, key string) float64 {
+	for i, c := range t.Columns {
+		for _, row := range t.Rows {
+			if c.Key == key && row.What == what && i < len(row.Values) && !math.IsInf(row.Values[i], 0) {
+				return row.Values[i]
+			}
+		}
+	}
+	return none
+}

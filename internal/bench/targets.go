@@ -1,0 +1,127 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+)
+
+// aim is one target: what must hold, and where its number is found.
+type aim struct {
+	group, text string
+	// judge returns whether it is reached and what was measured; a value that
+	// is not known means that it was not measured.
+	judge func(r *Report) (value float64, reached bool, measured string)
+}
+
+// Groups of aims, by what they are about.
+const (
+	groupCold  = "Targets: one program, one process, no daemon"
+	groupServe = "Targets: the server"
+	groupWarm  = "Targets: warm interpreters"
+)
+
+// targets judges every aim.
+func targets(r *Report) []Target {
+	var all []Target
+	for _, a := range aims() {
+		t := Target{Group: a.group, Aim: a.text, State: NotMeasured}
+		if v, reached, measured := a.judge(r); known(v) {
+			t.Measured, t.State = measured, NotReached
+			if reached {
+				t.State = Reached
+			}
+		}
+		all = append(all, t)
+	}
+	return all
+}
+
+// atMost and atLeast judge one number.
+func atMost(limit float64, unit Unit, of func(*Report) float64) func(*Report) (float64, bool, string) {
+	return func(r *Report) (float64, bool, string) { v := of(r); return v, v <= limit, unit.format(v) }
+}
+
+func atLeast(limit float64, unit Unit, of func(*Report) float64) func(*Report) (float64, bool, string) {
+	return func(r *Report) (float64, bool, string) { v := of(r); return v, v >= limit, unit.format(v) }
+}
+
+// cellOf finds a number of a table.
+func cellOf(table, what, key string) func(*Report) float64 {
+	return func(r *Report) float64 { return r.find(table, what, key) }
+}
+
+// best finds the server's number: warm where it is, or else plain.
+func best(table, key string) func(*Report) float64 {
+	return func(r *Report) float64 {
+		if v := r.find(table, serverRunWarm, key); known(v) {
+			return v
+		}
+		return r.find(table, serverRun, key)
+	}
+}
+
+// beside divides one contender's median by another's.
+func beside(table, a, b string) func(*Report) float64 {
+	return func(r *Report) float64 { return over(r.find(table, a, "median_ms"), r.find(table, b, "median_ms")) }
+}
+
+func aims() []aim {
+	return append(append(coldAims(), serveAims()...), warmAims()...)
+}
+
+func coldAims() []aim {
+	const ours = "pinfold run"
+	return []aim{
+		{groupCold, "`print(1)` in at most bare python3 + 10 ms", atMost(10, UnitMS, func(r *Report) float64 {
+			return r.find("latency-print", ours, "median_ms") - r.find("latency-print", "bare", "median_ms")
+		})},
+		{groupCold, "faster than runc run", atMost(1, UnitTimes, beside("latency-print", ours, "runc run"))},
+		{groupCold, "at least 10 × faster than docker run", atLeast(10, UnitTimes, beside("latency-print", "docker run", ours))},
+		{groupCold, "a sandbox made, used and removed in at most 6 ms", atMost(6, UnitMS, cellOf("driver", "a whole sandbox", "median_ms"))},
+		{groupCold, "an agent of at most 3 MB", atMost(3e6/1024, UnitKB, cellOf("agent", "its executable, one sealed file that all sandboxes share", "kb"))},
+		{groupCold, "at most 1.2 MB of the agent's memory unshared", atMost(1.2e6/1024, UnitKB, cellOf("agent", "its unshared memory when idle", "kb"))},
+		{groupCold, "the last sandboxes at most 1.2 × the first", atMost(1.2, UnitTimes, cellOf("endurance", "sandboxes", "beside_first"))},
+	}
+}
+
+func serveAims() []aim {
+	return []aim{
+		{groupServe, "`POST /v1/runs` of `print(1)` in at most 1.1 × bare python3", atMost(1.1, UnitTimes, cellOf("latency-print", serverRun, "beside_bare"))},
+		{groupServe, "at least 0.9 × the throughput of bare python3", atLeast(0.9, UnitTimes, cellOf("throughput-print", serverRun, "beside_bare"))},
+		{groupServe, "a command in a living sandbox in at most 3 ms", atMost(3, UnitMS, cellOf("exec", "pinfold", "median_ms"))},
+		{groupServe, "files at 500 MB/s and more, up and down", atLeast(500, UnitSpeed, func(r *Report) float64 {
+			return math.Min(r.find("transfer", "a file up", "median_mb_s"), r.find("transfer", "a file down", "median_mb_s"))
+		})},
+		{groupServe, "at most 2 MB unshared for each of many sandboxes", atMost(2e6/1024, UnitKB, func(r *Report) float64 { return lastLevel(r, "sandbox_kb") })},
+		{groupServe, "a new sandbox among 1,000 at most 1.3 × one among 1", growth("create_ms")},
+		{groupServe, "a command among 1,000 at most 1.3 × one among 1", growth("command_ms")},
+	}
+}
+
+func warmAims() []aim {
+	return []aim{
+		{groupWarm, "`POST /v1/runs` of `print(1)` in at most 0.2 × bare python3", atMost(0.2, UnitTimes, best("latency-print", "beside_bare"))},
+		{groupWarm, "at least 4.5 × the throughput of bare python3", atLeast(4.5, UnitTimes, best("throughput-print", "beside_bare"))},
+		{groupWarm, "importing numpy, pandas and matplotlib.pyplot, warm, in at most 0.015 × bare", atMost(0.015, UnitTimes, cellOf("latency-data", serverRunWarm, "beside_bare"))},
+		{groupWarm, "the same at 150 a second and more", atLeast(150, UnitRate, cellOf("throughput-data", serverRunWarm, "per_second"))},
+		{groupWarm, "a burst's p99 at most 100 × the single median", atMost(100, UnitTimes, best("burst", "p99_beside_single"))},
+		{groupWarm, "of a burst none refused, none lost", atMost(0, UnitCount, best("burst", "failed"))},
+		{groupWarm, "at most 3 MB unshared for a warm sandbox that waits", atMost(3e6/1024, UnitKB, cellOf("waiting", "a warm Python", "each_kb"))},
+		{groupWarm, "a run among 1,000 living sandboxes at most 1.3 × one among 1", growth("run_ms")},
+	}
+}
+
+// fullLevel is the number of living sandboxes that the aims speak of.
+const fullLevel = "1000"
+
+// lastLevel is a number among most living sandboxes, if they were enough.
+func lastLevel(r *Report, key string) float64 { return r.find("density", fullLevel, key) }
+
+// growth judges a median among many living sandboxes beside that among one.
+func growth(key string) func(*Report) (float64, bool, string) {
+	return func(r *Report) (float64, bool, string) {
+		first, last := r.find("density", "1", key), lastLevel(r, key)
+		v := over(last, first)
+		return v, v <= 1.3, fmt.Sprintf("%s: %s and %s", UnitTimes.format(v), UnitMS.format(first), UnitMS.format(last))
+	}
+}

@@ -1,0 +1,193 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"pinfold/internal/bench"
+	"pinfold/sandbox"
+)
+
+const benchName = "bench"
+
+const benchLong = `Measure Pinfold beside what else runs programs on this machine: bare python3,
+bubblewrap, runc, crun, runsc and Docker where they are installed, and the
+services that --go-judge and --e2b name. What is missing is named and left out.
+As root more contenders can be measured.
+
+A server is started for it and ended; with --server, the one that is named is
+measured instead. Expect some minutes of load: nothing else should go on.
+
+Numbers are never an error. Exit status: 0, or 1 when a sandbox failed or a
+trace was left behind.`
+
+const benchExamples = `  pinfold bench --quick                      does it all work? (a minute)
+  pinfold bench                              tables on the terminal
+  pinfold bench --only latency,burst --rounds 200
+  pinfold bench --json out.json --markdown out.md --svg charts`
+
+// benchFlags are the flags of "bench" as they were given.
+type benchFlags struct {
+	bench.Options
+
+	json, markdown, svg string
+}
+
+func (a *app) benchCommand() *cobra.Command {
+	var f benchFlags
+	cmd := &cobra.Command{
+		Use: benchName + " [flags]", Short: "Measure sandboxes beside what else runs programs here", Long: benchLong, Example: benchExamples, Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.bench(cmd.Context(), &f) },
+	}
+	f.bind(cmd.Flags())
+	f.complete(cmd)
+	return cmd
+}
+
+// bind declares the flags.
+func (f *benchFlags) bind(set *pflag.FlagSet) {
+	names, _ := bench.Parts()
+	set.BoolVar(&f.Quick, "quick", false, "few rounds: coarse numbers")
+	set.BoolVar(&f.Long, "long", false, "a minute of throughput each, 10,000 sandboxes made and destroyed")
+	set.StringSliceVar(&f.Only, "only", nil, "only these parts: "+strings.Join(names, ", "))
+	set.IntVar(&f.Rounds, "rounds", 0, "how often each contender takes its turn (default 40)")
+	set.IntVar(&f.Concurrency, "concurrency", 0, "requests at a time for throughput (default 4)")
+	set.DurationVar(&f.Duration, "duration", 0, "how long throughput is measured, for each contender (default 10s)")
+	group(set, "What", "quick", "long", "only PART,...", "rounds N", "concurrency N", "duration TIME")
+
+	set.StringVar(&f.GoJudge, "go-judge", "", "measure the go-judge at this URL, too")
+	set.StringVar(&f.E2B, "e2b", "", "measure the E2B-compatible service at this URL, too")
+	set.StringVar(&f.E2BKey, "e2b-key", "", "its API key; others on this machine can see it (default $E2B_API_KEY)")
+	group(set, "Other contenders", "go-judge URL", "e2b URL", "e2b-key KEY")
+
+	set.StringVar(&f.json, "json", "", "write all numbers as JSON; - is stdout, without the tables")
+	set.StringVar(&f.markdown, "markdown", "", "write the report as Markdown; in a document with the line\n"+strings.Repeat(" ", 35)+bench.Marker+" below that line")
+	set.StringVar(&f.svg, "svg", "", "write charts into this directory")
+	group(set, groupOutput, "json FILE", "markdown FILE", "svg DIR")
+}
+
+func (f *benchFlags) complete(cmd *cobra.Command) {
+	completeChoices(cmd, map[string]func() []string{"only": func() []string { names, _ := bench.Parts(); return names }})
+	for _, flag := range []string{"json", "markdown"} {
+		if err := cmd.MarkFlagFilename(flag); err != nil {
+			panic(err) // bind declares them
+		}
+	}
+	if err := cmd.MarkFlagDirname("svg"); err != nil {
+		panic(err)
+	}
+}
+
+func (a *app) bench(ctx context.Context, f *benchFlags) error {
+	o, err := a.benchOptions(f)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer cancelOnSignal(cancel)()
+	defer catchBrokenPipe()() // who reads the tables may go away; what was started must be ended
+	report, err := a.Bench(ctx, o)
+	if err != nil {
+		return err
+	}
+	if len(report.Failures) > 0 {
+		a.exit = 1
+	}
+	var b bytes.Buffer
+	report.WriteTargets(&b)
+	for i, failure := range report.Failures {
+		if i == 0 {
+			b.WriteString("\nFAILED\n")
+		}
+		fmt.Fprintf(&b, "- %s\n", failure)
+	}
+	if f.json != fromStdin {
+		if err := a.write(b.Bytes()); err != nil {
+			return err
+		}
+	}
+	return a.writeReport(f, report)
+}
+
+// benchOptions completes the flags with what is known here.
+func (a *app) benchOptions(f *benchFlags) (bench.Options, error) {
+	o := f.Options
+	o.Version = a.Version
+	if o.E2BKey == "" {
+		o.E2BKey = os.Getenv("E2B_API_KEY")
+	}
+	for flag, n := range map[string]time.Duration{"rounds": time.Duration(o.Rounds), "concurrency": time.Duration(o.Concurrency), "duration": o.Duration} {
+		if n < 0 {
+			return o, usageError("--%s takes more than nothing", flag)
+		}
+	}
+	var err error
+	if o.Program, err = os.Executable(); err != nil {
+		return o, err
+	}
+	if a.remote() {
+		o.Server = a.at.address()
+		if o.Key, err = a.apiKey(o.Server); err != nil {
+			return o, err
+		}
+	}
+	began := time.Now()
+	o.Progress = func(line string) {
+		_, _ = fmt.Fprintf(a.Stderr, "%5.0fs  %s\n", time.Since(began).Seconds(), line)
+	}
+	o.Section = func(s *bench.Section) {
+		if f.json == fromStdin {
+			return
+		}
+		var b bytes.Buffer
+		s.WriteText(&b)
+		_ = a.write(append(b.Bytes(), '\n')) // that nobody reads it is found out at the end
+	}
+	return o, o.Validate()
+}
+
+// writeReport writes the files that were asked for.
+func (a *app) writeReport(f *benchFlags, r *bench.Report) error {
+	if f.json != "" {
+		text, err := r.JSON()
+		if err != nil {
+			return err
+		}
+		if f.json == fromStdin {
+			if err := a.write(text); err != nil {
+				return err
+			}
+		} else if err := os.WriteFile(f.json, text, 0o644); err != nil { //nolint:gosec // a report
+			return cannotWrite("--json", err)
+		}
+	}
+	if f.svg != "" {
+		if err := r.WriteCharts(f.svg); err != nil {
+			return cannotWrite("--svg", err)
+		}
+	}
+	if f.markdown != "" {
+		if err := r.WriteMarkdown(f.markdown, f.svg); err != nil {
+			return cannotWrite("--markdown", err)
+		}
+	}
+	return nil
+}
+
+// cannotWrite says which of the files could not be written.
+func cannotWrite(flag string, err error) error {
+	var path *os.PathError
+	if errors.As(err, &path) {
+		err = fmt.Errorf("%s: %w", path.Path, path.Err)
+	}
+	return &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: flag + ": cannot write " + err.Error(), Err: err}
+}

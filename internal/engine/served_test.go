@@ -30,7 +30,7 @@ func serve(t *testing.T, o engine.Options, script func(driver.Plan) fake.Script)
 	t.Helper()
 	ledger.CheckSelf(t)
 	program := &fstest.MapFile{Data: []byte("\x7fELF"), Mode: 0o755}
-	host := fstest.MapFS{"usr/bin/sh": program}
+	host := fstest.MapFS{"usr/bin/sh": program, "usr/bin/python3": program}
 	template, err := image.Host(host)
 	if err != nil {
 		t.Fatal(err)

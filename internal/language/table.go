@@ -34,7 +34,7 @@ var table = []Language{
 		Extensions: []string{".py"}, Interpreters: []string{"python", "pypy"}, File: "main.py",
 		Programs: []Program{{[]string{"python3"}, "python3"}},
 		Run:      []string{"{python3}", "{file}", "{args}"},
-		Wait:     []string{"{python3}", "{support}/warm.py"}, WaitWith: []string{"warm.py"},
+		Wait:     []string{"{python3}", "{support}/pinfold_warm.py"}, WaitWith: []string{"pinfold_warm.py"},
 		Env: append([]string{
 			"PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1",
 			"PYTHONUNBUFFERED=1", // what was printed before a limit struck is not lost

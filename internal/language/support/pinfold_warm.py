@@ -1,0 +1,83 @@
+# A Python interpreter that waits for one program. It loads the modules that it
+# is told, says that it is ready, reads what to run from its standard input, and
+# becomes that program. It never runs a second one.
+import atexit
+import gc
+import json
+import os
+import sys
+
+import pinfold_harness
+
+
+def read_exactly(n):
+    parts = []
+    while n > 0:
+        part = os.read(0, min(n, 1 << 16))
+        if not part:
+            os._exit(0)  # nobody needs this interpreter any more
+        parts.append(part)
+        n -= len(part)
+    return b"".join(parts)
+
+
+def wait(marker, modules):
+    pinfold_harness.rich()
+    for name in modules:
+        __import__(name)
+    gc.collect()
+    gc.freeze()  # what is loaded now is not looked at again
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.write(1, marker.encode() + b"\n")
+    job = read_exactly(int(read_exactly(8), 16))
+    return json.loads(job)
+
+
+def become(job):
+    """Run the program and return its exit status."""
+    os.environ.update(job["env"] or {})
+    try:
+        pinfold_harness.run_main([job["file"]] + (job["args"] or []), job["allowed_imports"])
+    except SystemExit as e:
+        if e.code is None:
+            return 0
+        if isinstance(e.code, int):
+            return e.code & 0xFF
+        sys.stdout.flush()
+        print(e.code, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return -2
+    except BaseException:
+        return 1  # it has been shown
+    return 0
+
+
+def end(status):
+    """Do what the interpreter does at its end, but for taking apart what was
+    loaded before the program: threads, exit functions, the program's objects."""
+    if "threading" in sys.modules:
+        sys.modules["threading"]._shutdown()
+    atexit._run_exitfuncs()
+    sys.modules["__main__"].__dict__.clear()
+    gc.collect()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except Exception:
+            status = status or 120  # as Python does
+    if status == -2:
+        import signal
+
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    os._exit(status)
+
+
+if __name__ == "__main__":
+    # The program gets this namespace; what goes on here lives in a module.
+    import pinfold_warm
+
+    pinfold_warm.end(pinfold_warm.become(pinfold_warm.wait(sys.argv[1], sys.argv[2:])))

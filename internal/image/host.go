@@ -82,6 +82,7 @@ var shownEtc = []string{
 	"/etc/ssl/certs",
 	"/etc/fonts",
 	"/etc/java-*-openjdk",
+	"/etc/matplotlibrc",
 }
 
 // addShownEtc binds what of shownEtc exists, is readable by everybody and is

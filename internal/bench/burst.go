@@ -40,7 +40,18 @@ func (s *session) burst() error {
 			}
 		}
 	}
+	s.noteWarm(sec)
 	return nil
+}
+
+// noteWarm says how many runs were warm.
+func (s *session) noteWarm(sec *Section) {
+	if s.server == nil {
+		return
+	}
+	if line := s.server.warmShare(); line != "" {
+		sec.note("%s", line)
+	}
 }
 
 func (s *session) burstOf(t *Table, sec *Section, c *contender, w workload, rounds int) error {
@@ -88,9 +99,8 @@ func (s *session) burstOf(t *Table, sec *Section, c *contender, w workload, roun
 
 // settled waits until what went on before is over.
 func (s *session) settled(c *contender) {
-	s.sleep(c.settle)
-	if c.ours && s.server != nil {
-		s.server.poolsFull(s.ctx)
+	if c.settle != nil {
+		c.settle(s.ctx)
 	}
 }
 

@@ -58,9 +58,9 @@ type contender struct {
 	// ours says that the contender is Pinfold: its failures fail the benchmark,
 	// another's leave it out.
 	ours bool
-	// settle is waited for after each turn, so that what goes on behind an
-	// answer does not meet the next contender.
-	settle time.Duration
+	// settle, when set, waits after a turn until what goes on behind the answer
+	// is over, so that it does not meet the next contender.
+	settle func(context.Context)
 	// only are the workloads that it can run; none: all.
 	only []string
 }
@@ -156,7 +156,9 @@ func (s *session) race(sec *Section, w workload, all []*contender, rounds int) (
 			if round >= warmUp {
 				times[c] = append(times[c], took)
 			}
-			s.sleep(c.settle)
+			if c.settle != nil {
+				c.settle(s.ctx)
+			}
 		}
 	}
 	return times, nil

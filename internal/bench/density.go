@@ -86,7 +86,7 @@ func (s *session) level(t *Table, all []*client.Sandbox, base, used int64) error
 			return err
 		}
 		run := time.Since(began)
-		s.sleep(15 * time.Millisecond)
+		s.server.settled(s.ctx)
 		began = time.Now()
 		x, err := s.server.cl.Create(s.ctx, odd)
 		if err != nil {
@@ -140,26 +140,24 @@ func (s *session) warmMemory(sec *Section) error {
 		ID: "waiting", Title: "Unshared memory of a sandbox that waits in a pool:", First: "pool",
 		Columns: []Column{{"each_kb", "each", UnitKB}, {"count", "waiting", UnitCount}},
 	}
-	pools := []struct {
-		name string
-		warm []string
-	}{{"a sandbox", nil}}
+	type pool struct {
+		name, language string
+		warm           []string
+	}
+	pools := []pool{{name: "a sandbox"}}
 	if s.server.warm {
-		pools = append(pools, struct {
-			name string
-			warm []string
-		}{"a warm Python", []string{}})
+		pools = append(pools, pool{name: "a warm Python", language: "python"})
 		if s.data {
-			pools = append(pools, struct {
-				name string
-				warm []string
-			}{"a warm Python with " + dataModules()[1], dataModules()})
+			pools = append(pools, pool{"a warm Python with " + dataModules()[1], "python", dataModules()})
 		}
 	}
 	for i, p := range pools {
 		// A shape of its own, so that nothing else is taken from it.
 		body := map[string]any{"min": 1, "max": 2 * poolSize, "limits": map[string]any{"processes": processLimit + 2 + i}}
-		if p.warm != nil {
+		if p.language != "" {
+			body["language"] = p.language
+		}
+		if len(p.warm) > 0 {
 			body["warm"] = p.warm
 		}
 		each, err := s.waiting(fmt.Sprintf("bench-memory-%d", i), body)
@@ -194,4 +192,3 @@ func (s *session) waiting(name string, body map[string]any) (float64, error) {
 	err = s.server.cl.RemovePool(s.ctx, name)
 	return float64(full-one) / poolSize, err
 }
-

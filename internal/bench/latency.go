@@ -17,7 +17,9 @@ func spread() []Column {
 }
 
 // values are the numbers of spread.
-func (s sample) values() []float64 { return []float64{ms(s.median()), ms(s.at(0.95)), ms(s.at(0.99)), ms(s.at(0))} }
+func (s sample) values() []float64 {
+	return []float64{ms(s.median()), ms(s.at(0.95)), ms(s.at(0.99)), ms(s.at(0))}
+}
 
 func besideBare() Column { return Column{"beside_bare", "beside bare", UnitTimes} }
 
@@ -64,6 +66,7 @@ func (s *session) latencyOf(sec *Section, w workload) error {
 	sec.Tables = append(sec.Tables, t)
 	sec.Charts = append(sec.Charts, chart)
 	s.phaseTable(sec, w)
+	s.noteWarm(sec)
 	return nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"time"
 )
 
 // find looks for a contender's program.
@@ -39,9 +38,10 @@ func bubblewrap() (*contender, error) {
 			base = append(base, "--ro-bind-try", "/"+dir, "/"+dir)
 		}
 	}
-	// Debian's matplotlib has its configuration below /etc.
-	base = append(base, "--ro-bind-try", "/etc/matplotlibrc", "/etc/matplotlibrc", "--ro-bind-try", "/etc/alternatives", "/etc/alternatives",
-		"--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--setenv", "HOME", "/tmp", "--setenv", "MPLCONFIGDIR", "/tmp")
+	for _, name := range debianEtc() {
+		base = append(base, "--ro-bind", name, name)
+	}
+	base = append(base, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--setenv", "HOME", "/tmp", "--setenv", "MPLCONFIGDIR", "/tmp")
 	return command("bubblewrap", "fresh, no limits", func(w workload) []string {
 		return append(append([]string{}, base...), w.args...)
 	}), nil
@@ -54,6 +54,18 @@ func rootDirs() []string {
 	for _, dir := range []string{"lib", "lib32", "lib64", "bin", "sbin"} {
 		if _, err := os.Lstat("/" + dir); err == nil {
 			all = append(all, dir)
+		}
+	}
+	return all
+}
+
+// debianEtc is what Debian's Python modules need of /etc: libraries for numbers
+// are found through alternatives, and matplotlib has its configuration there.
+func debianEtc() []string {
+	var all []string
+	for _, name := range []string{"/etc/alternatives", "/etc/matplotlibrc"} {
+		if _, err := os.Stat(name); err == nil {
+			all = append(all, name)
 		}
 	}
 	return all
@@ -165,13 +177,8 @@ func editSpec(spec map[string]any, root string, args []string) error {
 	ro := []string{"rbind", "ro", "nosuid", "nodev"}
 	mounts = append(mounts, map[string]any{"destination": "/usr", "type": "none", "source": "/usr", "options": ro},
 		map[string]any{"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": []string{"nosuid", "nodev"}})
-	for _, dir := range []string{"alternatives"} { // Debian's libraries for numbers are found through it
-		if _, err := os.Stat("/etc/" + dir); err == nil {
-			mounts = append(mounts, map[string]any{"destination": "/etc/" + dir, "type": "none", "source": "/etc/" + dir, "options": ro})
-			if err := os.MkdirAll(filepath.Join(root, "etc", dir), 0o755); err != nil { //nolint:gosec // a container's root
-				return err
-			}
-		}
+	for _, name := range debianEtc() {
+		mounts = append(mounts, map[string]any{"destination": name, "type": "none", "source": name, "options": ro})
 	}
 	spec["mounts"] = mounts
 	linux, ok := spec["linux"].(map[string]any)
@@ -204,7 +211,7 @@ func (s *session) pinfoldRun() (*contender, error) {
 		files[w.id] = []string{s.o.Program, "run", name}
 	}
 	// A server that PINFOLD_SERVER names is somebody else's contender.
-	c := &contender{name: "pinfold run", note: "fresh, all limits", ours: true, settle: time.Millisecond}
+	c := &contender{name: "pinfold run", note: "fresh, all limits", ours: true}
 	c.run = func(ctx context.Context, w workload) error {
 		return once(ctx, append([]string{"/usr/bin/env", "-u", "PINFOLD_SERVER"}, files[w.id]...), w.want)
 	}

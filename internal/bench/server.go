@@ -21,7 +21,6 @@ import (
 const (
 	burstSize  = 100 // requests at once
 	poolSize   = 16  // sandboxes that wait
-	mainPool   = "bench"
 	warmPrefix = "bench-warm-"
 )
 
@@ -50,6 +49,8 @@ type server struct {
 
 	mu     sync.Mutex
 	phases map[string][]sandbox.Timings // by contender and workload
+	asked  int                          // runs for which a warm interpreter was wanted
+	found  int                          // of them, those that got one
 }
 
 // openServer connects to the server that was named, or starts one with a pool.
@@ -104,12 +105,12 @@ const readyPatience = 60 * time.Second
 // or, where its configuration does not know them, without.
 func (s *session) startServer() (*server, error) {
 	var pools strings.Builder
-	fmt.Fprintf(&pools, "  - {name: %sprint, min: %d, max: 64, warm: []}\n", warmPrefix, poolSize)
+	fmt.Fprintf(&pools, "  - {name: %sprint, language: python, min: %d, max: 64}\n", warmPrefix, poolSize)
 	if s.data {
-		fmt.Fprintf(&pools, "  - {name: %sdata, min: %d, max: 64, warm: [%s]}\n", warmPrefix, poolSize, strings.Join(dataModules(), ", "))
+		fmt.Fprintf(&pools, "  - {name: %sdata, language: python, warm: [%s], min: %d, max: 64}\n", warmPrefix, strings.Join(dataModules(), ", "), poolSize)
 	}
 	sv, err := s.launch("warm", fmt.Sprintf(serverConfig, pools.String()))
-	if err != nil && strings.Contains(err.Error(), "warm") && s.ctx.Err() == nil {
+	if err != nil && strings.Contains(err.Error(), "language") && s.ctx.Err() == nil {
 		return s.launch("plain", fmt.Sprintf(serverConfig, ""))
 	}
 	return sv, err
@@ -175,22 +176,26 @@ func (sv *server) close() error {
 	return sv.child.stop()
 }
 
-// takesWarm asks for a warm run. A server that does not know the field says so.
+// takesWarm asks for a run that would be cold anyway. A server that has no warm
+// interpreters does not know the word.
 func (sv *server) takesWarm(ctx context.Context) bool {
 	var res sandbox.Result
 	err := ask(ctx, sv.http, http.MethodPost, sv.base+"/v1/runs", sv.head,
-		map[string]any{"language": "python", "code": "print(1)", "warm": []string{}}, &res)
+		map[string]any{"language": "python", "code": "print(1)", "cold": true}, &res)
 	return err == nil && res.Status == sandbox.StatusSucceeded
 }
 
 // request is the body of POST /v1/runs for a workload.
-func request(w workload, warm bool) map[string]any {
+func (sv *server) request(w workload, warm bool) map[string]any {
 	body := map[string]any{"language": "python", "code": w.code}
 	if w.code == "" {
 		body = map[string]any{"language": "sh", "code": "exec " + strings.Join(w.args, " ")}
 	}
-	if warm {
+	switch {
+	case warm && len(w.modules) > 0:
 		body["warm"] = w.modules
+	case !warm && sv.warm:
+		body["cold"] = true
 	}
 	return body
 }
@@ -198,19 +203,40 @@ func request(w workload, warm bool) map[string]any {
 // run asks for one run and checks its result.
 func (sv *server) run(ctx context.Context, w workload, warm bool) (*sandbox.Result, error) {
 	var res sandbox.Result
-	if err := ask(ctx, sv.http, http.MethodPost, sv.base+"/v1/runs", sv.head, request(w, warm), &res); err != nil {
+	if err := ask(ctx, sv.http, http.MethodPost, sv.base+"/v1/runs", sv.head, sv.request(w, warm), &res); err != nil {
 		return nil, err
 	}
 	if res.Status != sandbox.StatusSucceeded || strings.TrimSpace(res.Stdout) != w.want {
 		return nil, fmt.Errorf("the run %s: %s, %+v, stdout \"%s\", stderr \"%s\"", res.ID, res.Status, res.Cause,
 			sandbox.SafeText(res.Stdout, 100), sandbox.SafeText(res.Stderr, 300))
 	}
+	if warm {
+		sv.mu.Lock()
+		defer sv.mu.Unlock()
+		sv.asked++
+		if res.Warm {
+			sv.found++
+		}
+	}
 	return &res, nil
+}
+
+// warmShare says how many of the runs since the last call found an interpreter
+// waiting; the others started one, and are part of the numbers.
+func (sv *server) warmShare() string {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	asked, found := sv.asked, sv.found
+	sv.asked, sv.found = 0, 0
+	if asked == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d runs that wanted a warm interpreter found one waiting; the others started their own", found, asked)
 }
 
 // Names of the contenders that targets are about.
 const (
-	serverRun     = "POST /v1/runs"
+	serverRun     = "POST /v1/runs, cold"
 	serverRunWarm = "POST /v1/runs, warm"
 )
 
@@ -220,10 +246,8 @@ func (sv *server) contenders(s *session) []*contender {
 	if sv.child == nil {
 		note = "fresh, all limits; the server that was named"
 	}
-	// One at a time: the pool fills, and destruction ends, between two turns.
-	const settle = 15 * time.Millisecond
 	make1 := func(name, note string, warm bool, only ...string) *contender {
-		return &contender{name: name, note: note, ours: true, settle: settle, only: only, run: func(ctx context.Context, w workload) error {
+		return &contender{name: name, note: note, ours: true, settle: sv.settled, only: only, run: func(ctx context.Context, w workload) error {
 			res, err := sv.run(ctx, w, warm)
 			if err == nil {
 				sv.mu.Lock()
@@ -235,9 +259,19 @@ func (sv *server) contenders(s *session) []*contender {
 	}
 	all := []*contender{make1(serverRun, note, false)}
 	if sv.warm {
-		all = append(all, make1(serverRunWarm, "fresh, all limits; a fork of a warm interpreter", true, "print", "data"))
+		all = append(all, make1(serverRunWarm, "fresh, all limits; an interpreter that waits", true, "print", "data"))
 	}
 	return all
+}
+
+// settled waits between two turns of one at a time: the pools fill, and what was
+// used is destroyed.
+func (sv *server) settled(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(10 * time.Millisecond):
+		sv.poolsFull(ctx)
+	}
 }
 
 // poolsFull waits until every pool has what it keeps, where we may know.

@@ -61,8 +61,8 @@ func (s *session) throughputOf(sec *Section, w workload) error {
 			if out[c] || !c.can(w) {
 				continue
 			}
-			if c.ours && s.server != nil {
-				s.server.poolsFull(s.ctx)
+			if c.settle != nil {
+				c.settle(s.ctx)
 			}
 			times, span, err := sustained(s.ctx, c, w, s.o.Concurrency, s.o.Duration/time.Duration(n))
 			switch {
@@ -102,6 +102,7 @@ func (s *session) throughputOf(sec *Section, w workload) error {
 	}
 	sec.Tables = append(sec.Tables, t)
 	sec.Charts = append(sec.Charts, chart)
+	s.noteWarm(sec)
 	return nil
 }
 

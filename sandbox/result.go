@@ -81,9 +81,13 @@ type Result struct {
 	// output when the program ended; it was killed.
 	PipesHeld bool `json:"pipes_held,omitempty"`
 
-	// Results holds rich values by media type, where a harness produced them.
-	Results   []map[string]any `json:"results"`
-	Artifacts []Artifact       `json:"artifacts"`
+	// Results holds rich values by media type, where the language has a harness:
+	// of the last expression, of open figures, of the exception that ended the
+	// program. They are the guest's word.
+	Results []Rich `json:"results"`
+	// ResultsSkipped says what is not among them, and why.
+	ResultsSkipped []SkippedResult `json:"results_skipped,omitempty"`
+	Artifacts      []Artifact      `json:"artifacts"`
 	// ArtifactsSkipped lists files that matched but did not come out, and why.
 	ArtifactsSkipped []SkippedArtifact `json:"artifacts_skipped,omitempty"`
 

@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -23,6 +24,8 @@ const (
 	MaxMetadata     = 64
 	MaxMetadataSize = 4096
 	MaxPathBytes    = 1024
+	MaxImports      = 1000
+	MaxImportBytes  = 100
 )
 
 // Spec asks for one run: one program in one fresh sandbox.
@@ -50,6 +53,11 @@ type Spec struct {
 	Cold     bool              `json:"cold,omitempty"`
 	Mounts   []Mount           `json:"-"` // host directories; never from a request
 	Metadata map[string]string `json:"metadata,omitempty"`
+	// AllowedImports are the top-level modules that the program may import,
+	// besides its own files and what the interpreter loads for itself; nil
+	// means all, an empty list none. It is advice that the language's harness
+	// enforces, and no part of the isolation. Only some languages have it.
+	AllowedImports []string `json:"allowed_imports,omitzero"`
 }
 
 // File is one file that goes into the sandbox. Path is relative to the working
@@ -116,7 +124,7 @@ func (s Spec) WithDefaults() Spec {
 func (s Spec) Validate() error {
 	checks := []func() error{
 		s.Limits.Validate, s.validateProgram, s.validateFiles, s.validateArgs,
-		s.validateEnv, s.validateArtifacts, s.validateChoices, s.validateMounts, s.validateWarm,
+		s.validateEnv, s.validateArtifacts, s.validateChoices, s.validateMounts, s.validateWarm, s.validateImports,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -278,6 +286,38 @@ func isName(s string) bool {
 		}
 	}
 	return s != "" && len(s) <= 100
+}
+
+func (s Spec) validateImports() error {
+	if len(s.AllowedImports) > MaxImports {
+		return tooLarge("allowed_imports", int64(len(s.AllowedImports)), MaxImports)
+	}
+	for i, name := range s.AllowedImports {
+		field := fmt.Sprintf("allowed_imports[%d]", i)
+		if len(name) > MaxImportBytes {
+			return tooLarge(field, int64(len(name)), MaxImportBytes)
+		}
+		if !isModuleName(name) {
+			top, _, _ := strings.Cut(name, ".")
+			err := specError(field, fmt.Sprintf(`"%s" is not the name of a top-level module`, SafeText(name, 60)))
+			if isModuleName(top) {
+				return err.WithHint("write " + top + ": it stands for everything in it")
+			}
+			return err.WithHint("write names such as numpy or xml")
+		}
+	}
+	return nil
+}
+
+// isModuleName says whether a name may stand in a list of modules: letters of
+// any script, digits and _.
+func isModuleName(name string) bool {
+	for _, r := range name {
+		if r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) {
+			return false
+		}
+	}
+	return name != "" && utf8.ValidString(name)
 }
 
 func (s Spec) validateMounts() error {

@@ -22,6 +22,7 @@ type runFlags struct {
 	artifacts                           []string
 	artifactsDir                        string
 	require                             []string
+	imports                             []string
 	spec                                string
 	json, raw, verbose                  bool
 }
@@ -43,8 +44,9 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.StringVar(&f.stdin, "stdin", "", "the program's stdin (default ours when it is a pipe or a file)")
 	set.VarP(pairs{f.env, "a variable"}, "env", "e", "set a variable; may be repeated")
 	set.StringVar(&f.spec, "spec", "", "read the whole request, in JSON; other flags override it")
+	set.StringArrayVar(&f.imports, "allow-import", nil, "let the program import this module and only those named (advice, not isolation); may be repeated")
 	set.Var(pairs{f.metadata, "a label"}, "metadata", "label the result; may be repeated")
-	group(set, groupProgram, "language NAME", "stdin FILE|-", "env K=V", "spec FILE|-", "metadata K=V")
+	group(set, groupProgram, "language NAME", "stdin FILE|-", "env K=V", "spec FILE|-", "allow-import NAME", "metadata K=V")
 
 	defaults := sandbox.DefaultLimits()
 	for _, info := range sandbox.LimitTable() {
@@ -116,6 +118,7 @@ func (f *runFlags) override(spec *sandbox.Spec) {
 	spec.Env = merge(spec.Env, f.env)
 	spec.Metadata = merge(spec.Metadata, f.metadata)
 	spec.Artifacts = append(spec.Artifacts, f.artifacts...)
+	spec.AllowedImports = append(spec.AllowedImports, f.imports...)
 	spec.Require = append(spec.Require, f.require...)
 }
 

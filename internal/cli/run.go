@@ -107,7 +107,7 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 
 	req := engine.Request{
 		Spec: spec, Inputs: in.list, Streams: engine.Streams{Stdin: stdin},
-		NoArtifacts: !f.json && f.artifactsDir == "",
+		NoArtifacts: !f.json && f.artifactsDir == "", NoResults: !f.json,
 	}
 	if len(spec.Artifacts) > 0 || f.artifactsDir != "" {
 		req.Artifact = sink.take

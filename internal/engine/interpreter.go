@@ -186,6 +186,7 @@ type handover struct {
 	Args           []string          `json:"args"`
 	Env            map[string]string `json:"env"`
 	AllowedImports []string          `json:"allowed_imports"`
+	Results        bool              `json:"results"`
 }
 
 // begin hands the program over. From now on what the interpreter writes is the

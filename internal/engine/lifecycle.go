@@ -83,7 +83,7 @@ func lostResult(r RunRecord) *sandbox.Result {
 	return &sandbox.Result{
 		ID: r.ID, Status: sandbox.StatusError, Language: r.Language, Metadata: r.Metadata,
 		Cause:   sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended while the program ran", Hint: "run it again; it may have run in part"},
-		Results: []map[string]any{}, Artifacts: []sandbox.Artifact{},
+		Results: []sandbox.Rich{}, Artifacts: []sandbox.Artifact{},
 		Isolation: sandbox.Isolation{Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
 	}
 }

@@ -125,7 +125,7 @@ func repeat(r, first RunRecord) (*sandbox.Result, error) {
 func failedResult(r RunRecord, err error) *sandbox.Result {
 	return &sandbox.Result{
 		ID: r.ID, Status: sandbox.StatusError, Language: r.Language, Metadata: r.Metadata, Error: sandbox.AsError(err),
-		Results: []map[string]any{}, Artifacts: []sandbox.Artifact{},
+		Results: []sandbox.Rich{}, Artifacts: []sandbox.Artifact{},
 		Isolation: sandbox.Isolation{Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
 	}
 }

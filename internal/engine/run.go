@@ -47,6 +47,8 @@ type Request struct {
 	Artifact func(a sandbox.Artifact, content io.Reader) error
 	// NoArtifacts says that nobody wants files that were not declared.
 	NoArtifacts bool
+	// NoResults says that nobody wants the values that the program leaves.
+	NoResults bool
 
 	// Tenant owns the run; LocalTenant when empty.
 	Tenant string
@@ -157,6 +159,9 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 		return nil, err
 	}
 	lang, err := findLanguage(spec)
+	if err == nil {
+		lang, err = lang.WithHarness(spec.AllowedImports, !req.NoResults)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +188,7 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 		j.main = lang.File
 	}
 	j.result = &sandbox.Result{
-		ID: id, Results: []map[string]any{}, Artifacts: []sandbox.Artifact{},
+		ID: id, Results: []sandbox.Rich{}, Artifacts: []sandbox.Artifact{},
 		Isolation: plan.Posture, Language: lang.Name, Metadata: spec.Metadata,
 	}
 	return j, nil
@@ -253,6 +258,7 @@ func (j *job) execute(ctx context.Context, s *session) error {
 	j.fillOutput(r)
 	j.judge(r.evidence(j.spec.Limits))
 	if over := r.death != nil || ctx.Err() != nil; !over { // else nothing can come out any more
+		j.readResults(ctx, s)
 		j.collect(ctx, s)
 		failpoint.Hit("run.collected")
 	}
@@ -272,7 +278,7 @@ func (j *job) streams() Streams {
 // hostile sandbox makes this fail does not change what became of the program.
 func (j *job) collect(ctx context.Context, s *session) {
 	start := time.Now()
-	defer func() { j.result.Timings.CollectMS = milliseconds(time.Since(start)) }()
+	defer func() { j.result.Timings.CollectMS += milliseconds(time.Since(start)) }()
 	ctx, cancel := context.WithTimeout(ctx, collectPatience)
 	defer cancel()
 	if j.request.NoArtifacts && len(j.spec.Artifacts) == 0 {

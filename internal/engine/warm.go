@@ -59,7 +59,7 @@ func (j *job) warmKey() (key warmKey, ok bool) {
 
 // handover is what a waiting interpreter is told.
 func (j *job) handover() handover {
-	return handover{File: j.main, Args: j.spec.Args, Env: j.spec.Env}
+	return handover{File: j.main, Args: j.spec.Args, Env: j.spec.Env, AllowedImports: j.spec.AllowedImports, Results: j.steps.Results != ""}
 }
 
 // keepWarm begins to keep interpreters with the modules that a request asked

@@ -18,7 +18,7 @@ const maxFirstLine = 256
 // than the line may be given. The error is a *sandbox.Error of code
 // language_unknown.
 func Detect(filename string, firstLine []byte) (Language, error) {
-	if name := interpreter(firstLine); name != "" {
+	if name := interpreterOf(firstLine); name != "" {
 		for _, l := range table {
 			if slices.Contains(l.Interpreters, name) {
 				return l, nil
@@ -40,10 +40,10 @@ func Detect(filename string, firstLine []byte) (Language, error) {
 	}
 }
 
-// interpreter returns the name of the program in a #! line, without its
+// interpreterOf returns the name of the program in a #! line, without its
 // directory and version: "python" for "#!/usr/bin/env python3.11". It is empty
 // when there is none.
-func interpreter(line []byte) string {
+func interpreterOf(line []byte) string {
 	line = line[:min(len(line), maxFirstLine)]
 	line, _, _ = bytes.Cut(line, []byte("\n"))
 	command, ok := bytes.CutPrefix(line, []byte("#!"))

@@ -43,11 +43,24 @@ type Language struct {
 	WaitWith []string  // support files that only Wait needs
 	Env      []string  // K=V, in addition to BaseEnv, for both steps
 	Support  []string  // files of Pinfold's that the steps need: keys of the support files
+	Harness  Harness
 	Version  Version
 
 	// CompileLimits are the compile step's own; fields that are zero are as in
 	// the run's limits.
 	CompileLimits sandbox.Limits
+
+	results string // where a harness in place writes
+}
+
+// Harness is what stands between the interpreter and the program where values
+// or limits on imports are wanted. The zero value means that there is none.
+type Harness struct {
+	// Run is in place of the language's. {options} is, as a whole argument, what
+	// the harness is told.
+	Run     []string
+	Files   []string // its files, of package interpreter
+	Limiter []string // further ones, for limits on imports
 }
 
 // Program is a program that a language needs: the first of the candidates that

@@ -17,6 +17,9 @@ type Steps struct {
 	// Dir must be made first, as the user's, when it is not empty.
 	Dir   string
 	Files []File // to write before the first step
+	// Results is where the program's harness writes values at its end, as
+	// package interpreter reads them. Empty means nowhere.
+	Results string
 
 	Compile *Step // nil for interpreted languages
 	Run     Step
@@ -70,7 +73,7 @@ func (l Language) Plan(mainFile string, args []string, limits sandbox.Limits, lo
 	if err != nil {
 		return Steps{}, sandbox.Errorf(sandbox.CodeInternal, "support files of %s: %w", l.Name, err)
 	}
-	steps := Steps{Files: files, Run: l.step(l.Run, args, words, limits)}
+	steps := Steps{Files: files, Results: l.results, Run: l.step(l.Run, args, words, limits)}
 	if l.Compile != nil {
 		step := l.step(l.Compile, nil, words, overlay(limits, l.CompileLimits))
 		steps.Compile = &step
@@ -84,8 +87,8 @@ func (l Language) Plan(mainFile string, args []string, limits sandbox.Limits, lo
 // Wait is how an interpreter is started that waits for one program. What
 // follows its arguments is the word that it prints, in a line of its own, when it is
 // ready, and then the modules to load. It reads from its standard input eight
-// hexadecimal digits and so many bytes of JSON, an object with file, args, env
-// and allowed_imports, and becomes that program; what follows is the program's.
+// hexadecimal digits and so many bytes of JSON, an object with file, args, env,
+// allowed_imports and results, and becomes that program; what follows is the program's.
 type Wait struct {
 	Args, Env, Modules []string
 	Files              []File
@@ -102,7 +105,7 @@ func (l Language) WaitStep(modules []string, limits sandbox.Limits, lookup Looku
 	if err != nil {
 		return w, false, err
 	}
-	files, err := supportFiles(slices.Concat(l.Support, l.WaitWith))
+	files, err := supportFiles(slices.Concat(l.Support, l.WaitWith, l.Harness.Files, l.Harness.Limiter))
 	if err != nil {
 		return w, false, sandbox.Errorf(sandbox.CodeInternal, "support files of %s: %w", l.Name, err)
 	}

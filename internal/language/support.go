@@ -3,6 +3,8 @@ package language
 import (
 	"embed"
 	"path"
+
+	"pinfold/internal/interpreter"
 )
 
 // SupportDir is the directory in a sandbox for Pinfold's own files and for
@@ -30,9 +32,12 @@ type File struct {
 func supportFiles(names []string) ([]File, error) {
 	files := make([]File, 0, len(names))
 	for _, name := range names {
-		content, err := support.ReadFile("support/" + name)
-		if err != nil {
-			return nil, err
+		content, ok := interpreter.File(name)
+		if !ok {
+			var err error
+			if content, err = support.ReadFile("support/" + name); err != nil {
+				return nil, err
+			}
 		}
 		files = append(files, File{Path: path.Join(SupportDir, name), Content: content})
 	}

@@ -1,6 +1,9 @@
 package language
 
-import "pinfold/sandbox"
+import (
+	"pinfold/internal/interpreter"
+	"pinfold/sandbox"
+)
 
 // Limits of compile steps, measured on two slow cores with room to spare.
 // Compilers are trusted more than programs, but they read hostile text: every
@@ -35,6 +38,11 @@ var table = []Language{
 		Programs: []Program{{[]string{"python3"}, "python3"}},
 		Run:      []string{"{python3}", "{file}", "{args}"},
 		Wait:     []string{"{python3}", "{support}/pinfold_warm.py"}, WaitWith: []string{"pinfold_warm.py"},
+		Harness: Harness{
+			Run:     []string{"{python3}", "{support}/" + interpreter.PythonHarness, "{options}", "{file}", "{args}"},
+			Files:   interpreter.PythonFiles(),
+			Limiter: interpreter.PythonLimiter(),
+		},
 		Env: append([]string{
 			"PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1",
 			"PYTHONUNBUFFERED=1", // what was printed before a limit struck is not lost

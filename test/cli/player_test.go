@@ -54,7 +54,7 @@ func (player) Run(ctx context.Context, req engine.Request) (*sandbox.Result, err
 	zero := 0
 	p := &play{ctx: ctx, req: req, result: &sandbox.Result{
 		ID: "run_1", Status: sandbox.StatusSucceeded, ExitCode: &zero, Cause: sandbox.Cause{Kind: sandbox.CauseExited},
-		Results: []map[string]any{}, Artifacts: []sandbox.Artifact{}, Language: req.Spec.Language, Metadata: req.Spec.Metadata,
+		Results: []sandbox.Rich{}, Artifacts: []sandbox.Artifact{}, Language: req.Spec.Language, Metadata: req.Spec.Metadata,
 		Isolation: sandbox.Isolation{Driver: "player", Enforced: []string{}, NotEnforced: []sandbox.Gap{{What: "io", Why: "no \x1b[2J kernel", Fix: "get one"}}},
 	}}
 	if strings.HasPrefix(req.Spec.Code, "find()") {

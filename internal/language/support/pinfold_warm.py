@@ -1,13 +1,13 @@
 # A Python interpreter that waits for one program. It loads the modules that it
 # is told, says that it is ready, reads what to run from its standard input, and
 # becomes that program. It never runs a second one.
+import pinfold_harness  # first: it notes what Python itself has loaded
+
 import atexit
 import gc
 import json
 import os
 import sys
-
-import pinfold_harness
 
 
 def read_exactly(n):
@@ -22,7 +22,8 @@ def read_exactly(n):
 
 
 def wait(marker, modules):
-    pinfold_harness.rich()
+    pinfold_harness.load("pinfold_rich.py")
+    pinfold_harness.load("pinfold_imports.py")
     for name in modules:
         __import__(name)
     gc.collect()
@@ -38,7 +39,7 @@ def become(job):
     """Run the program and return its exit status."""
     os.environ.update(job["env"] or {})
     try:
-        pinfold_harness.run_main([job["file"]] + (job["args"] or []), job["allowed_imports"])
+        pinfold_harness.run_main([job["file"]] + (job["args"] or []), job["allowed_imports"], job["results"])
     except SystemExit as e:
         if e.code is None:
             return 0

@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -96,7 +97,7 @@ func someResult(id string) *sandbox.Result {
 	return &sandbox.Result{
 		ID: id, Status: sandbox.StatusFailed, ExitCode: &code, Cause: sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "wait4"},
 		Stdout: "a\x00\u2028\"</script>\n", Stderr: strings.Repeat("x", 70_000), StdoutBytes: 10,
-		Results: []map[string]any{{"text/plain": "1", "n": 1.5}}, Artifacts: []sandbox.Artifact{{Path: "a", Size: 2, Content: []byte{0, 255}}},
+		Results: []sandbox.Rich{{"text/plain": "1", "application/json": json.RawMessage(`{"n":12345678901234567890}`)}}, Artifacts: []sandbox.Artifact{{Path: "a", Size: 2, Content: []byte{0, 255}}},
 		Isolation: sandbox.Isolation{Driver: "native"}, Timings: sandbox.Timings{ExecMS: 2.5}, Language: "python",
 		Error: &sandbox.Error{Code: sandbox.CodeInternal, Message: "m", Hint: "h"},
 	}

@@ -1,0 +1,37 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	values "pinfold/internal/interpreter"
+	"pinfold/sandbox"
+)
+
+// resultsPatience bounds how long values may take to come out.
+const resultsPatience = 10 * time.Second
+
+// readResults takes the values that the program's harness wrote down. They are
+// the guest's word, and the program may still have processes that change the
+// file: nothing in it is believed. Whatever is wrong with it costs the program
+// its values and nothing else.
+func (j *job) readResults(ctx context.Context, s *session) {
+	if j.steps.Results == "" {
+		return
+	}
+	start := time.Now()
+	defer func() { j.result.Timings.CollectMS += milliseconds(time.Since(start)) }()
+	ctx, cancel := context.WithTimeout(ctx, resultsPatience)
+	defer cancel()
+	var file values.Buffer
+	_, err := s.guest.ReadFile(ctx, j.steps.Results, values.MaxResultsBytes, &file)
+	var read values.Results
+	switch e := sandbox.AsError(err); {
+	case e == nil:
+		read = values.ReadResults(file.Bytes())
+	case e.Code != sandbox.CodeFileNotFound:
+		read = values.Skip(e.Code, "the program's results: "+e.Message)
+	}
+	j.result.Results = append(j.result.Results, read.Values...)
+	j.result.ResultsSkipped = read.Skipped
+}

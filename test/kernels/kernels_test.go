@@ -139,7 +139,7 @@ print(subprocess.getoutput("""unshare -Urm sh -c '
 		}
 		j := vm.Job{
 			Name: s.name, Path: bin, Args: append([]string{"-test.v", "-test.timeout=300s"}, s.args...),
-			Env: append([]string{"PINFOLD_TEST_ALL=1"}, s.env...), Delegate: s.delegate, Timeout: 65 * time.Second,
+			Env: append([]string{"PINFOLD_TEST_ALL=1"}, s.env...), Delegate: s.delegate, Timeout: 310 * time.Second,
 		}
 		if s.user {
 			j.UID = vm.User

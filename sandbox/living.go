@@ -289,8 +289,8 @@ const (
 
 // FileEvent is one change seen while watching a directory.
 type FileEvent struct {
-	Kind string `json:"kind"` // created, modified, removed, moved_from, moved_to, overflow (some were lost)
-	Path string `json:"path"` // absolute; empty for overflow
+	Kind string `json:"kind"` // ready (watching has begun), created, modified, removed, moved_from, moved_to, overflow (some were lost)
+	Path string `json:"path"` // absolute; empty for ready and overflow
 	Dir  bool   `json:"dir,omitempty"`
 }
 

@@ -1,6 +1,7 @@
 // Package agent is the guest half of Pinfold: the first process of every
 // sandbox. It takes requests from the host over one connection, starts
-// processes, streams what they read and write, moves files, and reaps
+// processes (on a terminal where one is asked for), streams what they read and
+// write, moves and watches files, connects to servers in the sandbox, and reaps
 // everything that dies. It decides nothing: limits and causes are the host's.
 //
 // It lives beside hostile processes of (often) the same user. So it holds no

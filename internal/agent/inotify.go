@@ -104,16 +104,27 @@ func (r *watcher) run(f *pollFile) {
 				break
 			}
 			name, _, _ := bytes.Cut(b[unix.SizeofInotifyEvent:length], []byte{0})
-			//nolint:gosec // the kernel's own number, which is signed
-			r.handle(int32(binary.NativeEndian.Uint32(b)), binary.NativeEndian.Uint32(b[4:]), string(name))
+			r.handle(change{
+				wd:   int32(binary.NativeEndian.Uint32(b)), //nolint:gosec // the kernel's own number, which is signed
+				mask: binary.NativeEndian.Uint32(b[4:]), cookie: binary.NativeEndian.Uint32(b[8:]), name: string(name),
+			})
 			b = b[length:]
 		}
+		r.settle(f.pending() > 0)
 		r.mu.Unlock()
 	}
 }
 
-// handle acts on one event of the kernel's.
-func (r *watcher) handle(wd int32, mask uint32, name string) {
+// change is one event of the kernel's.
+type change struct {
+	wd           int32
+	mask, cookie uint32 // the cookie joins the two halves of a move
+	name         string
+}
+
+// handle acts on one event.
+func (r *watcher) handle(e change) {
+	wd, mask := e.wd, e.mask
 	if mask&unix.IN_Q_OVERFLOW != 0 {
 		for w := range r.watches {
 			w.lose()
@@ -136,13 +147,27 @@ func (r *watcher) handle(wd int32, mask uint32, name string) {
 			if dir == "." {
 				w.end()
 			}
-		case name != "":
-			r.changed(w, path.Join(dir, name), mask)
+		case e.name != "" && !r.left(w, dir):
+			r.changed(w, path.Join(dir, e.name), e)
 		}
 	}
 	if mask&unix.IN_IGNORED != 0 {
 		delete(r.dirs, wd)
 	}
+}
+
+// left says whether a directory is, or is within, one that was moved and has
+// not come back: the halves of a move stand side by side, so an event from
+// within means that there is no second one.
+func (r *watcher) left(w *watch, dir string) bool {
+	for cookie, old := range w.moving {
+		if dir == old || strings.HasPrefix(dir, old+"/") {
+			delete(w.moving, cookie)
+			r.forget(w, old)
+			return true
+		}
+	}
+	return false
 }
 
 // kinds are the kernel's names for changes and ours.
@@ -159,21 +184,69 @@ var kinds = []struct {
 
 // changed tells a watch of one change, and follows directories that come
 // and go.
-func (r *watcher) changed(w *watch, p string, mask uint32) {
-	isDir := mask&unix.IN_ISDIR != 0
+func (r *watcher) changed(w *watch, p string, e change) {
+	isDir := e.mask&unix.IN_ISDIR != 0
 	for _, k := range kinds {
-		if mask&k.mask != 0 {
+		if e.mask&k.mask != 0 {
 			w.push(k.kind, p, isDir)
 		}
 	}
 	if !isDir || !w.recursive {
 		return
 	}
-	if mask&unix.IN_MOVED_FROM != 0 {
-		r.forget(w, p)
+	if e.mask&unix.IN_MOVED_FROM != 0 {
+		w.moving[e.cookie] = p
 	}
-	if mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0 {
-		_ = r.scan(w, p, mask&unix.IN_CREATE != 0) // gone again: its removal is told
+	if e.mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0 {
+		r.arrived(w, p, e.cookie)
+	}
+}
+
+// arrived follows a directory that has come to a new place. One that was moved
+// within the tree stays watched without a gap.
+func (r *watcher) arrived(w *watch, p string, cookie uint32) {
+	if old, ok := w.moving[cookie]; ok && cookie != 0 {
+		delete(w.moving, cookie)
+		r.renamed(w, old, p)
+	}
+	for c, old := range w.moving {
+		if old == p { // it went away, and this is another
+			delete(w.moving, c)
+			r.forget(w, old)
+		}
+	}
+	_ = r.scan(w, p, true) // gone again: its removal is told
+}
+
+// renamed gives a directory and all below it the paths that they have now.
+func (r *watcher) renamed(w *watch, from, to string) {
+	moved := map[string]int32{}
+	for dir, wd := range w.dirs {
+		if rest, below := strings.CutPrefix(dir, from); below && (rest == "" || rest[0] == '/') {
+			delete(w.dirs, dir)
+			moved[to+rest] = wd
+		}
+	}
+	for dir, wd := range moved {
+		w.dirs[dir] = wd
+		r.dirs[wd][w] = dir
+	}
+}
+
+// maxMoving bounds the moves whose second half is still awaited.
+const maxMoving = 64
+
+// settle stops watching the directories that were moved away: the second half
+// of a move comes at once or not at all. more says that events are waiting.
+func (r *watcher) settle(more bool) {
+	for w := range r.watches {
+		if more && len(w.moving) <= maxMoving {
+			continue
+		}
+		for cookie, p := range w.moving {
+			delete(w.moving, cookie)
+			r.forget(w, p)
+		}
 	}
 }
 
@@ -195,14 +268,15 @@ func (r *watcher) forget(w *watch, p string) {
 }
 
 // scan begins to watch a directory and, for a recursive watch, all below it.
-// With announce what is found is told as created: it came before the watch was
-// in place. The error is about the first directory.
+// With announce what a directory holds that was not watched before is told as
+// created: it came before the watch was in place. The error is about the first
+// directory.
 func (r *watcher) scan(w *watch, first string, announce bool) error {
 	left := wire.MaxWalk
 	for todo := []string{first}; len(todo) > 0; {
 		dir := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
-		list, err := r.directory(w, dir, &left)
+		list, fresh, err := r.directory(w, dir, &left)
 		if err != nil {
 			if dir == first {
 				return err
@@ -214,7 +288,7 @@ func (r *watcher) scan(w *watch, first string, announce bool) error {
 		}
 		for _, e := range list {
 			p, isDir := path.Join(dir, e.name), e.kind == unix.DT_DIR
-			if announce {
+			if announce && fresh {
 				w.push(wire.WatchCreated, p, isDir)
 			}
 			if isDir {
@@ -225,56 +299,56 @@ func (r *watcher) scan(w *watch, first string, announce bool) error {
 	return nil
 }
 
-// directory begins to watch one directory and returns its entries for a
-// recursive watch.
-func (r *watcher) directory(w *watch, dir string, left *int) ([]entry, error) {
+// directory begins to watch one directory, says whether it was not watched
+// before, and returns its entries for a recursive watch.
+func (r *watcher) directory(w *watch, dir string, left *int) (all []entry, fresh bool, err error) {
 	defer r.a.slot()()
 	fd, err := r.a.openAt(r.a.root, path.Join(w.root, dir), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, noLinks)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer unix.Close(fd) //nolint:errcheck // a directory
-	if err := r.watchOpen(w, dir, fd); err != nil || !w.recursive {
-		return nil, err
+	if fresh, err = r.watchOpen(w, dir, fd); err != nil || !w.recursive {
+		return nil, fresh, err
 	}
-	var all []entry
 	buf := make([]byte, 16<<10)
 	for {
 		list, err := readEntries(fd, buf)
 		if err != nil || len(list) == 0 {
-			return all, nil
+			return all, fresh, nil // not readable any more: as far as it went
 		}
 		if *left -= len(list); *left < 0 {
 			w.lose()
-			return all, nil
+			return all, fresh, nil
 		}
 		all = append(all, list...)
 	}
 }
 
-// watchOpen begins to watch a directory that is open: the kernel wants a path,
-// and any other could lead elsewhere by now.
-func (r *watcher) watchOpen(w *watch, dir string, fd int) error {
+// watchOpen begins to watch a directory that is open, and says whether the
+// watch did not have it before: the kernel wants a path, and any other could
+// lead elsewhere by now.
+func (r *watcher) watchOpen(w *watch, dir string, fd int) (fresh bool, err error) {
 	if _, known := w.dirs[dir]; !known && len(r.dirs) >= wire.MaxWatchedDirs {
-		return unix.ENOSPC
+		return false, unix.ENOSPC
 	}
 	var wd int
-	var err error
 	if cErr := r.file.raw.Control(func(ino uintptr) {
 		wd, err = unix.InotifyAddWatch(int(ino), "/proc/self/fd/"+strconv.Itoa(fd), changes)
 	}); cErr != nil {
-		return cErr
+		return false, cErr
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	n := int32(wd) //nolint:gosec // the kernel's own number
 	if r.dirs[n] == nil {
 		r.dirs[n] = map[*watch]string{}
 	}
-	if old, moved := r.dirs[n][w]; moved && old != dir {
+	old, had := r.dirs[n][w]
+	if had && old != dir {
 		delete(w.dirs, old)
 	}
 	r.dirs[n][w], w.dirs[dir] = dir, n
-	return nil
+	return !had, nil
 }

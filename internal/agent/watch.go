@@ -20,7 +20,10 @@ const (
 type watch struct {
 	root      string // relative to "/"
 	recursive bool
-	dirs      map[string]int32 // the watched directories by their path below root; with watcher.mu
+	// The watched directories by their path below root, and the moves of
+	// directories of which one half was seen; with watcher.mu.
+	dirs   map[string]int32
+	moving map[uint32]string
 
 	wake chan struct{} // there is something in the queue
 
@@ -37,7 +40,7 @@ func (a *agent) watchDir(c *channel, req wire.Request) wire.Outcome {
 	if err != nil {
 		return failed(fileFault(err))
 	}
-	w := &watch{root: rel, recursive: req.Watch.Recursive, dirs: map[string]int32{}, wake: make(chan struct{}, 1)}
+	w := &watch{root: rel, recursive: req.Watch.Recursive, dirs: map[string]int32{}, moving: map[uint32]string{}, wake: make(chan struct{}, 1)}
 	if f := a.watch.add(w); f != nil {
 		return failed(f)
 	}

@@ -63,7 +63,7 @@ func TestKernels(t *testing.T) {
 		}
 		t.Skip(missing)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // emulation, beside whatever else the machine does
 	defer cancel()
 	kernel, err := vm.Kernel(ctx)
 	if err != nil {
@@ -138,8 +138,8 @@ print(subprocess.getoutput("""unshare -Urm sh -c '
 			add(name, pkg, "build")
 		}
 		j := vm.Job{
-			Name: s.name, Path: bin, Args: append([]string{"-test.v", "-test.timeout=60s"}, s.args...),
-			Env: append([]string{"PINFOLD_TEST_ALL=1"}, s.env...), Delegate: s.delegate, Timeout: 65 * time.Second,
+			Name: s.name, Path: bin, Args: append([]string{"-test.v", "-test.timeout=300s"}, s.args...),
+			Env: append([]string{"PINFOLD_TEST_ALL=1"}, s.env...), Delegate: s.delegate, Timeout: 310 * time.Second,
 		}
 		if s.user {
 			j.UID = vm.User

@@ -9,6 +9,8 @@ import os
 import sys
 from _imp import _fix_co_filename
 
+if __name__ != "__main__":
+    __builtins__ = dict(__builtins__)  # the program may change its own
 FOLDER = __file__.rpartition("/")[0] + "/"
 # Modules that a program may always import. A warm parent loads us first.
 STARTUP = list(sys.modules)
@@ -23,7 +25,8 @@ def load(name):
     if name not in loaded:
         with open(FOLDER + name, "rb") as f:
             code = code_of(f.read(), FOLDER + name)
-        loaded[name] = {"__name__": name[:-3], "__file__": FOLDER + name, "HARNESS": FOLDER, "harness": globals()}
+        loaded[name] = {"__name__": name[:-3], "__file__": FOLDER + name, "harness": globals()}
+        loaded[name].update(__builtins__=__builtins__, HARNESS=FOLDER)
         exec(code, loaded[name])
     return loaded[name]
 
@@ -62,7 +65,8 @@ def run_main(argv, imports=None, report=True):
         if failure is None:
             return
         raise failure
-    finish(value, failure, report and os.getpid() == pid)
+    held, value = [value, last], None
+    finish(held, failure, report and os.getpid() == pid)
 
 
 def program(source, path, report):
@@ -138,7 +142,7 @@ def become_main(argv, path):
 def start():
     """Run the program of the command line. It gets this namespace, so that our
     functions move to one of their own."""
-    own = dict(globals(), __name__="pinfold_harness")
+    own = dict(globals(), __name__="pinfold_harness", __builtins__=dict(__builtins__.__dict__))
     for name, f in globals().items():
         if type(f) is type(start):
             own[name] = type(f)(f.__code__, own, name, f.__defaults__)

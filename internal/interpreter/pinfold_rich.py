@@ -31,8 +31,10 @@ TEXTS = (
 IMAGES = (("_repr_png_", "image/png"), ("_repr_jpeg_", "image/jpeg"))
 
 
-def finish(value, failure, report):
-    """Show and report what a program left, and raise what ended it."""
+def finish(held, failure, report):
+    """Show and report what a program left, and raise what ended it. held has
+    the value of the last expression and the code that made it, and no one else
+    has the value."""
     ended = isinstance(failure, SystemExit)
     if failure is not None:
         failure.__traceback__ = without_us(failure.__traceback__)
@@ -40,11 +42,24 @@ def finish(value, failure, report):
             show(failure)
     if report:
         try:
-            write(value, failure)
+            write(held[0], failure)
         except BaseException:
             pass
+    if type(held[0]).__name__ == "coroutine":
+        let_go(held)
     if failure is not None:
         raise failure
+
+
+def let_go(held):
+    """Forget a coroutine in the line that made it, for the warning names it."""
+    code = held.pop()
+    if hasattr(code, "co_lines"):
+        line = [line for _, _, line in code.co_lines() if line][-1]
+    else:  # Python 3.9
+        line = code.co_firstlineno + sum(d - 256 if d > 127 else d for d in code.co_lnotab[1::2])
+    forget = harness["code_of"](b"\n" * (line - 1) + b"held.clear()", code.co_filename)
+    exec(forget, {"held": held, "__name__": "__main__"})
 
 
 def compile_again(argv, path, report):
@@ -119,7 +134,7 @@ def show(e):
     hook = getattr(sys, "excepthook", None)
     try:
         if hook is None:
-            print("sys.excepthook is missing, displaying exception", file=sys.stderr)
+            print("sys.excepthook is missing", file=sys.stderr)
         (hook or sys.__excepthook__)(type(e), e, tb)
     except SystemExit:
         raise

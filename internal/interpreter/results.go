@@ -46,13 +46,13 @@ func ReadResults(file []byte) Results {
 	if len(file) > MaxResultsBytes {
 		return Skip(sandbox.CodeTooLarge, "the results together are larger than "+sandbox.FormatSize(MaxResultsBytes))
 	}
-	for number := 1; len(file) > 0; number++ {
+	for number := 0; len(file) > 0; {
 		var line []byte
 		line, file, _ = bytes.Cut(file, []byte("\n"))
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		if number > maxResults {
+		if number++; number > maxResults {
 			r.skip(sandbox.CodeTooLarge, fmt.Sprintf("there are more than %d results", maxResults))
 			return r
 		}

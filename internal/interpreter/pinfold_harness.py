@@ -15,7 +15,7 @@ FOLDER = __file__.rpartition("/")[0] + "/"
 # Modules that a program may always import. A warm parent loads us first.
 STARTUP = list(sys.modules)
 MAIN = "__name__ __doc__ __package__ __loader__ __spec__ __annotations__ __builtins__ __file__ __cached__".split()
-STATEMENTS = b"print( if for while with def class try else elif except finally import from assert del raise return @ ' \"".split()
+STATEMENTS = b"print( if for while with def class try else elif except finally import from assert del raise return @".split()
 FUTURES = 0x1FE0000
 loaded = {}
 
@@ -79,8 +79,8 @@ def program(source, path, report):
                 break
             end = cut - 1
         start = source[:200].lower()
-        if b"coding" in start and b"utf-8" not in start:
-            raise ValueError("a program in another encoding")
+        if b"coding" in start and b"utf-8" not in start or source.startswith((b"'", b'"'), cut):
+            raise ValueError("a program in another encoding, or perhaps a docstring")
         if not source.startswith(tuple(STATEMENTS), cut):
             try:
                 last = code_of(b"\n" * source.count(b"\n", 0, cut) + source[cut:], path, eval)

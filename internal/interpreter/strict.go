@@ -11,8 +11,9 @@ import (
 // Bounds on JSON that others will parse after us.
 const (
 	maxDepth   = 64
-	maxMembers = 32  // forms of one result
-	maxDigits  = 300 // some readers fail on longer numbers
+	maxNames   = 10_000 // of one object
+	maxMembers = 32     // forms of one result
+	maxDigits  = 300    // some readers fail on longer numbers
 )
 
 var (
@@ -21,6 +22,7 @@ var (
 	errDepth     = errors.New("its JSON is nested too deep")
 	errDuplicate = errors.New("its JSON has a name twice")
 	errNumber    = errors.New("its JSON has a number that is too long")
+	errNames     = errors.New("its JSON has an object with too many names")
 	errMembers   = errors.New("it has too many forms")
 )
 
@@ -122,8 +124,11 @@ func (c checker) container(isObject bool, depth int) error {
 			if err != nil || !ok {
 				return errJSON
 			}
-			if names[name] {
+			switch {
+			case names[name]:
 				return errDuplicate
+			case len(names) == maxNames:
+				return errNames
 			}
 			names[name] = true
 		}

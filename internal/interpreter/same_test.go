@@ -3,11 +3,14 @@ package interpreter_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -163,9 +166,38 @@ func TestTheSameWithAndWithoutTheHarness(t *testing.T) {
 				if ours != bare {
 					t.Errorf("with the harness:\n%+v\nwithout it:\n%+v", ours, bare)
 				}
+				if slices.Contains(notWarm, p.name) {
+					return
+				}
+				prepare()
+				ours = startWarm(t, dir, python, filepath.Dir(harness), p.stdin, append([]string{file}, p.args...))
+				if ours != bare {
+					t.Errorf("in an interpreter that waited:\n%+v\nstarted for it:\n%+v", ours, bare)
+				}
 			})
 		}
 	}
+}
+
+// notWarm are the programs that see that their interpreter has waited for them:
+// it has loaded more, and it ends without taking everything apart.
+var notWarm = []string{"loaded modules"}
+
+// startWarm has the program run by an interpreter that waits for it.
+func startWarm(t *testing.T, dir, python, harness, stdin string, argv []string) outcome {
+	t.Helper()
+	warm, err := os.ReadFile("../language/support/pinfold_warm.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(harness, "pinfold_warm.py"), string(warm))
+	job, err := json.Marshal(map[string]any{"file": argv[0], "args": argv[1:], "env": nil, "allowed_imports": nil, "results": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := start(t, dir, fmt.Sprintf("%08x%s%s", len(job), job, stdin), python, filepath.Join(harness, "pinfold_warm.py"), "ready")
+	o.stdout = strings.TrimPrefix(o.stdout, "ready\n")
+	return o
 }
 
 // pythons are the interpreters to test with: the template's, and those of

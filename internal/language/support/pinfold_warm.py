@@ -48,10 +48,9 @@ def become(job):
         sys.stdout.flush()
         print(e.code, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        return -2
-    except BaseException:
-        return 1  # it has been shown
+    except BaseException as e:
+        sys.excepthook(type(e), e, e.__traceback__)  # it has been shown; this ends showing it
+        return -2 if isinstance(e, KeyboardInterrupt) else 1
     return 0
 
 
@@ -61,7 +60,8 @@ def end(status):
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()
-    sys.modules["__main__"].__dict__.clear()
+    if "__main__" in sys.modules:
+        sys.modules["__main__"].__dict__.clear()
     gc.collect()
     for stream in (sys.stdout, sys.stderr):
         try:

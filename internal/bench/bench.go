@@ -40,7 +40,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 		return nil, err
 	}
 	s := &session{ctx: ctx, o: o.withDefaults()}
-	s.report = &Report{Made: time.Now().UTC(), Version: o.Version, Options: s.describe(), Machine: machine(), Failures: []string{}}
+	s.report = &Report{Made: time.Now().UTC().Truncate(time.Second), Version: o.Version, Options: s.describe(), Machine: machine(), Failures: []string{}}
 	if s.python, err = findPython(); err != nil {
 		return nil, err
 	}
@@ -151,6 +151,10 @@ func (s *session) findPeers() {
 			s.leftOut = append(s.leftOut, err.Error())
 			return
 		}
+		if tried := c.run(s.ctx, nothing()); tried != nil && c.name != bareName {
+			s.leftOut = append(s.leftOut, fmt.Sprintf("it does not work here: %s: %v", c.name, tried))
+			return
+		}
 		s.peers = append(s.peers, c)
 	}
 	add(bare(), nil)
@@ -171,7 +175,11 @@ func (s *session) findPeers() {
 	if s.o.E2B != "" {
 		add(s.e2b(), nil)
 	}
-	add(s.pinfoldRun())
+	if c, err := s.pinfoldRun(); err != nil {
+		s.fail(err)
+	} else {
+		s.peers = append(s.peers, c) // that it does not work is a failure, not a reason to leave it out
+	}
 	if s.server != nil {
 		s.peers = append(s.peers, s.server.contenders(s)...)
 	}

@@ -25,7 +25,7 @@ func (s *session) density() error {
 	}
 	levels := s.levels()
 	sec, done := s.section("density", fmt.Sprintf("Growth: 1 to %d living sandboxes", levels[len(levels)-1]),
-		"Idle sandboxes live on one server while others are made, used and run. A run takes its sandbox from a pool, \"create\" and \"command\" are a new one of another shape and `/bin/true` in one of those that live. Memory is what is shared with nobody; \"server\" includes its pool.")
+		"Idle sandboxes live on one server while others are made, used and run. A run takes its sandbox from a pool, \"create\" and \"command\" are a new one of another shape and `/bin/true` in one of those that live. Memory is what is shared with nobody; \"server\" is its own process.")
 	defer done()
 	t := &Table{ID: "density", First: "living", Columns: []Column{
 		{"run_ms", "run", UnitMS},
@@ -43,7 +43,7 @@ func (s *session) density() error {
 			destroy(x)
 		}
 	}()
-	s.server.poolsFull(s.ctx)
+	s.server.poolsFull(s.ctx, fillPatience)
 	base, used := s.treeMemory(), memoryInUse()
 	for _, n := range levels {
 		for len(all) < n {
@@ -69,7 +69,7 @@ func (s *session) density() error {
 // level measures with so many living.
 func (s *session) level(t *Table, all []*client.Sandbox, base, used int64) error {
 	n := len(all)
-	s.server.poolsFull(s.ctx)
+	s.server.poolsFull(s.ctx, fillPatience)
 	s.sleep(300 * time.Millisecond)
 	each, server, host := none, none, none
 	if s.server.child != nil {
@@ -177,7 +177,7 @@ func (s *session) waiting(name string, body map[string]any) (float64, error) {
 		if err := ask(s.ctx, s.server.http, http.MethodPut, s.server.base+"/v1/pools/"+name, s.server.head, body, nil); err != nil {
 			return 0, err
 		}
-		s.server.poolsFull(s.ctx)
+		s.server.poolsFull(s.ctx, fillPatience)
 		s.sleep(500 * time.Millisecond)
 		return s.treeMemory(), nil
 	}

@@ -74,7 +74,7 @@ func treeMemory(pid int) (sum int64) {
 func agentMemory() int64 {
 	for _, pid := range children(os.Getpid()) {
 		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-		if err != nil || !strings.HasPrefix(exe, "/memfd:pinfold-agent") {
+		if err != nil || !strings.Contains(exe, "pinfold-agent") {
 			continue
 		}
 		smaps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
@@ -93,7 +93,7 @@ func private(smaps string) int64 {
 		fields := strings.Fields(line)
 		switch {
 		case len(fields) >= 5 && strings.Contains(fields[0], "-") && !strings.HasSuffix(fields[0], ":"):
-			shared = strings.Contains(line, "memfd:pinfold-agent") && !strings.HasPrefix(fields[1], "rw")
+			shared = strings.Contains(line, "pinfold-agent") && !strings.HasPrefix(fields[1], "rw")
 		case !shared && len(fields) > 1 && strings.HasPrefix(line, "Private_"):
 			if kb, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
 				sum += kb << 10

@@ -21,8 +21,11 @@ func find(program, debian string) (string, error) {
 	return path, nil
 }
 
+// bareName is the contender beside which the others are put.
+const bareName = "bare"
+
 func bare() *contender {
-	return command("bare", "no isolation", func(w workload) []string { return w.args })
+	return command(bareName, "no isolation", func(w workload) []string { return w.args })
 }
 
 func bubblewrap() (*contender, error) {

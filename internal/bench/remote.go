@@ -46,13 +46,22 @@ func ask(ctx context.Context, rt http.RoundTripper, method, url string, head map
 		return err
 	}
 	if resp.StatusCode/100 != 2 {
-		return fmt.Errorf("%s %s: %s: %s", method, req.URL.Path, resp.Status, sandbox.SafeText(string(answer), 200))
+		err := fmt.Errorf("%s %s: %s: %s", method, req.URL.Path, resp.Status, sandbox.SafeText(strings.TrimSpace(string(answer)), 200))
+		if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+			return &refusedError{err}
+		}
+		return err
 	}
 	if out == nil {
 		return nil
 	}
 	return json.Unmarshal(answer, out)
 }
+
+// refusedError is a service's word that it has no room now.
+type refusedError struct{ error }
+
+func (e *refusedError) Unwrap() error { return e.error }
 
 // goJudge is a go-judge (https://github.com/criyle/go-judge): POST /run with a
 // command, its descriptors and its limits.

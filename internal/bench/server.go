@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pinfold/client"
@@ -47,6 +48,8 @@ type server struct {
 	child *child // nil: somebody else's
 	warm  bool   // it takes warm interpreters
 
+	slow atomic.Bool // its pools do not fill: nobody waits for them
+
 	mu     sync.Mutex
 	phases map[string][]sandbox.Timings // by contender and workload
 	asked  int                          // runs for which a warm interpreter was wanted
@@ -73,6 +76,10 @@ func (s *session) openServer() {
 	s.server.warm = s.server.takesWarm(s.ctx)
 	if !s.server.warm {
 		s.leftOut = append(s.leftOut, "warm interpreters: not in this build of the server")
+	}
+	s.o.Progress("filling the server's pools")
+	if err := s.server.fill(s.ctx); err != nil {
+		s.leftOut = append(s.leftOut, err.Error())
 	}
 }
 
@@ -228,7 +235,7 @@ func (sv *server) warmShare() string {
 	defer sv.mu.Unlock()
 	asked, found := sv.asked, sv.found
 	sv.asked, sv.found = 0, 0
-	if asked == 0 {
+	if asked == found {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d runs that wanted a warm interpreter found one waiting; the others started their own", found, asked)
@@ -265,26 +272,55 @@ func (sv *server) contenders(s *session) []*contender {
 }
 
 // settled waits between two turns of one at a time: the pools fill, and what was
-// used is destroyed.
+// used is destroyed. Pools that do not keep up are not waited for long.
 func (sv *server) settled(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(10 * time.Millisecond):
-		sv.poolsFull(ctx)
+		sv.poolsFull(ctx, 2*time.Second)
 	}
 }
 
-// poolsFull waits until every pool has what it keeps, where we may know.
-func (sv *server) poolsFull(ctx context.Context) {
-	for deadline := time.Now().Add(readyPatience / 2); time.Now().Before(deadline); {
+// poolsFull waits until every pool has what it keeps, where we may know, and
+// says whether it came to that.
+func (sv *server) poolsFull(ctx context.Context, patience time.Duration) bool {
+	if sv.slow.Load() {
+		return false
+	}
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		pools, err := sv.cl.Pools(ctx)
 		if err != nil || !slices.ContainsFunc(pools, func(p sandbox.PoolInfo) bool { return p.Available < p.Min }) {
-			return
+			return true
 		}
 		select {
 		case <-ctx.Done():
-			return
-		case <-time.After(10 * time.Millisecond):
+			return false
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
+	return false
+}
+
+// fillPatience is how long pools may take to fill at the beginning: every
+// interpreter with modules takes a second of a core.
+const fillPatience = 3 * time.Minute
+
+// fill waits for the pools. Where they do not fill nothing waits for them again.
+func (sv *server) fill(ctx context.Context) error {
+	if sv.poolsFull(ctx, fillPatience) || ctx.Err() != nil {
+		return nil
+	}
+	sv.slow.Store(true)
+	why := ""
+	if pools, err := sv.cl.Pools(ctx); err == nil {
+		for _, p := range pools {
+			if p.Available < p.Min {
+				why += fmt.Sprintf("; %s has %d of %d", p.Name, p.Available, p.Min)
+			}
+			if p.Error != nil {
+				why += ": " + p.Error.Message
+			}
+		}
+	}
+	return fmt.Errorf("the pools are not full after %v%s", fillPatience, why)
 }

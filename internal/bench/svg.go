@@ -125,7 +125,7 @@ func (c Chart) bars() string {
 		switch {
 		case high == 0 || v <= 0:
 			return 0
-		case logarithmic: // a tenth of the smallest is the beginning of the scale
+		case logarithmic: // half of the smallest is the beginning of the scale
 			from := low / 2
 			return math.Max(1, room*math.Log(v/from)/math.Log(high/from))
 		}

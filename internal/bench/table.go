@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"strings"
 )
 
 // Unit says how a column's numbers are written.
@@ -89,9 +88,13 @@ func (u Unit) format(v float64) string {
 	case u == UnitKB, u == UnitMB, u == UnitSpeed:
 		return fmt.Sprintf("%.0f %s", v, u)
 	case u == UnitRate:
-		return strings.TrimSuffix(significant(v), ".0") + " " + string(u)
+		return significant(v) + " " + string(u)
 	case u == UnitTimes && v < 0.1:
 		return fmt.Sprintf("%.3f ×", v)
+	case v >= 100:
+		return fmt.Sprintf("%.0f %s", v, u)
+	case v >= 20:
+		return fmt.Sprintf("%.1f %s", v, u)
 	}
 	return fmt.Sprintf("%.2f %s", v, u)
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -61,8 +60,8 @@ func (s *session) throughputOf(sec *Section, w workload) error {
 			if out[c] || !c.can(w) {
 				continue
 			}
-			if c.settle != nil {
-				c.settle(s.ctx)
+			if s.server != nil { // what the one before has used up is made again before this one begins
+				s.server.poolsFull(s.ctx, 30*time.Second)
 			}
 			times, span, err := sustained(s.ctx, c, w, s.o.Concurrency, s.o.Duration/time.Duration(n))
 			switch {
@@ -131,5 +130,10 @@ func sustained(ctx context.Context, c *contender, w workload, together int, span
 	for _, t := range times {
 		all = append(all, t...)
 	}
-	return all, took, errors.Join(errs...)
+	for _, err := range errs {
+		if err != nil {
+			return nil, took, err
+		}
+	}
+	return all, took, nil
 }

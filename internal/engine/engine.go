@@ -70,6 +70,7 @@ type Engine struct {
 	cancelRuns context.CancelFunc
 	languages  languages
 	accounts   accounts
+	parsing    sync.Mutex // held while large results are taken apart, for their memory's sake
 
 	mu          sync.Mutex
 	sandboxes   map[string]*Sandbox

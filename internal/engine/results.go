@@ -11,6 +11,18 @@ import (
 // resultsPatience bounds how long values may take to come out.
 const resultsPatience = 10 * time.Second
 
+// largeResults is from where on results are taken apart one after another: that
+// takes a few times their memory.
+const largeResults = 1 << 20
+
+func (e *Engine) parse(file []byte) values.Results {
+	if len(file) > largeResults {
+		e.parsing.Lock()
+		defer e.parsing.Unlock()
+	}
+	return values.ReadResults(file)
+}
+
 // readResults takes the values that the program's harness wrote down. They are
 // the guest's word, and the program may still have processes that change the
 // file: nothing in it is believed. Whatever is wrong with it costs the program
@@ -28,7 +40,7 @@ func (j *job) readResults(ctx context.Context, s *session) {
 	var read values.Results
 	switch e := sandbox.AsError(err); {
 	case e == nil:
-		read = values.ReadResults(file.Bytes())
+		read = j.engine.parse(file.Bytes())
 	case e.Code != sandbox.CodeFileNotFound:
 		read = values.Skip(e.Code, "the program's results: "+e.Message)
 	}

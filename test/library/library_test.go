@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"pinfold"
 	"pinfold/client"
@@ -61,6 +64,22 @@ func TestRun(t *testing.T) {
 		}
 		if _, err := w.GetRun(t.Context(), "run_aaaaaaaaaaaaaaaaaaaaaaaaaa"); code(err) != sandbox.CodeNotFound {
 			t.Fatal(err)
+		}
+	})
+}
+
+// Values are of the same Go types both ways, and numbers stay exact.
+func TestResults(t *testing.T) {
+	both(t, func(t *testing.T, w way) {
+		code := "class A:\n    def __repr__(self): return 'an A'\n    def _repr_json_(self): return {'n': 12345678901234567890}\nA()\n"
+		r := must(w.Run(t.Context(), sandbox.Spec{Language: "python", Code: code}, client.RunOptions{}))(t)
+		want := []sandbox.Rich{{"text/plain": "an A", "application/json": json.RawMessage(`{"n":12345678901234567890}`)}}
+		if diff := cmp.Diff(want, r.Results); diff != "" {
+			t.Fatalf("-want +got:\n%s", diff)
+		}
+		spec := sandbox.Spec{Language: "python", Code: "import socket", AllowedImports: []string{}}
+		if r := must(w.Run(t.Context(), spec, client.RunOptions{}))(t); r.Status != sandbox.StatusFailed || !strings.Contains(r.Stderr, "allowed_imports has nothing") {
+			t.Fatalf("%s %s", r.Status, r.Stderr)
 		}
 	})
 }

@@ -59,9 +59,16 @@ def end(status):
     loaded before the program: threads, exit functions, the program's objects."""
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
-    atexit._run_exitfuncs()
+    try:
+        atexit._run_exitfuncs()
+    except BaseException:
+        pass  # shown already
     if "__main__" in sys.modules:
-        sys.modules["__main__"].__dict__.clear()
+        space = sys.modules["__main__"].__dict__
+        for name in sorted(space, key=lambda name: name[:1] != "_" or name[1:2] == "_"):
+            if name != "__builtins__":
+                space[name] = None  # in the interpreter's order
+        del space
     gc.collect()
     for stream in (sys.stdout, sys.stderr):
         try:

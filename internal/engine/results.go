@@ -32,7 +32,7 @@ func (j *job) readResults(ctx context.Context, s *session) {
 		return
 	}
 	start := time.Now()
-	defer func() { j.result.Timings.CollectMS += milliseconds(time.Since(start)) }()
+	defer func() { j.collected += time.Since(start) }()
 	ctx, cancel := context.WithTimeout(ctx, resultsPatience)
 	defer cancel()
 	var file values.Buffer

@@ -144,6 +144,8 @@ type job struct {
 	main    string       // the program's file
 	warm    *interpreter // it takes the program; nil: it is started
 	result  *sandbox.Result
+
+	collected time.Duration // what taking values and files out has cost so far
 }
 
 // prepare does everything that needs no sandbox: a refusal comes from here.
@@ -278,7 +280,10 @@ func (j *job) streams() Streams {
 // hostile sandbox makes this fail does not change what became of the program.
 func (j *job) collect(ctx context.Context, s *session) {
 	start := time.Now()
-	defer func() { j.result.Timings.CollectMS += milliseconds(time.Since(start)) }()
+	defer func() {
+		j.collected += time.Since(start)
+		j.result.Timings.CollectMS = milliseconds(j.collected)
+	}()
 	ctx, cancel := context.WithTimeout(ctx, collectPatience)
 	defer cancel()
 	if j.request.NoArtifacts && len(j.spec.Artifacts) == 0 {

@@ -38,7 +38,7 @@ def limit_imports(names, home):
     # C code imports in the name of whoever called it, with a list of names.
     def __import__(name, globals=None, locals=None, fromlist=(), level=0):
         if level == 0 and type(name) is str and type(fromlist) is not list:
-            if by_the_program(globals if type(globals) is dict else {}):
+            if by_the_program(globals if type(globals) is dict else sys._getframe(1).f_globals):
                 check(name)
         return plain(name, globals, locals, fromlist, level)
 

@@ -117,6 +117,7 @@ func TestAllowedImports(t *testing.T) {
 		"by a library":   {code: "import logging\nimport socket", allowed: []string{"logging"}, stderr: "ImportError: socket may not"},
 		"loaded by one":  {code: "import logging\nprint(1)\nimport threading", allowed: []string{"logging"}, stdout: "1\n", stderr: "ImportError: threading may not"},
 		"by name":        {code: "import importlib\nimportlib.import_module('socket')", allowed: []string{"importlib"}, stderr: "ImportError: socket may not"},
+		"large library":  {code: "import pandas\nimport matplotlib.pyplot\nprint(pandas.DataFrame({'a': [1]}).to_json())", allowed: []string{"pandas", "matplotlib"}, stdout: `{"a":{"0":1}}` + "\n"},
 		"from C":         {code: "import datetime\nprint(datetime.datetime.strptime('2020', '%Y').year)", allowed: []string{"datetime"}, stdout: "2020\n"},
 		"caught":         {code: "try: import socket\nexcept ImportError as e: print(e.name)", allowed: []string{"json"}, stdout: "socket\n"},
 		"own file":       {code: "open('helper.py', 'w').write('import json, socket')\nimport helper", allowed: []string{"json"}, stderr: "ImportError: socket may not"},

@@ -9,10 +9,10 @@ build_flags = -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSIO
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL: # what a target needs is done before it, in the order written
-.PHONY: help build demo test check bench setup clean FORCE
+.PHONY: help build demo test check bench bench-docs setup clean FORCE
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 8
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 build: bin/pinfold ## bin/pinfold (the agent is inside: one file is enough) and bin/pinfold-agent
 
@@ -36,7 +36,10 @@ check: ## format, lint, architecture, generated files, builds, modules
 	@scripts/check
 
 bench: build ## measure beside python3, bubblewrap, runc and Docker
-	$(GO) run ./test/bench
+	bin/pinfold bench
+
+bench-docs: build ## the same, into docs/benchmarks.md and docs/charts
+	bin/pinfold bench --long --markdown docs/benchmarks.md --svg docs/charts --json docs/benchmarks.json
 
 clean: ## remove what was built
 	rm -rf bin out internal/agentbin/pinfold-agent

@@ -181,7 +181,7 @@ func (s *session) findPeers() {
 		s.peers = append(s.peers, c) // that it does not work is a failure, not a reason to leave it out
 	}
 	if s.server != nil {
-		s.peers = append(s.peers, s.server.contenders(s)...)
+		s.peers = append(s.peers, s.server.contenders()...)
 	}
 	if !s.data {
 		s.leftOut = append(s.leftOut, "the imports of "+strings.Join(dataModules(), ", ")+" are not measured: they are not installed (apt-get install python3-pandas python3-matplotlib)")

@@ -47,7 +47,7 @@ func (s *session) density() error {
 	base, used := s.treeMemory(), memoryInUse()
 	for _, n := range levels {
 		for len(all) < n {
-			x, err := s.server.cl.Create(s.ctx, sandbox.Create{TTLMS: (time.Hour).Milliseconds()})
+			x, err := s.server.cl.Create(s.ctx, sandbox.Create{TTLMS: time.Hour.Milliseconds()})
 			if err != nil {
 				if s.server.child == nil && s.ctx.Err() == nil {
 					sec.note("not measured with %d: the server that was named says: %v", n, err)

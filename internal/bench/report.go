@@ -123,7 +123,7 @@ func (r *Report) JSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Text writes a section for a terminal.
+// WriteText writes a section for a terminal.
 func (s *Section) WriteText(w io.Writer) {
 	fmt.Fprintf(w, "\n%s\n%s\n", plain(s.Title), strings.Repeat("=", utf8.RuneCountInString(plain(s.Title))))
 	if s.Text != "" {

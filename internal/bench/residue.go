@@ -84,8 +84,8 @@ func removeTree(dir string) error {
 
 // mountsBelow lists the mount points below a directory, the deepest first.
 func mountsBelow(dir string) (points []string) {
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
 	}
 	table, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(table)) {

@@ -136,7 +136,7 @@ func (s *session) launch(name, config string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := startChild([]string{s.o.Program, "serve", "--config", file, "--state", state, "--listen", address}, nil)
+	c, err := startChild([]string{s.o.Program, "serve", "--config", file, "--state", state, "--listen", address})
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +248,7 @@ const (
 )
 
 // contenders are the ways to have a run from the server.
-func (sv *server) contenders(s *session) []*contender {
+func (sv *server) contenders() []*contender {
 	note := "fresh, all limits; a pool of " + fmt.Sprint(poolSize)
 	if sv.child == nil {
 		note = "fresh, all limits; the server that was named"
@@ -307,8 +307,11 @@ const fillPatience = 3 * time.Minute
 
 // fill waits for the pools. Where they do not fill nothing waits for them again.
 func (sv *server) fill(ctx context.Context) error {
-	if sv.poolsFull(ctx, fillPatience) || ctx.Err() != nil {
+	if full := sv.poolsFull(ctx, fillPatience); full {
 		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	sv.slow.Store(true)
 	why := ""

@@ -6,11 +6,14 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"pinfold/internal/bench"
 	"pinfold/internal/cli"
 	"pinfold/internal/probe"
 )
@@ -30,7 +33,28 @@ func pinfold() {
 		Version:   "1.2.3-test",
 		NewRunner: func(context.Context) (cli.Runner, error) { return player{}, nil },
 		Probe:     hostFromEnv,
+		Bench:     benchFromEnv,
 	}))
+}
+
+// benchFromEnv measures nothing: a script chooses what was found.
+func benchFromEnv(_ context.Context, o bench.Options) (*bench.Report, error) {
+	o.Progress("looking around")
+	t := &bench.Table{ID: "t", First: "what", Columns: []bench.Column{{Key: "median_ms", Head: "median", Unit: bench.UnitMS}}}
+	t.Rows = append(t.Rows, bench.Row{What: "bare", Values: []float64{20}}, bench.Row{What: "pinfold run", Values: []float64{30}})
+	s := &bench.Section{
+		Part: "latency", Title: "Latency of `things`", Tables: []*bench.Table{t},
+		Charts: []bench.Chart{{File: "latency.svg", Title: "Latency", Unit: bench.UnitMS, Bars: []bench.Bar{{Label: "bare", Value: 20}}}},
+	}
+	o.Section(s)
+	r := &bench.Report{
+		Version: o.Version, Sections: []*bench.Section{s}, Failures: []string{},
+		Targets: []bench.Target{{Group: "Targets", Aim: "fast", State: bench.NotReached, Measured: fmt.Sprintf("%d rounds of %s at %s", o.Rounds, strings.Join(o.Only, "+"), o.Server)}},
+	}
+	if os.Getenv("BENCH") == "bad" {
+		r.Failures = append(r.Failures, "a sandbox failed")
+	}
+	return r, nil
 }
 
 // hostFromEnv lets a script choose the host that the doctor sees.

@@ -62,16 +62,16 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 
 // measure goes through the parts.
 func (s *session) measure() {
-	s.o.Progress("looking for contenders")
-	s.data = once(s.ctx, s.importing().args, "1") == nil
-	s.openServer()
-	s.findPeers()
-	for _, p := range parts() {
+	wanted := slices.DeleteFunc(parts(), func(p part) bool { return len(s.o.Only) > 0 && !slices.Contains(s.o.Only, p.name) })
+	if slices.ContainsFunc(wanted, func(p part) bool { return p.peers }) {
+		s.o.Progress("looking for contenders")
+		s.data = once(s.ctx, s.importing().args, "1") == nil
+		s.openServer()
+		s.findPeers()
+	}
+	for _, p := range wanted {
 		if s.ctx.Err() != nil {
 			return
-		}
-		if len(s.o.Only) > 0 && !slices.Contains(s.o.Only, p.name) {
-			continue
 		}
 		s.o.Progress(p.name + ": " + p.meaning)
 		if err := p.measure(s); err != nil && s.ctx.Err() == nil {

@@ -285,7 +285,7 @@ func TestCommandsAreJudgedByWhatTheyPrint(t *testing.T) {
 }
 
 func TestChildEndsWhenItIsToldAndSaysWhatItSaid(t *testing.T) {
-	c, err := startChild([]string{"/bin/sh", "-c", "echo hello; trap 'exit 0' TERM; while :; do sleep 0.05; done"})
+	c, err := startChild([]string{"/bin/sh", "-c", "trap 'exit 0' TERM; echo hello; while :; do sleep 0.05; done"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -84,6 +84,7 @@ func (r *Report) markdown(prefix string, charts bool) string {
 }
 
 func (r *Report) markdownTargets(b *strings.Builder) {
+	b.WriteString("\n## Targets\n\nThey are aims, not promises; how they stand is what this run measured.\n")
 	group := ""
 	for _, t := range r.Targets {
 		if t.Group != group {

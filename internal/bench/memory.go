@@ -73,8 +73,8 @@ func treeMemory(pid int) (sum int64) {
 // one sandbox lives.
 func agentMemory() int64 {
 	for _, pid := range children(os.Getpid()) {
-		exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-		if err != nil || !strings.Contains(exe, "pinfold-agent") {
+		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err != nil || strings.TrimSpace(string(comm)) != "pinfold-agent" {
 			continue
 		}
 		smaps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps", pid))
@@ -86,6 +86,7 @@ func agentMemory() int64 {
 	return 0
 }
 
+// private sums what is mapped from no file, or writable (proc_pid_maps(5)).
 func private(smaps string) int64 {
 	var sum int64
 	shared := false
@@ -93,7 +94,7 @@ func private(smaps string) int64 {
 		fields := strings.Fields(line)
 		switch {
 		case len(fields) >= 5 && strings.Contains(fields[0], "-") && !strings.HasSuffix(fields[0], ":"):
-			shared = strings.Contains(line, "pinfold-agent") && !strings.HasPrefix(fields[1], "rw")
+			shared = fields[4] != "0" && !strings.Contains(fields[1], "w")
 		case !shared && len(fields) > 1 && strings.HasPrefix(line, "Private_"):
 			if kb, err := strconv.ParseInt(fields[1], 10, 64); err == nil {
 				sum += kb << 10

@@ -51,20 +51,21 @@ type Options struct {
 type part struct {
 	name    string
 	meaning string
+	peers   bool // it needs the contenders and the server
 	measure func(*session) error
 }
 
 // parts in the order in which they are measured.
 func parts() []part {
 	return []part{
-		{"latency", "one program after another: median, p95, p99", (*session).latency},
-		{"exec", "a command in a sandbox that lives", (*session).exec},
-		{"throughput", "programs a second, several at a time", (*session).throughput},
-		{"burst", "a hundred programs at once", (*session).burst},
-		{"density", "1 to 1,000 living sandboxes: memory, and what growth costs", (*session).density},
-		{"transfer", "files up and down, output", (*session).transfer},
-		{"driver", "the native driver alone, in process", (*session).driverAlone},
-		{"endurance", "many sandboxes made and destroyed", (*session).endurance},
+		{"latency", "one program after another: median, p95, p99", true, (*session).latency},
+		{"exec", "a command in a sandbox that lives", true, (*session).exec},
+		{"throughput", "programs a second, several at a time", true, (*session).throughput},
+		{"burst", "a hundred programs at once", true, (*session).burst},
+		{"density", "1 to 1,000 living sandboxes: memory, and what growth costs", true, (*session).density},
+		{"transfer", "files up and down, output", true, (*session).transfer},
+		{"driver", "the native driver alone, in process", false, (*session).driverAlone},
+		{"endurance", "many sandboxes made and destroyed", false, (*session).endurance},
 	}
 }
 

@@ -148,15 +148,22 @@ func (s *Section) WriteText(w io.Writer) {
 	}
 }
 
-// WriteTargets writes the aims for a terminal.
+// WriteTargets writes the aims that were measured for a terminal.
 func (r *Report) WriteTargets(w io.Writer) {
-	group := ""
+	group, not := "", 0
 	for _, t := range r.Targets {
+		if t.State == NotMeasured {
+			not++
+			continue
+		}
 		if t.Group != group {
 			group = t.Group
-			fmt.Fprintf(w, "\n%s\n", group)
+			fmt.Fprintf(w, "\nTargets: %s\n", group)
 		}
 		fmt.Fprintf(w, "- %s: %s%s\n", plain(t.Aim), t.State, inBrackets(t.Measured))
+	}
+	if not > 0 {
+		fmt.Fprintf(w, "\n%d other targets were not measured.\n", not)
 	}
 }
 

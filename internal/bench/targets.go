@@ -15,9 +15,9 @@ type aim struct {
 
 // Groups of aims, by what they are about.
 const (
-	groupCold  = "Targets: one program, one process, no daemon"
-	groupServe = "Targets: the server"
-	groupWarm  = "Targets: warm interpreters"
+	groupCold  = "One program, one process, no daemon"
+	groupServe = "The server"
+	groupWarm  = "Warm interpreters"
 )
 
 // targets judges every aim.

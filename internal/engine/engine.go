@@ -70,11 +70,14 @@ type Engine struct {
 	languages  languages
 	accounts   accounts
 
+	unsavedWrite sync.RWMutex
+
 	mu          sync.Mutex
 	sandboxes   map[string]*Sandbox
 	pools       map[string]*pool
 	flights     map[flightKey]*flight
 	draining    bool
+	unsaved     unsaved
 	undestroyed int
 }
 
@@ -116,6 +119,7 @@ func (e *Engine) Close() error {
 	e.background.Wait()
 	if e.options.Store != nil {
 		e.flushUsage()
+		e.flushUnsaved()
 	}
 	for _, d := range e.options.Drivers {
 		errs = append(errs, d.Close())

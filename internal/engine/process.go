@@ -39,7 +39,7 @@ type Process struct {
 	done    chan struct{} // closed when all is known
 
 	stdin *io.PipeWriter // nil without one
-	write sync.Mutex     // one writer of stdin at a time
+	write chan struct{}  // holds one place: for the piece that is being written to stdin
 
 	mu      sync.Mutex
 	trigger *trigger
@@ -105,6 +105,9 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
+	if err := s.engine.options.Policy.command(c); err != nil {
+		return nil, nil, err
+	}
 	done, err := s.use()
 	if err != nil {
 		return nil, nil, err
@@ -141,7 +144,7 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 }
 
 func (s *Sandbox) newProcess(c sandbox.Command) *Process {
-	p := &Process{id: newID("prc_"), sandbox: s, command: c, limits: s.info.Limits, done: make(chan struct{})}
+	p := &Process{id: newID("prc_"), sandbox: s, command: c, limits: s.info.Limits, done: make(chan struct{}), write: make(chan struct{}, 1)}
 	if c.WallTimeMS > 0 {
 		p.limits.WallTimeMS = c.WallTimeMS
 	}

@@ -210,3 +210,63 @@ func TestCreatorGoesAway(t *testing.T) {
 		t.Fatalf("%+v, %v", page, err)
 	}
 }
+
+// A disk that was full once is not the cause of everything that fails later.
+func TestOldTroubleIsNotANewCause(t *testing.T) {
+	s := serve(t, engine.Options{}, func(driver.Plan) fake.Script {
+		return fake.Script{Usage: func(life time.Duration) driver.Usage { return driver.Usage{DiskFull: true, DiskPeak: 1 << 20} }}
+	})
+	x := s.create(t, sandbox.Create{})
+	first, err := x.Exec(soon(t), sandbox.Command{Args: []string{"false"}}, engine.Streams{})
+	if err != nil || first.Cause.Kind != sandbox.CauseDisk {
+		t.Fatalf("the first: %+v, %v", first.Cause, err)
+	}
+	second, err := x.Exec(soon(t), sandbox.Command{Args: []string{"false"}}, engine.Streams{})
+	if err != nil || second.Cause.Kind != sandbox.CauseExited {
+		t.Fatalf("the second: %+v, %v", second.Cause, err)
+	}
+}
+
+// What a failed write has left of a file does not stay.
+func TestBrokenUploadLeavesNothing(t *testing.T) {
+	s := serve(t, engine.Options{}, nil)
+	x := s.create(t, sandbox.Create{})
+	broken := io.MultiReader(strings.NewReader("half of it"), brokenReader{})
+	if err := x.WriteFile(soon(t), "f", 0o644, -1, broken); err == nil {
+		t.Fatal("it counts as written")
+	}
+	if _, err := x.Stat(soon(t), "f"); code(err) != sandbox.CodeFileNotFound {
+		t.Fatalf("what is left: %v", err)
+	}
+}
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("the line broke") }
+
+// Programs that a shutdown ends say so.
+func TestShutdownIsTheCause(t *testing.T) {
+	s := serve(t, engine.Options{}, func(driver.Plan) fake.Script {
+		return fake.Script{Program: func(p *fake.Process) fake.Exit {
+			p.Sleep(time.Hour)
+			return fake.Exit{}
+		}}
+	})
+	results := make(chan *sandbox.Result, 1)
+	go func() {
+		r, err := s.Run(context.WithoutCancel(t.Context()), engine.Request{Spec: sandbox.Spec{Language: "sh", Code: "x"}})
+		if err != nil {
+			t.Error(err)
+		}
+		results <- r
+	}()
+	eventually(t, "it runs", func() bool { return s.Stats().Runs == 1 && s.driver.Living() == 1 })
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Drain(now); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-results; r.Cause.Kind != sandbox.CauseCancelled || !strings.Contains(r.Cause.Evidence, "shut down") {
+		t.Fatalf("%+v", r.Cause)
+	}
+}

@@ -284,7 +284,7 @@ func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 		ev.exit = &exit{code: e.Code, signal: int(e.Signal)}
 	}
 	if err == nil && ev.trigger == nil && (e.Code != 0 || e.Signal != 0) {
-		ev.usage = since(p.sandbox.read(), p.base)
+		ev.usage = ownTrouble(p.sandbox.read(), p.base)
 	}
 	if err != nil && ev.trigger == nil {
 		ev.trigger = p.sandbox.endTrigger()
@@ -301,6 +301,19 @@ func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 	ended := time.Now().UTC().Round(0)
 	r.EndedAt, r.Running, r.WallMS = &ended, false, ev.wallMS
 	return r
+}
+
+// ownTrouble takes off the readings what others in the sandbox had met before:
+// that a limit was once reached stays in them for good.
+func ownTrouble(u, base driver.Usage) driver.Usage {
+	u = since(u, base)
+	u.DiskFull = u.DiskFull && !base.DiskFull
+	u.InodesFull = u.InodesFull && !base.InodesFull
+	u.ProcessesFull = u.ProcessesFull && !base.ProcessesFull
+	if u.Killed == base.Killed {
+		u.Killed = ""
+	}
+	return u
 }
 
 // endTrigger is why the sandbox took its processes with it. It waits a little

@@ -230,10 +230,27 @@ func (g *gate) refusal(l *line, d demand, bounds Capacity) error {
 			return busy(sandbox.CodeQuotaExceeded, "the tenant's quota of "+what+" is used up", "destroy a sandbox, or raise the tenant's quota", time.Second)
 		}
 	}
-	if g.waiting >= g.capacity.Queue {
+	if g.waiting >= g.capacity.Queue && len(l.tickets) >= g.share() && !g.fitsNow(l, d, bounds) {
 		return busy(sandbox.CodeBusy, fmt.Sprintf("%d requests are waiting already", g.waiting), "come back later", 2*time.Second)
 	}
 	return nil
+}
+
+// share is how long each tenant's line may be when there are too many in all:
+// one long line must not keep others from queueing at all.
+func (g *gate) share() int {
+	lines := 0
+	for _, l := range g.turns {
+		if len(l.tickets) > 0 {
+			lines++
+		}
+	}
+	return g.capacity.Queue / max(1, lines+1)
+}
+
+// fitsNow says whether a demand of that line would be let in at once.
+func (g *gate) fitsNow(l *line, d demand, bounds Capacity) bool {
+	return len(l.tickets) == 0 && l.used.refuses(d, bounds) == "" && g.used.refuses(d, g.capacity) == ""
 }
 
 // leave takes a ticket out of its line. It says whether it was still there.

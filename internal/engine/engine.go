@@ -72,11 +72,14 @@ type Engine struct {
 	accounts   accounts
 	parsing    sync.Mutex // held while large results are taken apart, for their memory's sake
 
+	unsavedWrite sync.RWMutex
+
 	mu          sync.Mutex
 	sandboxes   map[string]*Sandbox
 	pools       map[string]*pool
 	flights     map[flightKey]*flight
 	draining    bool
+	unsaved     unsaved
 	undestroyed int
 }
 
@@ -118,6 +121,7 @@ func (e *Engine) Close() error {
 	e.background.Wait()
 	if e.options.Store != nil {
 		e.flushUsage()
+		e.flushUnsaved()
 	}
 	for _, d := range e.options.Drivers {
 		errs = append(errs, d.Close())

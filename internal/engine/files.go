@@ -79,10 +79,29 @@ func (s *Sandbox) ReadFile(ctx context.Context, name string, offset, length int6
 }
 
 // WriteFile makes or replaces a regular file with what r gives, and the missing
-// directories above it. size is what r must give, or -1. After an error the
-// file may be there in part.
+// directories above it. size is what r must give, or -1. After an error what
+// was written of it is removed.
 func (s *Sandbox) WriteFile(ctx context.Context, name string, mode uint32, size int64, r io.Reader) error {
-	return s.operate(ctx, func() error { return s.session.guest.WriteFile(ctx, name, mode, size, r) })
+	return s.operate(ctx, func() error {
+		err := s.session.guest.WriteFile(ctx, name, mode, size, r)
+		if err != nil {
+			s.dropPart(ctx, name, err)
+		}
+		return err
+	})
+}
+
+// dropPart removes what a failed write has left of a file, so that it does not
+// fill the disk that was too small for it.
+func (s *Sandbox) dropPart(ctx context.Context, name string, why error) {
+	if code := sandbox.AsError(why).Code; code != sandbox.CodeTooLarge && code != sandbox.CodeInternal && code != sandbox.CodeSpecInvalid {
+		return // it was never opened
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
+	defer cancel()
+	if st, err := s.session.guest.Stat(ctx, name); err == nil && st.Type == sandbox.FileRegular {
+		_ = s.session.guest.Remove(ctx, name) // the caller learns of the failure itself
+	}
 }
 
 // Mkdir makes a directory and the missing ones above it.

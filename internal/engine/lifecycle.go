@@ -115,6 +115,9 @@ func (e *Engine) Ready() error {
 	if e.draining {
 		return errDraining()
 	}
+	if n := len(e.unsaved.sandboxes) + len(e.unsaved.results); n > 0 {
+		return busy(sandbox.CodeInsufficient, fmt.Sprintf("%d records cannot be written", n), "make room on the disk of the state directory; the log has the reason", 5*time.Second)
+	}
 	return nil
 }
 

@@ -110,12 +110,20 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 	start := time.Now()
 	s.session, s.pool, err = e.machine(ctx, d, plan, len(c.Mounts) == 0)
 	if err != nil {
-		s.finish(sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "it could not be made"}, sandbox.AsError(err))
+		cause := sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "it could not be made"}
+		if ctx.Err() != nil {
+			cause = sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "the caller went away while it was made"}
+		}
+		s.finish(cause, sandbox.AsError(cancelledOr(ctx, err)))
 		return nil, err
 	}
 	failpoint.Hit("create.machine")
 	s.start(time.Since(start))
 	failpoint.Hit("create.running")
+	if ctx.Err() != nil { // nobody would learn its id
+		s.endFor(sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "the caller went away while it was made"})
+		return nil, context.Cause(ctx)
+	}
 	return s, nil
 }
 
@@ -169,18 +177,32 @@ func shownLimits(c sandbox.Create, plan driver.Plan) sandbox.Limits {
 // admit enters a sandbox in the journal and in the table, before anything is
 // made for it on the host.
 func (e *Engine) admit(s *Sandbox) error {
+	if err := e.Ready(); err != nil {
+		return err
+	}
 	if e.options.Store != nil {
 		if err := e.options.Store.SaveSandbox(context.Background(), s.tenant, s.info); err != nil {
 			return err
 		}
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.draining {
-		return errDraining()
+	draining := e.draining
+	if !draining {
+		e.sandboxes[s.info.ID] = s
 	}
-	e.sandboxes[s.info.ID] = s
-	return nil
+	e.mu.Unlock()
+	if !draining {
+		return nil
+	}
+	s.mu.Lock()
+	now := time.Now().UTC().Round(0)
+	s.go_(sandbox.StateEnded)
+	s.info.EndedAt, s.info.Error = &now, errDraining()
+	s.info.Cause = &sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "the server was shutting down"}
+	info := s.describe()
+	s.mu.Unlock()
+	s.save(info)
+	return errDraining()
 }
 
 // start makes a sandbox whose machine is there available.
@@ -259,14 +281,9 @@ func (s *Sandbox) describe() sandbox.Info {
 }
 
 // save writes the description to the store. That the store fails must not end
-// a sandbox that works; it is in the log.
+// a sandbox that works: it is tried again.
 func (s *Sandbox) save(info sandbox.Info) {
-	if s.engine.options.Store == nil {
-		return
-	}
-	if err := s.engine.options.Store.SaveSandbox(context.Background(), s.tenant, info); err != nil {
-		s.engine.log.Error("cannot record a sandbox", "sandbox", info.ID, "state", string(info.State), "error", err)
-	}
+	s.engine.saveSandbox(s.tenant, info)
 }
 
 // Extend lets the sandbox live that many milliseconds from now.

@@ -26,7 +26,7 @@ func (e *Engine) Sandbox(tenant, id string) (*Sandbox, error) {
 	if e.options.Store == nil || s != nil {
 		return nil, notFound("sandbox")
 	}
-	info, err := e.options.Store.LoadSandbox(context.Background(), tenant, id)
+	info, err := e.recordOf(context.Background(), tenant, id)
 	if err != nil {
 		return nil, orNotFound(err, "sandbox")
 	}
@@ -52,11 +52,19 @@ func (e *Engine) SandboxInfo(ctx context.Context, tenant, id string) (sandbox.In
 	case s != nil || e.options.Store == nil:
 		return sandbox.Info{}, notFound("sandbox")
 	}
-	info, err := e.options.Store.LoadSandbox(ctx, tenant, id)
+	info, err := e.recordOf(ctx, tenant, id)
 	if err != nil {
 		return info, orNotFound(err, "sandbox")
 	}
 	return info, nil
+}
+
+// recordOf returns what is recorded of a sandbox, or is going to be.
+func (e *Engine) recordOf(ctx context.Context, tenant, id string) (sandbox.Info, error) {
+	if info, ok := e.unsavedInfo(tenant, id); ok {
+		return info, nil
+	}
+	return e.options.Store.LoadSandbox(ctx, tenant, id)
 }
 
 // Sandboxes lists a tenant's sandboxes. Living ones are described as they are now.
@@ -74,6 +82,8 @@ func (e *Engine) Sandboxes(ctx context.Context, tenant string, q Query) (Page[sa
 		e.mu.Unlock()
 		if s != nil {
 			page.Items[i] = s.Info()
+		} else if newer, ok := e.unsavedInfo(tenant, info.ID); ok {
+			page.Items[i] = newer
 		}
 	}
 	return page, nil

@@ -52,3 +52,15 @@ func overPolicy(field, asked, most string) error {
 		Message: asked + " is more than this server allows", Hint: "ask for at most " + most,
 	}
 }
+
+// command holds what a command asks for against the operator's limits.
+func (p Policy) command(c sandbox.Command) error {
+	for _, info := range sandbox.LimitTable() {
+		asked := map[string]int64{"wall_time_ms": c.WallTimeMS, "output_bytes": c.OutputBytes}[info.Field]
+		if most := p.Max.Get(info.Field); most > 0 && asked > most {
+			err := overPolicy(info.Field, sandbox.FormatQuantity(asked, info.Unit), sandbox.FormatQuantity(most, info.Unit))
+			return sandbox.AsError(err).WithField(info.Field)
+		}
+	}
+	return nil
+}

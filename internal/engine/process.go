@@ -39,7 +39,7 @@ type Process struct {
 	done    chan struct{} // closed when all is known
 
 	stdin *io.PipeWriter // nil without one
-	write sync.Mutex     // one writer of stdin at a time
+	write chan struct{}  // holds one place: for the piece that is being written to stdin
 
 	mu      sync.Mutex
 	trigger *trigger
@@ -105,6 +105,9 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
+	if err := s.engine.options.Policy.command(c); err != nil {
+		return nil, nil, err
+	}
 	done, err := s.use()
 	if err != nil {
 		return nil, nil, err
@@ -141,7 +144,7 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 }
 
 func (s *Sandbox) newProcess(c sandbox.Command) *Process {
-	p := &Process{id: newID("prc_"), sandbox: s, command: c, limits: s.info.Limits, done: make(chan struct{})}
+	p := &Process{id: newID("prc_"), sandbox: s, command: c, limits: s.info.Limits, done: make(chan struct{}), write: make(chan struct{}, 1)}
 	if c.WallTimeMS > 0 {
 		p.limits.WallTimeMS = c.WallTimeMS
 	}
@@ -281,7 +284,7 @@ func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 		ev.exit = &exit{code: e.Code, signal: int(e.Signal)}
 	}
 	if err == nil && ev.trigger == nil && (e.Code != 0 || e.Signal != 0) {
-		ev.usage = since(p.sandbox.read(), p.base)
+		ev.usage = ownTrouble(p.sandbox.read(), p.base)
 	}
 	if err != nil && ev.trigger == nil {
 		ev.trigger = p.sandbox.endTrigger()
@@ -298,6 +301,19 @@ func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 	ended := time.Now().UTC().Round(0)
 	r.EndedAt, r.Running, r.WallMS = &ended, false, ev.wallMS
 	return r
+}
+
+// ownTrouble takes off the readings what others in the sandbox had met before:
+// that a limit was once reached stays in them for good.
+func ownTrouble(u, base driver.Usage) driver.Usage {
+	u = since(u, base)
+	u.DiskFull = u.DiskFull && !base.DiskFull
+	u.InodesFull = u.InodesFull && !base.InodesFull
+	u.ProcessesFull = u.ProcessesFull && !base.ProcessesFull
+	if u.Killed == base.Killed {
+		u.Killed = ""
+	}
+	return u
 }
 
 // endTrigger is why the sandbox took its processes with it. It waits a little

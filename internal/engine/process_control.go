@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +24,6 @@ func (p *Process) WriteStdin(ctx context.Context, r io.Reader) (int64, error) {
 		return 0, err
 	}
 	defer done()
-	p.write.Lock()
-	defer p.write.Unlock()
 	buf := make([]byte, 32<<10)
 	var total int64
 	for {
@@ -45,15 +44,26 @@ func (p *Process) WriteStdin(ctx context.Context, r io.Reader) (int64, error) {
 	}
 }
 
-// writeStdin writes one piece, and gives up when ctx ends.
+// writeStdin writes one piece. When ctx ends before the program has read it, the
+// piece stays on its way: the pipe cannot take it back. Pieces that come later
+// wait for it, each as long as its own ctx.
 func (p *Process) writeStdin(ctx context.Context, b []byte) (int, error) {
+	select {
+	case p.write <- struct{}{}:
+	case <-p.done:
+		return 0, errStdinClosed()
+	case <-ctx.Done():
+		return 0, cancelledOr(ctx, context.Cause(ctx))
+	}
 	type written struct {
 		n   int
 		err error
 	}
 	result := make(chan written, 1)
+	piece := bytes.Clone(b)
 	go func() {
-		n, err := p.stdin.Write(b)
+		n, err := p.stdin.Write(piece)
+		<-p.write
 		result <- written{n, err}
 	}()
 	select {
@@ -63,10 +73,6 @@ func (p *Process) writeStdin(ctx context.Context, b []byte) (int, error) {
 		}
 		return w.n, nil
 	case <-ctx.Done():
-		// The pipe cannot take back a write. Closing it is the only honest end:
-		// what follows would be torn from what came before.
-		_ = p.stdin.Close()
-		<-result
 		return 0, cancelledOr(ctx, context.Cause(ctx))
 	}
 }

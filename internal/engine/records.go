@@ -46,9 +46,7 @@ func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
 	if err != nil {
 		final = failedResult(r, err)
 	}
-	if saveErr := e.options.Store.FinishRun(context.WithoutCancel(ctx), r.Tenant, r.ID, final); saveErr != nil {
-		e.log.Error("cannot record the result of a run", "run", r.ID, "error", saveErr)
-	}
+	e.saveResult(r.Tenant, r.ID, final)
 	failpoint.Hit("run.finished")
 	u := final.Usage
 	e.account(r.Tenant, Consumption{
@@ -100,9 +98,7 @@ func (e *Engine) earlier(ctx context.Context, r RunRecord, key string) (*sandbox
 	}
 	// The first one never got as far as its record, and now ours stands there.
 	err = &sandbox.Error{Code: sandbox.CodeConflict, Message: "the first request with this idempotency key was refused", Hint: "send it again"}
-	if saveErr := e.options.Store.FinishRun(ctx, r.Tenant, r.ID, failedResult(r, err)); saveErr != nil {
-		e.log.Error("cannot record the result of a run", "run", r.ID, "error", saveErr)
-	}
+	e.saveResult(r.Tenant, r.ID, failedResult(r, err))
 	return nil, err
 }
 

@@ -99,9 +99,9 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 	e.running.Add(1)
 	e.mu.Unlock()
 	defer e.running.Done()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(e.runCtx, cancel)()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(e.runCtx, func() { cancel(errShutDown) })()
 
 	queued := time.Now()
 	release, err := e.gate.acquire(ctx, j.request.Tenant, demand{run: true, memory: j.plan.Limits.MemoryBytes, cpus: j.plan.Limits.CPUs})
@@ -109,7 +109,7 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 		if ctx.Err() == nil {
 			return nil, e.refused(ctx, err)
 		}
-		j.judge(evidence{limits: j.spec.Limits, trigger: cancelled()})
+		j.judge(evidence{limits: j.spec.Limits, trigger: cancelled(ctx)})
 		return j.result, nil
 	}
 	failpoint.Hit("run.admitted")
@@ -125,7 +125,7 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 		if ctx.Err() == nil {
 			return nil, e.refused(ctx, err)
 		}
-		j.judge(evidence{limits: j.spec.Limits, trigger: cancelled()})
+		j.judge(evidence{limits: j.spec.Limits, trigger: cancelled(ctx)})
 	}
 	e.observer.RunFinished(j.result)
 	return j.result, nil

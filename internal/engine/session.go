@@ -109,7 +109,7 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 		return nil, s.explain(err)
 	}
 	if err != nil {
-		r.trigger = cancelled()
+		r.trigger = cancelled(ctx)
 		return r, nil //nolint:nilerr // that the caller ended the run is a result
 	}
 	w := startWatch(s.machine, x.limits, base, r.stdout, r.stderr)
@@ -150,7 +150,7 @@ func (s *session) await(ctx context.Context, p *guest.Process, w *watch, r *exec
 	case err := <-ended:
 		return s.afterEnd(err, r)
 	case <-ctx.Done():
-		w.fire(cancelled())
+		w.fire(cancelled(ctx))
 		_ = s.close(ctx)
 	case <-w.stop:
 		if !s.endGuest(ctx, killPatience) {
@@ -206,6 +206,13 @@ func deathOf(m driver.Machine) *driver.Death {
 	return &d
 }
 
-func cancelled() *trigger {
-	return &trigger{kind: sandbox.CauseCancelled, evidence: "the caller ended the run"}
+// errShutDown is the cause of contexts that the engine's end ends.
+var errShutDown = errors.New("the server was shut down")
+
+func cancelled(ctx context.Context) *trigger {
+	t := &trigger{kind: sandbox.CauseCancelled, evidence: "the caller ended the run"}
+	if errors.Is(context.Cause(ctx), errShutDown) {
+		t.evidence = errShutDown.Error()
+	}
+	return t
 }

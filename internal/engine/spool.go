@@ -48,6 +48,10 @@ func (s *spool) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
 		s.mu.Lock()
+		if s.closed { // what comes too late would push out what readers have not had
+			s.mu.Unlock()
+			return n, nil
+		}
 		room := s.room()
 		if room == 0 {
 			s.waitForReaders()
@@ -69,7 +73,7 @@ func (s *spool) room() int64 {
 	for r := range s.readers {
 		slowest = min(slowest, r.at)
 	}
-	if len(s.readers) == 0 || s.closed {
+	if len(s.readers) == 0 {
 		return s.size
 	}
 	return s.size - (s.total - slowest)

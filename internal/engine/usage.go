@@ -94,6 +94,7 @@ func (e *Engine) keepAccounts() {
 			return
 		case <-ticker.C:
 			e.flushUsage()
+			e.flushUnsaved()
 		}
 	}
 }

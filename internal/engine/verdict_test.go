@@ -23,7 +23,7 @@ func TestVerdictPrecedence(t *testing.T) {
 		cause  sandbox.CauseKind
 	}{
 		{"a trigger beats everything", evidence{trigger: &trigger{kind: sandbox.CauseWallTime}, usage: all, death: &driver.Death{Kind: driver.DeathMemory}, exit: &exit{code: 1}, held: true}, sandbox.StatusKilled, sandbox.CauseWallTime},
-		{"cancelled though it succeeded", evidence{trigger: cancelled(), exit: &exit{}}, sandbox.StatusKilled, sandbox.CauseCancelled},
+		{"cancelled though it succeeded", evidence{trigger: cancelled(t.Context()), exit: &exit{}}, sandbox.StatusKilled, sandbox.CauseCancelled},
 		{"an OOM kill beats death and exit", evidence{usage: all, death: &driver.Death{Kind: driver.DeathAgent}, exit: &exit{code: 1}}, sandbox.StatusKilled, sandbox.CauseMemory},
 		{"an OOM kill beats success", evidence{usage: all, exit: &exit{}}, sandbox.StatusKilled, sandbox.CauseMemory},
 		{"death by memory", evidence{death: &driver.Death{Kind: driver.DeathMemory}, exit: &exit{code: 1}}, sandbox.StatusKilled, sandbox.CauseMemory},

@@ -4,7 +4,9 @@
 // meant. It decodes into plain structs with JSON tags; types that implement
 // json.Unmarshaler check their own insides.
 //
-// It is not a streaming decoder: the caller bounds the input.
+// It is not a streaming decoder: the caller bounds the bytes of the input. How
+// many values they hold is bounded here, before anything is made of them: two
+// bytes of text can otherwise become a hundred in memory.
 package strictjson
 
 import (
@@ -16,6 +18,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"pinfold/internal/nearest"
 	"pinfold/sandbox"
@@ -24,8 +27,11 @@ import (
 // Decode decodes the one JSON value in data into v, a pointer to a struct.
 // Every error is a *sandbox.Error; its Field is dotted from the root.
 func Decode(data []byte, v any) error {
-	d := &walker{Decoder: json.NewDecoder(bytes.NewReader(data))}
-	if err := d.check(reflect.TypeOf(v), ""); err != nil {
+	if err := checkBytes(data); err != nil {
+		return err
+	}
+	d := &walker{Decoder: json.NewDecoder(bytes.NewReader(data)), known: map[reflect.Type]map[string]reflect.Type{}}
+	if err := d.check(reflect.TypeOf(v), nil); err != nil {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -42,16 +48,70 @@ func Decode(data []byte, v any) error {
 	return sandbox.AsError(err)
 }
 
-// maxDepth bounds the walk's recursion; encoding/json itself allows 10,000.
-const maxDepth = 64
+const (
+	// maxDepth bounds the walk's recursion; encoding/json itself allows 10,000.
+	maxDepth = 64
+	// maxValues bounds the values in one document. The largest that a request
+	// may hold, 10,000 files with all their fields, are half as many.
+	maxValues = 100_000
+)
+
+// checkBytes refuses what encoding/json would change or be made to swell by. It
+// reads the bytes once and makes nothing.
+func checkBytes(data []byte) error {
+	if !utf8.Valid(data) { // encoding/json would replace the bytes in silence
+		e := invalid("", "is not valid UTF-8")
+		e.Hint = "send bytes that are not text as a file, with content_base64"
+		return e
+	}
+	values, inText := 1, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			inText = !inText
+		case c == '\\' && inText:
+			i++
+		case !inText && (c == ',' || c == '[' || c == '{'):
+			values++
+		}
+		if values > maxValues {
+			return invalid("", "holds more than "+strconv.Itoa(maxValues)+" values")
+		}
+	}
+	return nil
+}
 
 type walker struct {
 	*json.Decoder
+
 	depth int
+	known map[reflect.Type]map[string]reflect.Type // what members has found
+}
+
+// place is where a value stands. Its text is made only for an error.
+type place struct {
+	up    *place
+	name  string // of a field; empty: an element of a list
+	index int
+	field bool
+}
+
+func (p *place) String() string {
+	if p == nil {
+		return ""
+	}
+	above := p.up.String()
+	switch {
+	case !p.field:
+		return above + "[" + strconv.Itoa(p.index) + "]"
+	case above == "":
+		return sandbox.SafeText(p.name, 60)
+	}
+	return above + "." + sandbox.SafeText(p.name, 60)
 }
 
 // check walks the tokens of one value beside the type it will go into.
-func (d *walker) check(t reflect.Type, at string) error {
+func (d *walker) check(t reflect.Type, at *place) error {
 	if d.depth++; d.depth > maxDepth {
 		return invalid("", "is nested too deeply")
 	}
@@ -72,36 +132,37 @@ func (d *walker) check(t reflect.Type, at string) error {
 	return nil
 }
 
-func (d *walker) checkArray(t reflect.Type, at string) error {
+func (d *walker) checkArray(t reflect.Type, at *place) error {
 	var elem reflect.Type
 	if t != nil && t.Kind() == reflect.Slice {
 		elem = t.Elem()
 	}
-	for i := 0; d.More(); i++ {
-		if err := d.check(elem, at+"["+strconv.Itoa(i)+"]"); err != nil {
+	where := &place{up: at}
+	for ; d.More(); where.index++ {
+		if err := d.check(elem, where); err != nil {
 			return err
 		}
 	}
 	return d.closing()
 }
 
-func (d *walker) checkObject(t reflect.Type, at string) error {
-	fields, elem := members(t)
+func (d *walker) checkObject(t reflect.Type, at *place) error {
+	fields, elem := d.members(t)
 	seen := map[string]bool{}
+	where := &place{up: at, field: true}
 	for d.More() {
 		token, err := d.Token()
 		if err != nil {
 			return d.syntaxError(err)
 		}
-		name, _ := token.(string)
-		where := join(at, sandbox.SafeText(name, 60))
-		if seen[name] {
-			return invalid(where, "is given twice")
+		where.name, _ = token.(string)
+		if seen[where.name] {
+			return invalid(where.String(), "is given twice")
 		}
-		seen[name] = true
-		inner, known := fields[name]
+		seen[where.name] = true
+		inner, known := fields[where.name]
 		if fields != nil && !known {
-			return unknown(where, name, fields)
+			return unknown(where.String(), where.name, fields)
 		}
 		if fields == nil {
 			inner = elem
@@ -111,6 +172,18 @@ func (d *walker) checkObject(t reflect.Type, at string) error {
 		}
 	}
 	return d.closing()
+}
+
+// members is the function of that name, asked once for each type.
+func (d *walker) members(t reflect.Type) (fields map[string]reflect.Type, elem reflect.Type) {
+	if fields, ok := d.known[t]; ok {
+		return fields, nil
+	}
+	fields, elem = members(t)
+	if fields != nil {
+		d.known[t] = fields
+	}
+	return fields, elem
 }
 
 // members returns the JSON names of a struct's fields with their types, or,
@@ -143,13 +216,6 @@ func (d *walker) closing() error {
 		return d.syntaxError(err)
 	}
 	return nil
-}
-
-func join(at, name string) string {
-	if at == "" {
-		return name
-	}
-	return at + "." + name
 }
 
 func unknown(where, name string, fields map[string]reflect.Type) error {

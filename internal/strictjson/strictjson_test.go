@@ -2,6 +2,7 @@ package strictjson
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -44,6 +45,9 @@ func TestDecodeRefuses(t *testing.T) {
 		"empty":                {``, spec, "", ""},
 		"deep":                 {strings.Repeat("[", 1<<20), spec, "", ""},
 		"a list":               {`[]`, spec, "", ""},
+		"too many values":      {`{"args":[` + strings.Repeat(`"",`, 200_000) + `""]}`, spec, "", ""},
+		"bytes, not text":      {"{\"code\":\"\xff\xfe\"}", spec, "", "send bytes that are not text as a file, with content_base64"},
+		"cut surrogate":        {"{\"code\":\"\xed\xa0\x80\"}", spec, "", "send bytes that are not text as a file, with content_base64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Decode([]byte(c.in), new(sandbox.Spec))
@@ -56,6 +60,46 @@ func TestDecodeRefuses(t *testing.T) {
 				t.Fatalf("%v (-want +got):\n%s", e, diff)
 			}
 		})
+	}
+}
+
+// A small text must not become a large heap: 40 MiB of {} took 2.65 GiB before
+// anybody counted them.
+func TestManyEmptyValuesAreRefusedBeforeTheyAreMade(t *testing.T) {
+	for name, c := range map[string]struct{ head, part, tail string }{
+		"files":   {`{"files":[`, `{},`, `{}]}`},
+		"args":    {`{"args":[`, `"",`, `""]}`},
+		"nested":  {`{"files":[`, `[[]],`, `[]]}`},
+		"escaped": {`{"code":"\\",`, `"x":"\"",`, `"y":1}`},
+	} {
+		data := []byte(c.head + strings.Repeat(c.part, 8<<20/len(c.part)) + c.tail)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := Decode(data, new(sandbox.Spec))
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), "more than 100000 values") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if made := after.TotalAlloc - before.TotalAlloc; made > 1<<20 {
+			t.Errorf("%s: %d bytes were made of it", name, made)
+		}
+	}
+}
+
+// What a request may hold at most stays below the bound, and text that looks
+// like JSON is text.
+func TestTheLargestRequestIsDecoded(t *testing.T) {
+	spec := sandbox.Spec{Language: "python", Code: strings.Repeat(`"},[{,\`, 200_000)}
+	for range sandbox.MaxFiles {
+		spec.Files = append(spec.Files, sandbox.File{Path: "a", Content: "b"})
+	}
+	data, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got sandbox.Spec
+	if err := Decode(data, &got); err != nil || len(got.Files) != sandbox.MaxFiles || got.Code != spec.Code {
+		t.Fatalf("%v, %d files", err, len(got.Files))
 	}
 }
 

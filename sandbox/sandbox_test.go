@@ -162,6 +162,10 @@ func TestSpecValidate(t *testing.T) {
 		"artifacts[0]":            func(s *Spec) { s.Artifacts = []string{"[x"} },
 		"require[0]":              func(s *Spec) { s.Require = []string{"magic"} },
 		"network":                 func(s *Spec) { s.Network = "host" },
+		"allowed_imports[0]":      func(s *Spec) { s.AllowedImports = []string{"xml.dom"} },
+		"allowed_imports[1]":      func(s *Spec) { s.AllowedImports = []string{"json", "a,b"} },
+		"allowed_imports[2]":      func(s *Spec) { s.AllowedImports = []string{"größe", "_x1", ""} },
+		"allowed_imports":         func(s *Spec) { s.AllowedImports = make([]string, MaxImports+1) },
 		"mounts[0]":               func(s *Spec) { s.Mounts = []Mount{{Host: "relative", Guest: "/x"}} },
 	} {
 		s := good
@@ -170,6 +174,34 @@ func TestSpecValidate(t *testing.T) {
 		if err := s.Validate(); !errors.As(err, &e) || e.Field != field {
 			t.Errorf("%s: %v", field, err)
 		}
+	}
+}
+
+// An empty list is another wish than none, also after it has travelled.
+func TestAllowedImportsTravel(t *testing.T) {
+	for _, imports := range [][]string{nil, {}, {"json"}} {
+		b, err := json.Marshal(Spec{Code: "x", AllowedImports: imports})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got Spec
+		if err := json.Unmarshal(b, &got); err != nil || (got.AllowedImports == nil) != (imports == nil) || len(got.AllowedImports) != len(imports) {
+			t.Errorf("%#v arrives as %#v: %v", imports, got.AllowedImports, err)
+		}
+	}
+}
+
+func TestRichJSON(t *testing.T) {
+	const text = `{"application/json":{"n":12345678901234567890},"text/plain":"a"}`
+	var r Rich
+	if err := json.Unmarshal([]byte(text), &r); err != nil || r["text/plain"] != "a" {
+		t.Fatalf("%v %v", r, err)
+	}
+	if b, err := json.Marshal(r); err != nil || string(b) != text {
+		t.Fatalf("%s %v", b, err)
+	}
+	if err := json.Unmarshal([]byte(`[]`), &r); err == nil {
+		t.Fatal("a list is taken for a value")
 	}
 }
 

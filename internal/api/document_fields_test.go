@@ -46,6 +46,8 @@ var fieldMeanings = map[string]string{
 	"RunSpec.files":           "Files that are there when the program starts.",
 	"RunSpec.args":            "The program's arguments.",
 	"RunSpec.stdin":           "What the program reads from its standard input.",
+	"RunSpec.warm":            "Modules that an interpreter should have loaded already. A server that keeps none with them starts to; this run is then a cold one.",
+	"RunSpec.cold":            "Start an interpreter for this run, even where one waits.",
 	"RunSpec.allowed_imports": "Top-level modules that the program may import, besides its own files and what the interpreter loads for itself; left out, all. Advice that the harness enforces, no part of the isolation. Python only.",
 	"RunSpec.artifacts":       `Patterns of files to bring back, relative to the working directory: "*.svg".`,
 
@@ -111,6 +113,8 @@ var fieldMeanings = map[string]string{
 	"Summary.skipped":     "What was left out; of archives that are read.",
 	"Summary.changed":     "Files that changed while they were read; of archives that are read.",
 
+	"PoolSpec.warm":  "Modules that the waiting interpreters have loaded.",
+	"Pool.warm":      "Modules that the waiting interpreters have loaded.",
 	"PoolSpec.min":   "How many are kept waiting.",
 	"PoolSpec.max":   "Waiting and in use together; 0: no bound of its own.",
 	"Pool.min":       "How many are kept waiting.",
@@ -132,6 +136,7 @@ var fieldMeanings = map[string]string{
 	"Cause.evidence": "What the kernel recorded.",
 	"Cause.hint":     "What to change.",
 
+	"Result.warm":              "An interpreter that had waited took the program.",
 	"Result.results":           "Values that the program left, by media type: of its last expression, of open figures, of the exception that ended it. Text as it is, images in base64. HTML and SVG may hold scripts.",
 	"Result.results_skipped":   "What the program left and is not among the results, and why.",
 	"Result.artifacts":         "Files that came out.",

@@ -166,6 +166,7 @@ var operations = map[wire.Op]operation{
 	wire.OpRead:    {(*agent).read, hasFile, never, 1},
 	wire.OpStat:    {(*agent).stat, hasFile, never, 0},
 	wire.OpMkdir:   {(*agent).mkdir, hasFile, never, 0},
+	wire.OpPut:     {(*agent).put, func(r wire.Request) bool { return r.Put != nil }, never, 0},
 	wire.OpRemove:  {(*agent).remove, hasFile, never, 0},
 	wire.OpGlob:    {(*agent).glob, func(r wire.Request) bool { return r.Glob != nil }, never, 0},
 	wire.OpList:    {(*agent).list, func(r wire.Request) bool { return r.List != nil }, never, 0},

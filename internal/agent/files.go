@@ -31,6 +31,30 @@ func (a *agent) write(c *channel, req wire.Request) wire.Outcome {
 	return wire.Outcome{Size: size}
 }
 
+// put writes small files whose content came with the request.
+func (a *agent) put(_ *channel, req wire.Request) wire.Outcome {
+	for i, f := range req.Put.Files {
+		if err := a.putFile(f); err != nil {
+			o := failed(fileFault(err))
+			o.Size = int64(i)
+			return o
+		}
+	}
+	return wire.Outcome{Size: int64(len(req.Put.Files))}
+}
+
+func (a *agent) putFile(f wire.PutFile) error {
+	fd, err := a.create(f.Path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // written without buffering: errors have been seen
+	if err := a.writeAll(fd, f.Content); err != nil {
+		return err
+	}
+	return a.own(fd, f.Mode)
+}
+
 // create opens an empty regular file for writing.
 func (a *agent) create(p string) (int, error) {
 	defer a.slot()()

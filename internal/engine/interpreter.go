@@ -109,13 +109,14 @@ func (r *relay) said() string {
 func startInterpreter(ctx context.Context, s *session, step language.Wait, rlimit sandbox.Limits) (*interpreter, error) {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
-	if err := s.guest.Mkdir(ctx, step.Dir, 0o755); err != nil {
-		return nil, err
-	}
+	p := &parcel{session: s}
 	for _, f := range step.Files {
-		if err := put(ctx, s, f.Path, 0o644, f.Content); err != nil {
+		if err := p.add(ctx, "", f.Path, 0o644, f.Content); err != nil {
 			return nil, err
 		}
+	}
+	if err := p.send(ctx); err != nil {
+		return nil, err
 	}
 	marker := newMarker()
 	i := &interpreter{stdout: newRelay(marker + "\n"), stderr: newRelay("")}

@@ -53,18 +53,19 @@ func (j *job) inputPaths() map[string]bool {
 // fill copies everything into the sandbox that has to be there before the
 // program starts.
 func (j *job) fill(ctx context.Context, s *session) error {
-	if j.steps.Dir != "" {
+	if j.steps.Dir != "" && len(j.steps.Files) == 0 { // else it comes with its files
 		if err := s.guest.Mkdir(ctx, j.steps.Dir, 0o755); err != nil {
 			return err
 		}
 	}
+	p := &parcel{session: s}
 	for _, f := range j.steps.Files {
-		if err := put(ctx, s, f.Path, 0o644, f.Content); err != nil {
+		if err := p.add(ctx, "", f.Path, 0o644, f.Content); err != nil {
 			return err
 		}
 	}
 	if j.spec.Code != "" {
-		if err := put(ctx, s, j.main, 0o644, []byte(j.spec.Code)); err != nil {
+		if err := p.add(ctx, "", j.main, 0o644, []byte(j.spec.Code)); err != nil {
 			return err
 		}
 	}
@@ -77,9 +78,12 @@ func (j *job) fill(ctx context.Context, s *session) error {
 		if f.Executable {
 			mode = 0o755
 		}
-		if err := put(ctx, s, f.Path, mode, content); err != nil {
-			return sandbox.AsError(err).WithField(fmt.Sprintf("files[%d]", i))
+		if err := p.add(ctx, fmt.Sprintf("files[%d]", i), f.Path, mode, content); err != nil {
+			return err
 		}
+	}
+	if err := p.send(ctx); err != nil {
+		return err
 	}
 	for _, in := range j.request.Inputs {
 		if err := putInput(ctx, s, in); err != nil {
@@ -87,6 +91,54 @@ func (j *job) fill(ctx context.Context, s *session) error {
 		}
 	}
 	return nil
+}
+
+// parcel gathers small files and sends them together: each journey to the agent
+// and back costs more than they do.
+type parcel struct {
+	session *session
+	files   []wire.PutFile
+	fields  []string // of the request, for errors
+	size    int
+}
+
+// add adds a file. A large one goes by itself, after those before it.
+func (p *parcel) add(ctx context.Context, field, name string, mode uint32, content []byte) error {
+	if p.size+len(content) > wire.MaxPut || len(p.files) == maxParcel {
+		if err := p.send(ctx); err != nil {
+			return err
+		}
+	}
+	if len(content) > wire.MaxPut/4 {
+		return inField(put(ctx, p.session, name, mode, content), field)
+	}
+	p.files = append(p.files, wire.PutFile{Path: name, Mode: mode, Content: content})
+	p.fields = append(p.fields, field)
+	p.size += len(content)
+	return nil
+}
+
+// maxParcel bounds the files of a parcel, and so the size of their names.
+const maxParcel = 256
+
+// send sends what was gathered.
+func (p *parcel) send(ctx context.Context) error {
+	if len(p.files) == 0 {
+		return nil
+	}
+	failed, err := p.session.guest.Put(ctx, p.files)
+	if err != nil && failed >= 0 {
+		err = inField(err, p.fields[failed])
+	}
+	p.files, p.fields, p.size = nil, nil, 0
+	return err
+}
+
+func inField(err error, field string) error {
+	if err == nil || field == "" {
+		return err
+	}
+	return sandbox.AsError(err).WithField(field)
 }
 
 func put(ctx context.Context, s *session, path string, mode uint32, content []byte) error {

@@ -90,6 +90,34 @@ func (g *Guest) download(ctx context.Context, req wire.FileRequest, limit int64,
 	return total, named(req.Path, err)
 }
 
+// Put writes small files, of at most wire.MaxPut bytes together, in one
+// operation, each as WriteFile would. failed is the index of the file that the
+// error is about, or -1.
+func (g *Guest) Put(ctx context.Context, files []wire.PutFile) (failed int, err error) {
+	total := 0
+	for i, f := range files {
+		if total += len(f.Content); total > wire.MaxPut {
+			return i, sandbox.Errorf(sandbox.CodeTooLarge, "more than %d bytes in one operation", wire.MaxPut)
+		}
+		if err := sendable(f.Path); err != nil {
+			return i, err
+		}
+	}
+	c, err := g.open(ctx, wire.Request{Op: wire.OpPut, Put: &wire.PutRequest{Files: files}}, plain{}, shape{})
+	if err != nil {
+		return -1, err
+	}
+	o, err := c.wait(ctx)
+	n := int64(len(files))
+	switch {
+	case err == nil && o.Size != n, err != nil && o.Size >= n && n > 0:
+		return -1, c.violated("another number of files than were sent")
+	case err != nil && o.Error != nil:
+		return int(o.Size), named(files[o.Size].Path, err)
+	}
+	return -1, err
+}
+
 // Stat describes a path; a symbolic link itself, not what it points to. A link's
 // target is the guest's word and may hold anything.
 func (g *Guest) Stat(ctx context.Context, path string) (wire.Stat, error) {

@@ -66,6 +66,7 @@ const (
 	OpRead    Op = "read"     // read one regular file to stream 1
 	OpStat    Op = "stat"     // describe one path
 	OpMkdir   Op = "mkdir"    // make a directory and its parents
+	OpPut     Op = "put"      // write some small files, whose content is in the request
 	OpRemove  Op = "remove"   // remove a path, recursively
 	OpGlob    Op = "glob"     // list regular files that match patterns
 	OpList    Op = "list"     // list what a directory holds
@@ -80,6 +81,7 @@ type Request struct {
 	Op    Op            `json:"op"`
 	Start *StartRequest `json:"start,omitempty"`
 	File  *FileRequest  `json:"file,omitempty"`
+	Put   *PutRequest   `json:"put,omitempty"`
 	Glob  *GlobRequest  `json:"glob,omitempty"`
 	List  *ListRequest  `json:"list,omitempty"`
 	Move  *MoveRequest  `json:"move,omitempty"`
@@ -119,6 +121,23 @@ type FileRequest struct {
 	// bytes, -1 for all. Without it a file larger than Size is a fault.
 	Part   bool  `json:"part,omitempty"`
 	Offset int64 `json:"offset,omitempty"`
+}
+
+// MaxPut is the most bytes of content in one put.
+const MaxPut = 1 << 20
+
+// PutRequest writes regular files like write, one after another, in one
+// operation. The first that fails ends it; Outcome.Size is how many were
+// written.
+type PutRequest struct {
+	Files []PutFile `json:"files"`
+}
+
+// PutFile is one small file. Its path is as in a FileRequest.
+type PutFile struct {
+	Path    string `json:"path"`
+	Mode    uint32 `json:"mode"`
+	Content []byte `json:"content"`
 }
 
 // GlobRequest lists regular files below Dir. Patterns match the whole path

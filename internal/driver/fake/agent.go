@@ -124,6 +124,11 @@ func (c *channel) serve(req wire.Request) wire.Outcome {
 		return files.read(req.File, c.outbound(wire.Stdout), c.a.m.script.Read)
 	case wire.OpStat:
 		return files.stat(req.File)
+	case wire.OpPut:
+		for _, f := range req.Put.Files {
+			files.set(f.Path, file{kind: wire.TypeFile, mode: f.Mode, content: f.Content})
+		}
+		return wire.Outcome{Size: int64(len(req.Put.Files))}
 	case wire.OpMkdir:
 		return files.mkdir(req.File)
 	case wire.OpRemove:

@@ -12,7 +12,7 @@ from _imp import _fix_co_filename
 
 STARTUP = list(sys.modules)  # a program may import these. A warm parent loads us first
 FOLDER = __file__.rpartition("/")[0] + "/"
-PLAIN = b"print( if for while with def class try else elif except finally import from assert del raise return @".split()
+PLAIN = b"print(|if |for |while |with |def |class |try:|else:|elif |except|finally:|import |from |assert |del |raise |@".split(b"|")
 builtins = sys.modules["builtins"]
 __builtins__ = dict(vars(builtins))  # the program may change its own
 loaded = {}
@@ -66,7 +66,8 @@ def run_main(argv, imports=None, report=True):
 
 
 def program(source, path, report):
-    """Compile a program: all but its last expression, and that, or None."""
+    """Compile a program: all but its last expression, and that, or None. Fails
+    where it takes more than a look at the last line."""
     cut = end = len(source)
     while end > 0 and report:  # look for the last line that begins at the margin
         cut = source.rfind(b"\n", 0, end) + 1
@@ -75,13 +76,10 @@ def program(source, path, report):
         end = cut - 1
     if not report or source.startswith(tuple(PLAIN), cut):
         return code_of(source, path), None
-    start = source[:200].lower()
-    if b"coding" in start and b"utf-8" not in start or source[cut : cut + 1] in (b"'", b'"'):
-        raise ValueError("a program in another encoding, or perhaps a docstring")
-    try:
-        last = code_of(b"\n" * source.count(b"\n", 0, cut) + source[cut:], path, eval)
-    except SyntaxError:
-        return code_of(source, path), None
+    start, before = source[:200].lower(), source[max(0, cut - 3) : cut]
+    if b"coding" in start and b"utf-8" not in start or b"\\" in before or source[cut : cut + 1] in (b"'", b'"'):
+        raise ValueError("a program in another encoding, a continued line, or perhaps a docstring")
+    last = code_of(b"\n" * source.count(b"\n", 0, cut) + source[cut:], path, eval)
     code = code_of(source[:cut], path)  # if this is complete, the last line is an expression
     if code.co_flags & 0x1FE0000:
         raise ValueError("a program with imports from __future__")
@@ -137,4 +135,5 @@ def start(argv, options):
 
 
 if __name__ == "__main__":
-    start(sys.argv[1:], {})
+    # With other globals, so that Python 3.9 takes our builtins for run_main.
+    type(start)(start.__code__, dict(globals()))(sys.argv[1:], {})

@@ -64,7 +64,7 @@ def let_go(held):
 
 def compile_again(argv, path, report):
     """Compile a program of a rare kind: with warnings, in another encoding, with
-    imports from __future__. What cannot be compiled Python itself gets, which
+    imports from __future__, with a last line that is no expression. What cannot be compiled Python itself gets, which
     says best what is wrong."""
     stderr = sys.stderr
     warned = sys.stderr = io.StringIO()

@@ -105,9 +105,15 @@ func once(ctx context.Context, args []string, want string) error {
 		err = errors.New("it printed something else")
 	}
 	if err != nil {
-		return fmt.Errorf("%w: printed \"%s\" and \"%s\"", err, sandbox.SafeText(out.String(), 100), sandbox.SafeText(strings.TrimSpace(errs.String()), 300))
+		return fmt.Errorf("%w: printed \"%s\" and \"%s\"", err, sandbox.SafeText(out.String(), 100), sandbox.SafeText(ending(errs.String(), 300), 300))
 	}
 	return nil
+}
+
+// ending is the last bytes of a message: where a traceback says what was wrong.
+func ending(s string, n int) string {
+	s = strings.TrimSpace(s)
+	return s[max(0, len(s)-n):]
 }
 
 // bounded keeps the beginning of what is written to it.

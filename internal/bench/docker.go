@@ -103,7 +103,7 @@ func (d *docker) importImage(ctx context.Context) error {
 	args := []string{"-C", "/", "-c"}
 	patterns := []string{
 		"lib", "lib64", "bin", "usr/lib64", "usr/bin/python3", "usr/bin/true", "usr/bin/sleep", "usr/bin/python3.*", "usr/lib/python3*",
-		"usr/lib/*-linux-gnu", "usr/share/matplotlib", "etc/alternatives", "etc/matplotlibrc",
+		"usr/lib/*-linux-gnu", "usr/share/matplotlib", "usr/share/zoneinfo", "etc/alternatives", "etc/matplotlibrc",
 	}
 	if s, err := os.Stat("/usr/lib/python3/dist-packages/pandas"); err != nil || !s.IsDir() { // small: only what print(1) needs
 		patterns = append(patterns[:9], "usr/lib/*-linux-gnu/lib[cmz].so*", "usr/lib/*-linux-gnu/libz.so*", "usr/lib/*-linux-gnu/libexpat.so*", "usr/lib/*-linux-gnu/ld-linux*")

@@ -50,7 +50,7 @@ type Section struct {
 }
 
 func (s *Section) note(format string, args ...any) {
-	line := sandbox.SafeText(fmt.Sprintf(format, args...), 600)
+	line := sandbox.SafeText(strings.TrimSpace(fmt.Sprintf(format, args...)), 600)
 	s.Notes = append(s.Notes, line)
 }
 

@@ -4,7 +4,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// sameSignal is how long after a signal another one counts as the same:
+// timeout(1) sends its signal to its child, and at once to its child's group.
+const sameSignal = 100 * time.Millisecond
 
 // cancelOnSignal ends the run at the first SIGINT, SIGTERM or SIGHUP and this
 // process at the second. A signal that our parent ignores for us (nohup, a
@@ -24,10 +29,16 @@ func cancelOnSignal(cancel func()) (stop func()) {
 		case <-done:
 			return
 		}
-		select {
-		case <-ch:
-			os.Exit(exitCancelled) //nolint:forbidigo // the second Ctrl-C is meant
-		case <-done:
+		first := time.Now()
+		for {
+			select {
+			case <-ch:
+				if time.Since(first) > sameSignal {
+					os.Exit(exitCancelled) //nolint:forbidigo // the second Ctrl-C is meant
+				}
+			case <-done:
+				return
+			}
 		}
 	}()
 	return func() { signal.Stop(ch); close(done) }

@@ -140,6 +140,7 @@ var samePrograms = []struct {
 	{name: "value that is dropped", source: "class A:\n    def __del__(self): print('dropped')\nimport atexit\natexit.register(print, 'exit')\nA()\n"},
 	{name: "many arguments", source: "import sys\nprint(len(sys.argv), sys.argv[-1])\n", args: strings.Fields(strings.Repeat("x ", 2000))},
 	{name: "unraisable", source: "import threading, sys\nclass A:\n    def __del__(self): 1/0\nA()\n"},
+	{name: "profile to the end", source: "import cProfile, atexit, pstats, io\np = cProfile.Profile()\np.enable()\ndef f(): return 1\n@atexit.register\ndef end():\n    p.disable()\n    s = io.StringIO()\n    pstats.Stats(p, stream=s).print_stats('main.py')\n    print('(f)' in s.getvalue())\nf()\n"},
 	{name: "file below", source: "main=sub", files: map[string]string{"sub/prog.py": "import sys, side\nprint(__file__, sys.argv, sys.path[0], side.x)\nside.x", "sub/side.py": "x = 4\n"}},
 	{name: "file not there", source: "main=nothere"},
 	{name: "directory", source: "main=dir", files: map[string]string{"dir/__main__.py": "import sys\nprint(__name__, sys.argv)\n1/0"}},

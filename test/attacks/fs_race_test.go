@@ -58,7 +58,7 @@ func fsRaceCases() []Case {
 		},
 		{
 			ID: "FS-19", Title: "a tree of directories 10,000 deep", Level: User, Severity: PeerDoS, Source: "judge0 CVE-2024-28189",
-			Expect: "the run ends in time, the tree is gone", Attack: Payload{Code: deepCode, Quick: time.Minute, Artifacts: []string{"**"}},
+			Expect: "the run ends in time, the tree is gone", Attack: Payload{Code: deepCode, Limits: sandbox.Limits{WallTimeMS: 100_000, CPUTimeMS: 100_000}, Quick: time.Minute, Artifacts: []string{"**"}},
 			Judge: func(t *trial) error { return errors.Join(t.said("depth", "10000"), t.succeeded()) },
 			Control: Control{Without: "a host that removes by path", Run: func(a *arena) error {
 				dir := a.hostPython(deepCode)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -144,16 +145,15 @@ func serve(which string, channel uint32, req wire.Request) {
 	case wire.OpStart:
 		violations[which](channel)
 	case wire.OpWrite:
-		send(wire.KindClose, channel, `{"size":`+sizeOf(req)+`}`)
+		send(wire.KindClose, channel, `{"size":`+number(req.File.Size)+`}`)
+	case wire.OpPut:
+		send(wire.KindClose, channel, `{"size":`+number(int64(len(req.Put.Files)))+`}`)
 	default:
 		send(wire.KindClose, channel, `{}`)
 	}
 }
 
-func sizeOf(req wire.Request) string {
-	b, _ := json.Marshal(req.File.Size)
-	return string(b)
-}
+func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 type reader struct{}
 

@@ -92,6 +92,9 @@ func (s *session) describe() string {
 	if len(s.o.Only) > 0 {
 		line += " --only " + strings.Join(s.o.Only, ",")
 	}
+	if len(s.o.Without) > 0 {
+		line += " --without " + strings.Join(s.o.Without, ",")
+	}
 	return line
 }
 
@@ -157,17 +160,24 @@ func (s *session) findPeers() {
 		}
 		s.peers = append(s.peers, c)
 	}
+	wanted := func(name string) bool { return !slices.Contains(s.o.Without, name) }
 	add(bare(), nil)
-	add(bubblewrap())
-	for _, r := range ociRuntimes() {
-		add(s.ociRuntime(r.name, r.note, r.install, r.flags))
+	if wanted("bubblewrap") {
+		add(bubblewrap())
 	}
-	var err error
-	if s.docker, err = s.openDocker(); err != nil {
-		add(nil, err)
-	} else {
-		s.closers = append(s.closers, s.docker.close)
-		add(s.docker.contender(), nil)
+	for _, r := range ociRuntimes() {
+		if wanted(r.name) {
+			add(s.ociRuntime(r.name, r.note, r.install, r.flags))
+		}
+	}
+	if wanted("docker") {
+		var err error
+		if s.docker, err = s.openDocker(); err != nil {
+			add(nil, err)
+		} else {
+			s.closers = append(s.closers, s.docker.close)
+			add(s.docker.contender(), nil)
+		}
 	}
 	if s.o.GoJudge != "" {
 		add(s.goJudge(), nil)

@@ -21,6 +21,7 @@ func TestOptionsNameTheFlagAtFault(t *testing.T) {
 	}{
 		"quick and long":   {Options{Quick: true, Long: true}, "quick"},
 		"unknown part":     {Options{Only: []string{"latency", "latncy"}}, "only"},
+		"unknown peer":     {Options{Without: []string{"doker"}}, "without"},
 		"too many rounds":  {Options{Rounds: maxRounds + 1}, "rounds"},
 		"negative":         {Options{Concurrency: -1}, "concurrency"},
 		"a day":            {Options{Duration: 24 * time.Hour}, "duration"},

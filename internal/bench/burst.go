@@ -13,6 +13,9 @@ import (
 func (s *session) burst() error {
 	sec, done := s.section("burst", fmt.Sprintf("Burst: %d programs at once", burstSize),
 		fmt.Sprintf("All requests leave at the same moment; the server's pools hold %d. A refusal is an answer that says so; lost is what was answered with a failure or not at all. \"Single\" is one request alone, just before.", poolSize))
+	if s.data && s.dataPool() != poolSize {
+		sec.note("the pool of interpreters with modules holds %d only", s.dataPool())
+	}
 	defer func() {
 		chart := Chart{File: "burst.svg", Title: fmt.Sprintf("%d programs at once: p99", burstSize), Unit: UnitMS}
 		for _, row := range sec.Tables[0].Rows {

@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -31,9 +32,11 @@ const childPatience = 60 * time.Second
 // startChild starts a program in a process group of its own: a Ctrl-C is ours to
 // pass on. The kernel tells it when the thread that started it ends, so the
 // goroutine keeps its thread as long as the child lives.
-func startChild(args []string) (*child, error) {
+// Env is added to our own environment.
+func startChild(args []string, env ...string) (*child, error) {
 	c := &child{done: make(chan struct{})}
 	c.cmd = exec.Command(args[0], args[1:]...) //nolint:gosec,noctx // stop ends it, more gently than a context would
+	c.cmd.Env = append(os.Environ(), env...)
 	c.cmd.Stdout, c.cmd.Stderr = (*childLog)(c), (*childLog)(c)
 	c.cmd.SysProcAttr = endsWithUs()
 	started := make(chan error, 1)

@@ -62,7 +62,7 @@ func (s *session) startDocker(d *docker) error {
 		daemon, "--host=" + socket, "--bridge=none", "--iptables=false", "--data-root=" + filepath.Join(dir, "data"),
 		"--exec-root=" + filepath.Join(dir, "exec"), "--pidfile=" + filepath.Join(dir, "pid"),
 	}
-	if d.daemon, err = startChild(args); err != nil {
+	if d.daemon, err = startChild(args, "TMPDIR="+dir); err != nil {
 		return err
 	}
 	d.base = append(d.base, "-H", socket)

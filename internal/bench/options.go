@@ -23,6 +23,7 @@ type Options struct {
 	Quick       bool          // look whether it works; the numbers are coarse
 	Long        bool          // a minute of throughput, ten thousand sandboxes
 	Only        []string      // parts; none: all
+	Without     []string      // contenders that are not measured
 	Concurrency int           // requests at a time for throughput; 0: 4
 	Duration    time.Duration // of each contender's throughput; 0: 10 s
 
@@ -109,6 +110,15 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// Peers lists the contenders of this machine, as Options.Without takes them.
+func Peers() []string {
+	names := []string{"bubblewrap", "docker"}
+	for _, r := range ociRuntimes() {
+		names = append(names, r.name)
+	}
+	return names
+}
+
 // Bounds on what may be asked for.
 const (
 	maxRounds      = 100_000
@@ -135,15 +145,23 @@ func (o Options) Validate() error {
 		}
 	}
 	names, _ := Parts()
-	for _, name := range o.Only {
-		if slices.Contains(names, name) {
+	if err := oneOf("only", "part", o.Only, names); err != nil {
+		return err
+	}
+	return oneOf("without", "contender", o.Without, Peers())
+}
+
+// oneOf says which of the words is none of the names.
+func oneOf(flag, what string, words, names []string) error {
+	for _, word := range words {
+		if slices.Contains(names, word) {
 			continue
 		}
-		e := invalid("only", "--only: there is no part \"%s\"", sandbox.SafeText(name, 40))
-		if near := nearest.Word(name, names); near != "" {
+		e := invalid(flag, "--%s: there is no %s \"%s\"", flag, what, sandbox.SafeText(word, 40))
+		if near := nearest.Word(word, names); near != "" {
 			return e.WithHint("did you mean " + near + "?")
 		}
-		return e.WithHint("the parts are " + strings.Join(names, ", "))
+		return e.WithHint(fmt.Sprintf("each %s: %s", what, strings.Join(names, ", ")))
 	}
 	return nil
 }

@@ -114,13 +114,22 @@ func (s *session) startServer() (*server, error) {
 	var pools strings.Builder
 	fmt.Fprintf(&pools, "  - {name: %sprint, language: python, min: %d, max: 64}\n", warmPrefix, poolSize)
 	if s.data {
-		fmt.Fprintf(&pools, "  - {name: %sdata, language: python, warm: [%s], min: %d, max: 64}\n", warmPrefix, strings.Join(dataModules(), ", "), poolSize)
+		fmt.Fprintf(&pools, "  - {name: %sdata, language: python, warm: [%s], min: %d, max: 64}\n", warmPrefix, strings.Join(dataModules(), ", "), s.dataPool())
 	}
 	sv, err := s.launch("warm", fmt.Sprintf(serverConfig, pools.String()))
 	if err != nil && strings.Contains(err.Error(), "language") && s.ctx.Err() == nil {
 		return s.launch("plain", fmt.Sprintf(serverConfig, ""))
 	}
 	return sv, err
+}
+
+// dataPool is how many interpreters with modules wait. Each takes a second of a
+// core to start, which is too much for a quick look.
+func (s *session) dataPool() int {
+	if s.o.Quick {
+		return poolSize / 4
+	}
+	return poolSize
 }
 
 func (s *session) launch(name, config string) (*server, error) {

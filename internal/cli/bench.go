@@ -66,7 +66,8 @@ func (f *benchFlags) bind(set *pflag.FlagSet) {
 	set.StringVar(&f.GoJudge, "go-judge", "", "measure the go-judge at this URL, too")
 	set.StringVar(&f.E2B, "e2b", "", "measure the E2B-compatible service at this URL, too")
 	set.StringVar(&f.E2BKey, "e2b-key", "", "its API key; others on this machine can see it (default $E2B_API_KEY)")
-	group(set, "Other contenders", "go-judge URL", "e2b URL", "e2b-key KEY")
+	set.StringSliceVar(&f.Without, "without", nil, "leave these contenders out: "+strings.Join(bench.Peers(), ", "))
+	group(set, "Contenders", "without NAME,...", "go-judge URL", "e2b URL", "e2b-key KEY")
 
 	set.StringVar(&f.json, "json", "", "write all numbers as JSON; - is stdout, without the tables")
 	set.StringVar(&f.markdown, "markdown", "", "write the report as Markdown; in a document with the line\n"+strings.Repeat(" ", 35)+bench.Marker+" below that line")
@@ -75,7 +76,10 @@ func (f *benchFlags) bind(set *pflag.FlagSet) {
 }
 
 func (f *benchFlags) complete(cmd *cobra.Command) {
-	completeChoices(cmd, map[string]func() []string{"only": func() []string { names, _ := bench.Parts(); return names }})
+	completeChoices(cmd, map[string]func() []string{
+		"only":    func() []string { names, _ := bench.Parts(); return names },
+		"without": bench.Peers,
+	})
 	for _, flag := range []string{"json", "markdown"} {
 		if err := cmd.MarkFlagFilename(flag); err != nil {
 			panic(err) // bind declares them

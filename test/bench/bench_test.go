@@ -24,7 +24,7 @@ import (
 func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer, temp string) {
 	t.Helper()
 	temp = t.TempDir()
-	cmd = exec.Command(server.Build(t), append([]string{"bench", "--quick"}, args...)...)
+	cmd = exec.Command(server.Build(t), append([]string{"bench", "--quick", "--without", "docker"}, args...)...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
 	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = stdout, stderr

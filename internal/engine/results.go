@@ -9,7 +9,7 @@ import (
 )
 
 // resultsPatience bounds how long values may take to come out.
-const resultsPatience = 10 * time.Second
+const resultsPatience = 5 * time.Second
 
 // largeResults is from where on results are taken apart one after another: that
 // takes a few times their memory.

@@ -95,14 +95,44 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func TestBudget(t *testing.T) {
+// One tenant's large bodies are refused before they keep out those of others.
+func TestOneTenantCannotTakeTheBodiesOfAll(t *testing.T) {
+	const large = 64 << 20
 	var b budget
-	if !b.take(bodyBudget) || b.take(1) {
-		t.Fatal("more was given than there is")
+	hold := func(tenant string, want bool) *bodyShare {
+		t.Helper()
+		s := b.share(tenant)
+		if s.growTo(large) != want {
+			t.Errorf("a body of %s's: want %v with %d held", tenant, want, b.used)
+		}
+		return s
 	}
-	b.give(bodyBudget)
-	if !b.take(1) {
-		t.Fatal("what was given back is not there")
+	first, second := hold("a", true), hold("a", true)
+	for range 6 {
+		hold("a", false)
+	}
+	if !b.share("a").growTo(freeBody) {
+		t.Error("a small body was refused")
+	}
+	for _, other := range []string{"b", "c", "d"} {
+		hold(other, true)
+		hold(other, true)
+	}
+	if b.used != bodyBudget {
+		t.Fatalf("%d are held", b.used)
+	}
+	late := hold("late", true) // it holds nothing else
+	hold("late", false)
+	if !late.growTo(large + 1) {
+		t.Error("the one body of a tenant was refused half way")
+	}
+	first.giveBack()
+	first.giveBack()
+	second.giveBack()
+	hold("a", true)
+	late.giveBack()
+	if want := int64(7 * large); b.used != want || b.tenants["late"] != nil {
+		t.Errorf("%d are held, want %d: %v", b.used, want, b.tenants)
 	}
 }
 

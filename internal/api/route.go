@@ -152,7 +152,7 @@ func (c *call) decode(limit int64, v any) (func(), error) {
 	if limit == 0 {
 		limit = c.o.MaxBody
 	}
-	return c.readJSON(c.w, c.r, limit, v)
+	return c.readJSON(c.w, c.r, c.tenant(), limit, v)
 }
 
 // reply answers with JSON.

@@ -167,7 +167,7 @@ func (a *app) execStreams(ctx context.Context, box *client.Sandbox, f *execFlags
 		o.Stdin = a.Stdin
 	}
 	if f.json {
-		return a.execJSON(ctx, box, f, o)
+		return a.execJSON(ctx, box, f, o, &process)
 	}
 	out, warn := forReader(a.Stdout, f.raw), forReader(a.Stderr, f.raw)
 	o.Stdout, o.Stderr = out, warn
@@ -177,7 +177,7 @@ func (a *app) execStreams(ctx context.Context, box *client.Sandbox, f *execFlags
 	case errors.Is(err, syscall.EPIPE):
 		_ = process.Signal(ctx, "PIPE") // as if it had written to the closed pipe itself; it may have ended
 		return &brokenPipeError{}
-	case err != nil && ctx.Err() != nil:
+	case toldToGo(ctx, err):
 		return leftRunning(f.id, process)
 	case err != nil:
 		return err
@@ -197,8 +197,8 @@ func leftRunning(id string, p *client.Process) error {
 }
 
 // execJSON waits for the end and prints the process with what was kept of its
-// output.
-func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o client.ExecOptions) error {
+// output. What is in process is known once the command has started.
+func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o client.ExecOptions, process **client.Process) error {
 	limit := f.command.OutputBytes
 	if limit == 0 {
 		limit = sandbox.DefaultLimits().OutputBytes
@@ -206,7 +206,10 @@ func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o
 	out, warn := &headBuffer{limit: limit}, &headBuffer{limit: limit}
 	o.Stdout, o.Stderr = out, warn
 	info, err := box.Exec(ctx, f.command, o)
-	if err != nil {
+	switch {
+	case toldToGo(ctx, err):
+		return leftRunning(f.id, *process)
+	case err != nil:
 		return err
 	}
 	info.Stdout, info.StdoutTruncated = out.text()

@@ -37,14 +37,12 @@ func (a *app) logsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				show := a.logsText
 				if asJSON {
-					return a.logsJSON(ctx, p, follow)
+					show = a.logsJSON
 				}
-				out, warn := forReader(a.Stdout, raw), forReader(a.Stderr, raw)
-				_, err = p.Output(ctx, client.OutputOptions{Stdout: out, Stderr: warn, StdoutOffset: -1, StderrOffset: -1, Now: !follow})
-				finishVisible(out, warn)
-				if errors.Is(err, syscall.EPIPE) {
-					return &brokenPipeError{}
+				if err = show(ctx, p, follow, raw); err != nil && ctx.Err() != nil { // all of it goes on; nothing was lost
+					return &stoppedError{}
 				}
 				return err
 			})
@@ -80,7 +78,17 @@ func chooseProcess(ctx context.Context, box *client.Sandbox, named []string) (*c
 	return box.Process(last.ID), nil
 }
 
-func (a *app) logsJSON(ctx context.Context, p *client.Process, follow bool) error {
+func (a *app) logsText(ctx context.Context, p *client.Process, follow, raw bool) error {
+	out, warn := forReader(a.Stdout, raw), forReader(a.Stderr, raw)
+	_, err := p.Output(ctx, client.OutputOptions{Stdout: out, Stderr: warn, StdoutOffset: -1, StderrOffset: -1, Now: !follow})
+	finishVisible(out, warn)
+	if errors.Is(err, syscall.EPIPE) {
+		return &brokenPipeError{}
+	}
+	return err
+}
+
+func (a *app) logsJSON(ctx context.Context, p *client.Process, follow, _ bool) error {
 	const most = 64 << 20
 	out, warn := &headBuffer{limit: most}, &headBuffer{limit: most}
 	info, err := p.Output(ctx, client.OutputOptions{Stdout: out, Stderr: warn, StdoutOffset: -1, StderrOffset: -1, Now: !follow})

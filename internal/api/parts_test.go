@@ -1,10 +1,13 @@
 package api
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +171,59 @@ func FuzzQuery(f *testing.F) {
 		}
 		if n := v.int("n"); n < -1 || n > 9 || v.mode("m") > 0o777 || len(v.text("path")) > maxParamBytes {
 			t.Fatalf("%v", v)
+		}
+	})
+}
+
+// That nothing answers is not the fault of the caller, who still waits.
+func TestPortsThatNeverAnswerSaySo(t *testing.T) {
+	s := &server{o: withDefaults(Options{Patience: 10 * time.Millisecond})}
+	_, err := s.dialPort(t.Context(), 8000, func(ctx context.Context, _ int) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "the caller went away", Err: ctx.Err()}
+	})
+	if e := sandbox.AsError(err); e.Code != sandbox.CodePortClosed || !strings.Contains(e.Message, "nothing answered on port 8000") || e.Hint == "" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestCleanPath(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "/", "/": "/", "/a/./b": "/a/b", "/a/../../b": "/b", "/%2e%2E/%2e./x": "/x", "//a//b/": "/a//b/", "/a/..": "/", "/a/b/.": "/a/b/", "/..//..//x": "/x", "/a%2fb": "/a%2fb",
+	} {
+		if got := cleanPath(in); got != want {
+			t.Errorf("%s became %s, want %s", in, got, want)
+		}
+	}
+}
+
+// FuzzLocation holds redirections of servers inside to their own prefix,
+// however a client resolves them.
+func FuzzLocation(f *testing.F) {
+	for _, seed := range []string{"/next", "/../../../../../v1/whoami", "/%2e%2e/%2e%2e/v1/whoami", "http://localhost:8000//evil.com", "//localhost/v1/whoami", "http:/v1/whoami", `\\..\v1`, "http://LOCALHOST./v1", "?a#b", "http://pinfold.example.com/v1/sandboxes/x/ports/8000/../../.."} {
+		f.Add(seed)
+	}
+	const prefix = "/v1/sandboxes/x/ports/8000"
+	outside := httptest.NewRequest(http.MethodGet, "http://pinfold.example.com"+prefix+"/a/b", nil)
+	inner := httptest.NewRequest(http.MethodGet, "http://localhost:8000/a/b", nil)
+	p := &portProxy{server: newServer(Options{AllowedHosts: []string{"other.example.com"}}), request: outside, host: outside.Host, prefix: prefix, port: 8000}
+	f.Fuzz(func(t *testing.T, to string) {
+		got := p.location(inner, to)
+		if got == "" {
+			return
+		}
+		u, err := url.Parse(got)
+		if err != nil {
+			t.Fatalf("%q became %q: %v", to, got, err)
+		}
+		u = outside.URL.ResolveReference(u)
+		switch strings.ToLower(u.Hostname()) {
+		case "localhost", "127.0.0.1", "::1", "other.example.com", "":
+			t.Fatalf("%q became %q", to, got)
+		case "pinfold.example.com":
+			if at := cleanPath(u.EscapedPath()); !strings.HasPrefix(at, prefix+"/") && at != prefix {
+				t.Fatalf("%q became %q, which is %s", to, got, at)
+			}
 		}
 	})
 }

@@ -177,7 +177,7 @@ func (a *app) psCommand() *cobra.Command {
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				all, err := c.Sandbox(args[0]).Processes(ctx)
 				if err != nil {
-					return err
+					return outputGone(err)
 				}
 				if asJSON {
 					return a.writeJSON(struct {

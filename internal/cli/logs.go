@@ -35,7 +35,7 @@ func (a *app) logsCommand() *cobra.Command {
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				p, err := chooseProcess(ctx, c.Sandbox(args[0]), args[1:])
 				if err != nil {
-					return err
+					return outputGone(err)
 				}
 				show := a.logsText
 				if asJSON {
@@ -44,7 +44,7 @@ func (a *app) logsCommand() *cobra.Command {
 				if err = show(ctx, p, follow, raw); err != nil && ctx.Err() != nil { // all of it goes on; nothing was lost
 					return &stoppedError{}
 				}
-				return err
+				return outputGone(err)
 			})
 		},
 	}
@@ -52,6 +52,17 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the process with its output as JSON")
 	cmd.Flags().BoolVar(&raw, "raw", false, "do not escape control characters on a terminal")
 	return cmd
+}
+
+// outputGone says what the end of a sandbox means to whoever asks for output.
+func outputGone(err error) error {
+	e := sandbox.AsError(err)
+	if e == nil || e.Code != sandbox.CodeGone {
+		return err
+	}
+	c := *e
+	c.Message += "; what its processes printed is gone with it"
+	return c.WithHint("pinfold ls --all says why it ended; read output while the sandbox lives: pinfold logs --follow")
 }
 
 // chooseProcess is the process that was named, or the one that began last.

@@ -113,6 +113,9 @@ func checkIDs(prefix, what string, ids ...string) error {
 	return nil
 }
 
+// hintCreate is what a server says to whoever asks for a sandbox that has ended.
+const hintCreate = "create another one"
+
 // inOurWords replaces hints that speak of HTTP by commands.
 func inOurWords(err error) error {
 	var e *sandbox.Error
@@ -122,6 +125,8 @@ func inOurWords(err error) error {
 	switch {
 	case e.Code == sandbox.CodeNotFound && strings.Contains(e.Hint, "GET /"):
 		return e.WithHint("pinfold ls --all lists the sandboxes, pinfold ps SANDBOX the processes")
+	case e.Code == sandbox.CodeGone && e.Hint == hintCreate:
+		return e.WithHint("what was in it is gone with it; pinfold ls --all says why it ended, pinfold create makes another")
 	case e.Code == sandbox.CodeUnauthorized:
 		return e.WithHint("export " + client.KeyEnv + "=$(pinfold key create --state DIR), where DIR is the server's state directory")
 	}

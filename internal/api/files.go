@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"mime"
 	"net/http"
@@ -292,8 +293,8 @@ func (c *call) watchFiles() error {
 		return e.send("change", "", event)
 	})
 	switch {
-	case c.r.Context().Err() != nil:
-		return nil // the client is gone
+	case c.r.Context().Err() != nil: // the client is gone, or its key
+		return c.cutOff(e, context.Cause(c.r.Context()))
 	case err != nil && sandbox.AsError(err).Code != sandbox.CodeGone, !e.started():
 		return c.cutOff(e, err)
 	}

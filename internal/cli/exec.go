@@ -182,7 +182,7 @@ func (a *app) execStreams(ctx context.Context, box *client.Sandbox, f *execFlags
 	case err != nil:
 		return err
 	}
-	a.reportProcess(info)
+	a.reportProcess(ctx, box, info)
 	return nil
 }
 
@@ -215,7 +215,7 @@ func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o
 	info.Stdout, info.StdoutTruncated = out.text()
 	info.Stderr, info.StderrTruncated = warn.text()
 	a.exit = processStatus(info)
-	return a.writeJSON(info)
+	return a.writeJSON(withLivingHint(info))
 }
 
 // headBuffer keeps the beginning of what is written.
@@ -247,35 +247,6 @@ func finishVisible(all ...io.Writer) {
 		}
 	}
 }
-
-// reportProcess says why the command ended, unless it simply exited, and makes
-// its status ours.
-func (a *app) reportProcess(p sandbox.Process) {
-	a.exit = processStatus(p)
-	r := asResult(p)
-	if line := ending(r); line != "" {
-		a.say("%s", line)
-	}
-	if p.PipesHeld {
-		a.say("a process that outlived the command still held its output")
-	}
-}
-
-// asResult is a process in the form in which the end of a program is said.
-func asResult(p sandbox.Process) *sandbox.Result {
-	r := &sandbox.Result{Status: p.Status, ExitCode: p.ExitCode, Signal: p.Signal, TimedOut: p.TimedOut}
-	switch {
-	case p.Cause != nil:
-		r.Cause = *p.Cause
-	case p.Signal != "":
-		r.Cause.Kind = sandbox.CauseSignaled
-	default:
-		r.Cause.Kind = sandbox.CauseExited
-	}
-	return r
-}
-
-func processStatus(p sandbox.Process) int { return exitStatus(asResult(p)) }
 
 // relay passes signals that were meant for the command on to it. The second
 // one ends the command line instead: the command may ignore them.

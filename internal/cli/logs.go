@@ -108,5 +108,5 @@ func (a *app) logsJSON(ctx context.Context, p *client.Process, follow, _ bool) e
 	}
 	info.Stdout, info.StdoutTruncated = out.text()
 	info.Stderr, info.StderrTruncated = warn.text()
-	return a.writeJSON(info)
+	return a.writeJSON(withLivingHint(info))
 }

@@ -68,18 +68,22 @@ func statusLine(status string) func(net.Conn) {
 	}
 }
 
+func portsInside() map[int]func(net.Conn) {
+	return map[int]func(net.Conn){
+		8000: fake.HTTP(http.HandlerFunc(inside)),
+		8001: func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-nothing of yours\r\n"); _ = c.Close() },
+		8002: func(c net.Conn) { _ = c.Close() },
+		8099: statusLine("099 OK"),
+		8100: statusLine("000"),
+		8600: statusLine("600 OK"),
+	}
+}
+
 func portWorld(t *testing.T) (w *world, path, host string) {
 	t.Helper()
 	w = newWorld(t, func(s *settings) {
 		s.api.Domain = "box.example.com"
-		s.script = always(fake.Script{Ports: map[int]func(net.Conn){
-			8000: fake.HTTP(http.HandlerFunc(inside)),
-			8001: func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-nothing of yours\r\n"); _ = c.Close() },
-			8002: func(c net.Conn) { _ = c.Close() },
-			8099: statusLine("099 OK"),
-			8100: statusLine("000"),
-			8600: statusLine("600 OK"),
-		}})
+		s.script = always(fake.Script{Ports: portsInside()})
 	})
 	box := w.create("alpha")
 	return w, box + "/ports/8000", "8000-" + strings.TrimPrefix(box, "/v1/sandboxes/sbx_") + ".box.example.com"

@@ -53,9 +53,9 @@ func (a *app) execCommand() *cobra.Command {
 		Args:              needArgs(2, -1, "a sandbox and a command"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			words := args[1:]
-			if len(words) > 0 && words[0] == "--" {
-				words = words[1:]
+			words, err := commandWords(args)
+			if err != nil {
+				return err
 			}
 			return a.exec(cmd.Context(), f, args[0], words)
 		},
@@ -112,7 +112,7 @@ func (a *app) exec(ctx context.Context, f *execFlags, id string, words []string)
 	case f.terminal:
 		do = a.execTerminal
 	}
-	return inOurWords(do(ctx, c.Sandbox(id), f))
+	return f.asFlags(inOurWords(do(ctx, c.Sandbox(id), f)))
 }
 
 func (a *app) checkExec(f *execFlags) error {

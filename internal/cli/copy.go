@@ -206,7 +206,7 @@ func (a *app) passOn(err error) error {
 // sayLeft says how much of a directory is not in the copy.
 func (a *app) sayLeft(n int) {
 	if n > 0 {
-		a.say("left out: %d links and other things that are neither files nor directories", n)
+		a.say("left out: %d links, other things that are neither files nor directories, and names that cannot be printed", n)
 	}
 }
 

@@ -125,24 +125,31 @@ func splitRemote(text string) (remotePath, bool) {
 }
 
 func (a *app) listFiles(ctx context.Context, c *client.Client, at remotePath, f *lsFlags) error {
-	files, more, err := c.Sandbox(at.id).List(ctx, at.path, f.depth, sandbox.MaxFiles)
+	list, err := c.Sandbox(at.id).List(ctx, at.path, f.depth, sandbox.MaxFiles)
 	if err != nil {
 		return err
 	}
 	if f.json {
 		return a.writeJSON(struct {
-			Files []sandbox.FileInfo `json:"files"`
-			More  bool               `json:"more"`
-		}{append([]sandbox.FileInfo{}, files...), more})
+			Files       []sandbox.FileInfo `json:"files"`
+			More        bool               `json:"more"`
+			Unprintable int                `json:"unprintable"`
+		}{append([]sandbox.FileInfo{}, list.Items...), list.More, list.Unprintable})
 	}
 	t := newTable("PATH", "MODE", "SIZE", "CHANGED", "LINK")
-	for _, i := range files {
+	for _, i := range list.Items {
 		t.row(i.Path, fileMode(i), fmt.Sprint(i.Size), i.MTime.Local().Format(time.DateTime), i.Target)
 	}
 	if err := a.writeTable(t, f.quiet); err != nil {
 		return err
 	}
-	if more {
+	switch n := list.Unprintable; {
+	case n == 1:
+		a.say("1 file has a name that cannot be printed and was left out")
+	case n > 1:
+		a.say("%d files have names that cannot be printed and were left out", n)
+	}
+	if list.More {
 		a.say("there are more files than the server lists at once; look into the directories below")
 	}
 	return nil

@@ -3,11 +3,14 @@ package api
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -226,4 +229,47 @@ func FuzzLocation(f *testing.F) {
 			}
 		}
 	})
+}
+
+// parts counts the writes of an answer and looks at their size.
+type parts struct {
+	*httptest.ResponseRecorder
+	largest int
+}
+
+func (p *parts) Write(b []byte) (int, error) {
+	p.largest = max(p.largest, len(b))
+	return p.ResponseRecorder.Write(b)
+}
+
+// Large results go out in parts, behind a header that says how long they are.
+func TestLargeAnswersGoOutInParts(t *testing.T) {
+	w := &parts{ResponseRecorder: httptest.NewRecorder()}
+	writeJSON(w, http.StatusCreated, map[string]string{"stdout": strings.Repeat("x\n", 4<<20)})
+	body := w.Body.Bytes()
+	if w.Code != http.StatusCreated || w.largest > answerPart || w.Header().Get("Content-Length") != strconv.Itoa(len(body)) || !json.Valid(body) {
+		t.Errorf("%d, %d bytes at once, %v, %d bytes", w.Code, w.largest, w.Header(), len(body))
+	}
+	broken := httptest.NewRecorder()
+	writeJSON(broken, http.StatusOK, map[string]any{"x": func() {}})
+	if broken.Code != http.StatusInternalServerError || !strings.Contains(broken.Body.String(), `{"error":`) {
+		t.Errorf("%d %s", broken.Code, broken.Body)
+	}
+}
+
+// That a client has gone is no failure of the server's.
+func TestClientsThatAreGoneAreNotErrors(t *testing.T) {
+	for gone, want := range map[bool]string{true: "", false: "request failed"} {
+		var log strings.Builder
+		s := newServer(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx, cancel := context.WithCancel(t.Context())
+		if gone {
+			cancel()
+		}
+		e := s.shown(httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx), errors.New("broken pipe to /srv"))
+		cancel()
+		if e.Code != sandbox.CodeInternal || strings.Contains(e.Message, "/srv") || (want == "") != (log.Len() == 0) || !strings.Contains(log.String(), want) {
+			t.Errorf("gone %v: %v, log %s", gone, e, log.String())
+		}
+	}
 }

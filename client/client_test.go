@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -186,7 +186,7 @@ func TestHTTPAndHTTPSAreToldApart(t *testing.T) {
 	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	plain, secure := httptest.NewServer(nothing), httptest.NewUnstartedServer(nothing)
 	t.Cleanup(plain.Close)
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // what it says is expected
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // what it says is expected
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	for _, c := range []struct{ url, says, hint string }{

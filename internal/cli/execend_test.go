@@ -15,23 +15,28 @@ func TestLivingLimitsNameCreate(t *testing.T) {
 		want  string
 	}{
 		{
-			sandbox.Cause{Kind: sandbox.CauseMemory, Limit: 256 << 20, Observed: 256 << 20, Hint: "raise limits.memory_bytes (--memory 512MiB)"}, true,
+			sandbox.Cause{Kind: sandbox.CauseMemory, Limit: 256 << 20, Observed: 256 << 20, Hint: "raise limits.memory_bytes (--memory 512MiB)"},
+			true,
 			"killed: memory limit 256MiB reached (observed 256MiB); the sandbox ended with it. Hint: pinfold create --memory 512MiB",
 		},
 		{
-			sandbox.Cause{Kind: sandbox.CauseDisk, Limit: 1 << 20, Observed: 1 << 20, Hint: "--disk"}, false,
+			sandbox.Cause{Kind: sandbox.CauseDisk, Limit: 1 << 20, Observed: 1 << 20, Hint: "--disk"},
+			false,
 			"killed: disk limit 1MiB reached (observed 1MiB). Hint: pinfold create --disk 2MiB",
 		},
 		{
-			sandbox.Cause{Kind: sandbox.CauseWallTime, Limit: 200, Observed: 210}, false,
+			sandbox.Cause{Kind: sandbox.CauseWallTime, Limit: 200, Observed: 210},
+			false,
 			"killed: wall time limit 200ms reached (observed 210ms). Hint: pinfold exec --timeout 400ms",
 		},
 		{
-			sandbox.Cause{Kind: sandbox.CauseMemory, Limit: 1 << 42, Observed: 1 << 42, Hint: "--memory 4TiB"}, false,
+			sandbox.Cause{Kind: sandbox.CauseMemory, Limit: 1 << 42, Observed: 1 << 42, Hint: "--memory 4TiB"},
+			false,
 			"killed: memory limit 4TiB reached (observed 4TiB)",
 		},
 		{
-			sandbox.Cause{Kind: sandbox.CauseTTL, Limit: 1000, Evidence: "the sandbox ended: it lived 1000ms"}, false,
+			sandbox.Cause{Kind: sandbox.CauseTTL, Limit: 1000, Evidence: "the sandbox ended: it lived 1000ms"},
+			false,
 			"killed: the sandbox ended: it lived 1000ms",
 		},
 		{sandbox.Cause{Kind: sandbox.CauseExited}, false, ""},

@@ -44,7 +44,7 @@ func TestExecNamesTheDirectory(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	other := &sandbox.Error{Code: sandbox.CodeFileNotFound, Message: "ls: not found"}
-	if f.asFlags(other) != error(other) || f.asFlags(nil) != nil {
+	if sandbox.AsError(f.asFlags(other)) != other || f.asFlags(nil) != nil {
 		t.Error("another error was changed")
 	}
 }

@@ -85,11 +85,9 @@ func (p *packer) packEntry(name, full string, entry fs.DirEntry) error {
 	case info.IsDir():
 		return header(p.out, name+"/", tar.TypeDir, info, 0)
 	case info.Mode()&fs.ModeSymlink != 0:
-		// A link that leads nowhere, out of the directory or to another
-		// directory cannot be followed.
-		if info, err = p.root.Stat(name); err != nil {
-			p.left++
-			return nil
+		// One that leads nowhere or out of the directory stays a link.
+		if file, err := p.root.Stat(name); err == nil {
+			info = file
 		}
 	}
 	if !info.Mode().IsRegular() {

@@ -66,9 +66,8 @@ func (s *Sandbox) Stat(ctx context.Context, path string) (sandbox.FileInfo, erro
 const maxListed = 1000
 
 // List returns what is in a directory, depth levels down: 1 means the
-// directory's own entries. At most limit entries come, 0 means 1000. more says
-// that there are others.
-func (s *Sandbox) List(ctx context.Context, path string, depth, limit int) (infos []sandbox.FileInfo, more bool, err error) {
+// directory's own entries. At most limit entries come, 0 means 1000.
+func (s *Sandbox) List(ctx context.Context, path string, depth, limit int) (sandbox.Listing[sandbox.FileInfo], error) {
 	if limit == 0 {
 		limit = maxListed
 	}
@@ -115,7 +114,7 @@ func (s *Sandbox) Watch(ctx context.Context, path string, recursive bool, f func
 
 // Changes lists the files that differ from the sandbox's beginning, at most
 // limit; 0 means 1000.
-func (s *Sandbox) Changes(ctx context.Context, limit int) (changes []sandbox.Change, more bool, err error) {
+func (s *Sandbox) Changes(ctx context.Context, limit int) (sandbox.Listing[sandbox.Change], error) {
 	if limit == 0 {
 		limit = maxListed
 	}

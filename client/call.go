@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -209,6 +210,9 @@ func readError(resp *http.Response) error {
 		return body.Error
 	}
 	e := notOurs(resp, "does not say what is wrong", err)
+	if resp.StatusCode == http.StatusBadRequest && strings.Contains(string(data), "HTTP request to an HTTPS server") { // so says package net/http
+		e.Message, e.Hint = "the server speaks https, not http", "name it with https://"+resp.Request.URL.Host
+	}
 	if resp.StatusCode >= 300 && resp.StatusCode < 400 {
 		e.Hint = "it points elsewhere; name the server's own address"
 	}
@@ -248,10 +252,26 @@ func disconnected(base *url.URL, err error) *sandbox.Error {
 		e.Message = "cancelled before the server had answered"
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Message = "the server had not answered in time"
+	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // of package net/http, which has no error for it
+		e.Message = "the server speaks http, not https"
+		plainly := *base
+		plainly.Scheme = "http"
+		e.Hint = "name it with " + plainly.Redacted() + ", where keys may travel in the clear; or give the server a certificate"
 	default:
-		e.Hint = "is it running? curl " + base.JoinPath("healthz").Redacted()
+		e.Hint = "is it running? " + askHealth(base, err)
 	}
 	return e
+}
+
+// askHealth is the command that asks a server whether it is there.
+func askHealth(base *url.URL, err error) string {
+	var op *net.OpError
+	if errors.As(err, &op) {
+		if at, ok := op.Addr.(*net.UnixAddr); ok && at.Name != "" {
+			return "curl --unix-socket '" + strings.ReplaceAll(at.Name, "'", `'\''`) + "' http://localhost/healthz"
+		}
+	}
+	return "curl " + base.JoinPath("healthz").Redacted()
 }
 
 // lostError marks what the network did, to tell it from an answer that is not

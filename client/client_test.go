@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -177,6 +178,29 @@ func TestNobodyThere(t *testing.T) {
 	e := sandbox.AsError(c.Health(t.Context()))
 	if e == nil || e.Code != sandbox.CodeDisconnected || !strings.Contains(e.Message, "refused") || !strings.Contains(e.Hint, "curl http://127.0.0.1:") {
 		t.Fatalf("%+v", e)
+	}
+}
+
+// TestHTTPAndHTTPSAreToldApart: the hint was once to ask the same address again.
+func TestHTTPAndHTTPSAreToldApart(t *testing.T) {
+	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	plain, secure := httptest.NewServer(nothing), httptest.NewUnstartedServer(nothing)
+	t.Cleanup(plain.Close)
+	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // what it says is expected
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	for _, c := range []struct{ url, says, hint string }{
+		{"https://" + plain.Listener.Addr().String(), "the server speaks http, not https", "name it with " + plain.URL + ","},
+		{"http://" + secure.Listener.Addr().String(), "the server speaks https, not http", "name it with " + secure.URL},
+	} {
+		at, err := client.New(c.url, client.WithPatience(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = at.Sandbox("sbx_aaaaaaaaaaaaaaaaaaaaaaaaaa").Info(t.Context())
+		if e := sandbox.AsError(err); e == nil || e.Code != sandbox.CodeDisconnected || e.Message != c.says || !strings.HasPrefix(e.Hint, c.hint) {
+			t.Errorf("%s: %+v", c.url, e)
+		}
 	}
 }
 

@@ -140,16 +140,13 @@ func (s *Sandbox) Stat(ctx context.Context, path string) (sandbox.FileInfo, erro
 
 // List returns what is in a directory, depth levels down: 1 means the
 // directory's own entries. At most limit entries come; 0 means as many as the
-// server gives. more says that there are others.
-func (s *Sandbox) List(ctx context.Context, path string, depth, limit int) (infos []sandbox.FileInfo, more bool, err error) {
-	var list struct {
-		Items []sandbox.FileInfo `json:"items"`
-		More  bool               `json:"more"`
-	}
+// server gives.
+func (s *Sandbox) List(ctx context.Context, path string, depth, limit int) (sandbox.Listing[sandbox.FileInfo], error) {
+	var list sandbox.Listing[sandbox.FileInfo]
 	k := s.call(http.MethodGet, "files", "list")
 	k.query = values("path", path, "depth", number(depth), "limit", number(limit))
-	err = s.client.ask(ctx, k, &list)
-	return list.Items, list.More, err
+	err := s.client.ask(ctx, k, &list)
+	return list, err
 }
 
 // number is empty for 0.
@@ -221,13 +218,10 @@ func (w watcher) take(e event) (last bool, err error) {
 
 // Changes lists the files that differ from the sandbox's beginning, at most
 // limit; 0 means as many as the server gives.
-func (s *Sandbox) Changes(ctx context.Context, limit int) (changes []sandbox.Change, more bool, err error) {
-	var list struct {
-		Items []sandbox.Change `json:"items"`
-		More  bool             `json:"more"`
-	}
+func (s *Sandbox) Changes(ctx context.Context, limit int) (sandbox.Listing[sandbox.Change], error) {
+	var list sandbox.Listing[sandbox.Change]
 	k := s.call(http.MethodGet, "changes")
 	k.query = values("limit", number(limit))
-	err = s.client.ask(ctx, k, &list)
-	return list.Items, list.More, err
+	err := s.client.ask(ctx, k, &list)
+	return list, err
 }

@@ -294,6 +294,17 @@ type FileEvent struct {
 	Dir  bool   `json:"dir,omitempty"`
 }
 
+// Listing is a part of what a sandbox holds.
+type Listing[T any] struct {
+	// Items are in the order of their paths.
+	Items []T `json:"items"`
+	// More says that there are others beyond what was asked for.
+	More bool `json:"more"`
+	// Unprintable counts what was left out because its name cannot be printed,
+	// or shown for what it is.
+	Unprintable int `json:"unprintable"`
+}
+
 // Change is one difference from a sandbox's beginning.
 type Change struct {
 	Kind string   `json:"kind"` // added, modified, removed

@@ -105,7 +105,7 @@ func (p Principal) Require(scope string) error {
 	}
 	return &sandbox.Error{
 		Code: sandbox.CodeForbidden, Message: fmt.Sprintf("this key lacks the scope %q", scope),
-		Hint: "use a key that has it: pinfold key create --scopes " + scope,
+		Hint: "use a key that has it: pinfold key create --state DIR --scope " + scope,
 	}
 }
 

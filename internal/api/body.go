@@ -6,7 +6,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"pinfold/internal/strictjson"
@@ -18,34 +17,24 @@ import (
 const (
 	defaultMaxBody    = 1 << 20
 	defaultMaxRunBody = 96 << 20
-	bodyBudget        = 512 << 20 // of all JSON bodies that are being read at a time
+	// minBodyRate is how fast a JSON body must come on the whole, in bytes per
+	// second, after the server's patience: one that drips holds its memory for
+	// long.
+	minBodyRate = 64 << 10
 )
-
-// budget bounds the memory that bodies of all requests take together.
-type budget struct{ used atomic.Int64 }
-
-func (b *budget) take(n int64) bool {
-	if b.used.Add(n) <= bodyBudget {
-		return true
-	}
-	b.used.Add(-n)
-	return false
-}
-
-func (b *budget) give(n int64) { b.used.Add(-n) }
 
 // readJSON reads a request's body, at most limit bytes of it, into v. done
 // must be called when v is not needed any more.
-func (s *server) readJSON(w http.ResponseWriter, r *http.Request, limit int64, v any) (done func(), err error) {
+func (s *server) readJSON(w http.ResponseWriter, r *http.Request, tenant string, limit int64, v any) (done func(), err error) {
 	if err := checkMediaType(r); err != nil {
 		return nil, err
 	}
 	if r.ContentLength > limit {
 		return nil, bodyTooLarge(limit)
 	}
-	body, held, err := s.readBody(w, r, limit)
-	done = func() { s.bodies.give(held) }
-	if err == nil {
+	share := s.bodies.share(tenant)
+	body, err := s.readBody(w, r, share, limit)
+	if done = share.giveBack; err == nil {
 		err = strictjson.Decode(body, v)
 	}
 	if err != nil {
@@ -73,32 +62,32 @@ func bodyTooLarge(limit int64) error {
 }
 
 // readBody reads into memory that grows with what has come, never with what
-// was announced, and accounts for it. held is to be given back by the caller.
-func (s *server) readBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, held int64, err error) {
+// was announced, and accounts for it. The caller gives the share back.
+func (s *server) readBody(w http.ResponseWriter, r *http.Request, share *bodyShare, limit int64) (body []byte, err error) {
 	in := s.patient(w, r.Body)
-	grow := int64(64 << 10)
+	in.rate, in.begun = minBodyRate, time.Now()
+	size := min(freeBody, limit+1)
 	if r.ContentLength > 0 {
-		grow = min(grow, r.ContentLength+1)
+		size = min(size, r.ContentLength+1)
 	}
 	for {
-		if !s.bodies.take(grow) {
-			return nil, held, &sandbox.Error{Code: sandbox.CodeBusy, Message: "too many large requests at once", Hint: "try again in a moment"}
+		if !share.growTo(size) {
+			return nil, &sandbox.Error{Code: sandbox.CodeBusy, Message: "too many large requests at once", Hint: "try again in a moment"}
 		}
-		held += grow
-		body = append(make([]byte, 0, held), body...)
+		body = append(make([]byte, 0, size), body...)
 		for len(body) < cap(body) {
 			n, err := in.Read(body[len(body):cap(body)])
 			body = body[:len(body)+n]
 			switch {
 			case int64(len(body)) > limit:
-				return nil, held, bodyTooLarge(limit)
+				return nil, bodyTooLarge(limit)
 			case errors.Is(err, io.EOF):
-				return body, held, nil
+				return body, nil
 			case err != nil:
-				return nil, held, readError(err)
+				return nil, readError(err)
 			}
 		}
-		grow = held
+		size = min(2*size, limit+1) // one more than may come shows that too much did
 	}
 }
 
@@ -109,7 +98,7 @@ func readError(err error) error {
 		return err
 	}
 	return &statusError{http.StatusBadRequest, &sandbox.Error{
-		Code: sandbox.CodeRequestInvalid, Message: "the body ended too early", Hint: "send all of it, without long pauses", Err: err,
+		Code: sandbox.CodeRequestInvalid, Message: "the body ended too early", Hint: "send all of it, without long pauses and not too slowly", Err: err,
 	}}
 }
 
@@ -124,17 +113,34 @@ type patientReader struct {
 	rc       *http.ResponseController
 	body     io.Reader
 	patience time.Duration
+	rate     int64     // bytes per second that must come after the patience; 0: any pace will do
+	begun    time.Time // when the first read was; needed with a rate
+	read     int64
 	err      error // why reading failed, if it did: the client's fault, not the sandbox's
 }
 
 func (p *patientReader) Read(b []byte) (int, error) {
-	_ = p.rc.SetReadDeadline(time.Now().Add(p.patience)) // not every connection has deadlines
+	_ = p.rc.SetReadDeadline(p.deadline()) // not every connection has deadlines
 	n, err := p.body.Read(b)
 	_ = p.rc.SetReadDeadline(time.Time{})
+	p.read += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
 		p.err = err
 	}
 	return n, err
+}
+
+// deadline is when the next piece must have come.
+func (p *patientReader) deadline() time.Time {
+	silent := time.Now().Add(p.patience)
+	if p.rate == 0 {
+		return silent
+	}
+	slow := p.begun.Add(p.patience + time.Duration(float64(p.read)/float64(p.rate)*float64(time.Second)))
+	if slow.Before(silent) {
+		return slow
+	}
+	return silent
 }
 
 // outlet writes a stream's answer. It remembers the first failure, and its

@@ -27,6 +27,7 @@ var fieldMeanings = map[string]string{
 	"*.items":            "The objects.",
 	"*.next":             "Give it back as cursor for what follows; empty at the end.",
 	"*.more":             "There is more than was asked for.",
+	"*.unprintable":      "How many were left out because their names cannot be printed.",
 	"*.wall_ms":          "Milliseconds from start to end.",
 	"*.cpu_ms":           "Milliseconds of CPU time.",
 	"*.path":             "The path.",

@@ -3,6 +3,8 @@ package api
 import (
 	"encoding/json"
 	"errors"
+	"io"
+	"log/slog"
 	"math"
 	"net/http"
 	"slices"
@@ -106,8 +108,11 @@ func (s *server) shown(r *http.Request, err error) *sandbox.Error {
 	if e.Code != sandbox.CodeInternal {
 		return e
 	}
-	id := requestID(r.Context())
-	s.o.Log.ErrorContext(r.Context(), "request failed", "request", id, "route", r.Pattern, "error", err.Error())
+	id, level := requestID(r.Context()), slog.LevelError
+	if r.Context().Err() != nil { // what fails because the client has gone is no failure
+		level = slog.LevelDebug
+	}
+	s.o.Log.Log(r.Context(), level, "request failed", "request", id, "route", r.Pattern, "error", err.Error())
 	return &sandbox.Error{Code: sandbox.CodeInternal, Message: "the server failed", Hint: "its log says why, under request " + id}
 }
 
@@ -146,17 +151,46 @@ const answerPart = 256 << 10
 // writeJSON answers with a value. Text of guests stays as it is: the media type
 // and nosniff keep it from being anything but data.
 func writeJSON(w http.ResponseWriter, status int, v any) {
-	b, err := json.Marshal(v)
-	if err != nil { // our own types: cannot happen
-		status, b = http.StatusInternalServerError, sandbox.MarshalErrorBody(err)
+	w.Header().Set("Content-Type", "application/json")
+	begun := false
+	err := encode(w, v, func(b []byte) error {
+		begun = true
+		if b[len(b)-1] == '\n' { // it ends the value, and is nowhere else
+			w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+		}
+		w.WriteHeader(status)
+		return nil
+	})
+	if err != nil && !begun { // our own types: cannot happen
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = w.Write(sandbox.MarshalErrorBody(err)) // nobody may be left to tell
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(b)+1))
-	w.WriteHeader(status)
-	for part := range slices.Chunk(append(b, '\n'), answerPart) {
-		if _, err := w.Write(part); err != nil {
-			return // nobody is left to tell
+}
+
+// encode writes a value as one line of JSON, in parts. The text is made once
+// and not copied: results are large. begin is called with the first of it, and
+// not at all for a value that cannot be encoded.
+func encode(w io.Writer, v any, begin func(b []byte) error) error {
+	return json.NewEncoder(&partWriter{w: w, begin: begin}).Encode(v)
+}
+
+// partWriter cuts large writes.
+type partWriter struct {
+	w     io.Writer
+	begin func(b []byte) error // nil once it has begun
+}
+
+func (p *partWriter) Write(b []byte) (int, error) {
+	if p.begin != nil && len(b) > 0 {
+		if err := p.begin(b); err != nil {
+			return 0, err
+		}
+		p.begin = nil
+	}
+	for part := range slices.Chunk(b, answerPart) {
+		if _, err := p.w.Write(part); err != nil {
+			return 0, err
 		}
 	}
+	return len(b), nil
 }

@@ -2,8 +2,8 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
-	"encoding/json"
 	"net/http"
 	"strconv"
 	"sync"
@@ -66,21 +66,21 @@ func (e *events) started() bool {
 // send writes one event. The id is where a client that was cut off goes on;
 // empty for none.
 func (e *events) send(name, id string, data any) error {
-	line, err := json.Marshal(data)
-	if err != nil {
-		return err
-	}
-	var b bytes.Buffer
+	head := "event: " + name + "\ndata: "
 	if id != "" {
-		b.WriteString("id: " + id + "\n")
+		head = "id: " + id + "\n" + head
 	}
-	b.WriteString("event: " + name + "\ndata: ")
-	b.Write(line)
-	b.WriteString("\n\n")
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.header()
-	return e.write(b.Bytes())
+	err := encode(e.out, data, func([]byte) error {
+		_, err := e.out.Write([]byte(head))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return e.write([]byte("\n"))
 }
 
 func (e *events) write(b []byte) error {
@@ -108,6 +108,27 @@ func (e *events) beat(every time.Duration) {
 		}
 		e.mu.Unlock()
 	}
+}
+
+// endWith sends the reason when ctx ends before the stream does. Every later
+// send fails.
+func (e *events) endWith(ctx context.Context, reason func() sandbox.ErrorBody) {
+	e.stopped.Go(func() {
+		select {
+		case <-e.stop:
+			return
+		case <-ctx.Done():
+		}
+		why := reason()
+		if e.started() {
+			_ = e.send("error", "", why) // nobody may be left to tell
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.out.err == nil {
+			e.out.err = why.Error
+		}
+	})
 }
 
 // end stops the heartbeat. Nothing may be sent afterwards.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"mime"
 	"net/http"
@@ -223,11 +224,11 @@ func (c *call) listFiles() error {
 	if err != nil {
 		return err
 	}
-	items, more, err := s.List(c.r.Context(), name, int(c.query.int("depth")), int(c.query.int("limit")))
+	list, err := s.List(c.r.Context(), name, int(c.query.int("depth")), int(c.query.int("limit")))
 	if err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, listing[sandbox.FileInfo]{append(make([]sandbox.FileInfo, 0, len(items)), items...), more})
+	return c.reply(http.StatusOK, shownList(list))
 }
 
 func (c *call) makeDirectory() error {
@@ -292,8 +293,8 @@ func (c *call) watchFiles() error {
 		return e.send("change", "", event)
 	})
 	switch {
-	case c.r.Context().Err() != nil:
-		return nil // the client is gone
+	case c.r.Context().Err() != nil: // the client is gone, or its key
+		return c.cutOff(e, context.Cause(c.r.Context()))
 	case err != nil && sandbox.AsError(err).Code != sandbox.CodeGone, !e.started():
 		return c.cutOff(e, err)
 	}
@@ -308,9 +309,17 @@ func (c *call) listChanges() error {
 	if err != nil {
 		return err
 	}
-	items, more, err := s.Changes(c.r.Context(), int(c.query.int("limit")))
+	changes, err := s.Changes(c.r.Context(), int(c.query.int("limit")))
 	if err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, listing[sandbox.Change]{append(make([]sandbox.Change, 0, len(items)), items...), more})
+	return c.reply(http.StatusOK, shownList(changes))
+}
+
+// shownList makes an empty list one in JSON, too.
+func shownList[T any](l sandbox.Listing[T]) sandbox.Listing[T] {
+	if l.Items == nil {
+		l.Items = []T{}
+	}
+	return l
 }

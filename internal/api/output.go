@@ -114,7 +114,7 @@ func (c *call) cutOff(e *events, err error) error {
 	if !e.started() {
 		return err
 	}
-	c.errorEvent(c.r, e, err)
+	c.errorEvent(c.r, e, c.why(err))
 	return nil
 }
 

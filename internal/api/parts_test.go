@@ -1,10 +1,16 @@
 package api
 
 import (
+	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -95,14 +101,44 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-func TestBudget(t *testing.T) {
+// One tenant's large bodies are refused before they keep out those of others.
+func TestOneTenantCannotTakeTheBodiesOfAll(t *testing.T) {
+	const large = 64 << 20
 	var b budget
-	if !b.take(bodyBudget) || b.take(1) {
-		t.Fatal("more was given than there is")
+	hold := func(tenant string, want bool) *bodyShare {
+		t.Helper()
+		s := b.share(tenant)
+		if s.growTo(large) != want {
+			t.Errorf("a body of %s's: want %v with %d held", tenant, want, b.used)
+		}
+		return s
 	}
-	b.give(bodyBudget)
-	if !b.take(1) {
-		t.Fatal("what was given back is not there")
+	first, second := hold("a", true), hold("a", true)
+	for range 6 {
+		hold("a", false)
+	}
+	if !b.share("a").growTo(freeBody) {
+		t.Error("a small body was refused")
+	}
+	for _, other := range []string{"b", "c", "d"} {
+		hold(other, true)
+		hold(other, true)
+	}
+	if b.used != bodyBudget {
+		t.Fatalf("%d are held", b.used)
+	}
+	late := hold("late", true) // it holds nothing else
+	hold("late", false)
+	if !late.growTo(large + 1) {
+		t.Error("the one body of a tenant was refused half way")
+	}
+	first.giveBack()
+	first.giveBack()
+	second.giveBack()
+	hold("a", true)
+	late.giveBack()
+	if want := int64(7 * large); b.used != want || b.tenants["late"] != nil {
+		t.Errorf("%d are held, want %d: %v", b.used, want, b.tenants)
 	}
 }
 
@@ -140,4 +176,100 @@ func FuzzQuery(f *testing.F) {
 			t.Fatalf("%v", v)
 		}
 	})
+}
+
+// That nothing answers is not the fault of the caller, who still waits.
+func TestPortsThatNeverAnswerSaySo(t *testing.T) {
+	s := &server{o: withDefaults(Options{Patience: 10 * time.Millisecond})}
+	_, err := s.dialPort(t.Context(), 8000, func(ctx context.Context, _ int) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "the caller went away", Err: ctx.Err()}
+	})
+	if e := sandbox.AsError(err); e.Code != sandbox.CodePortClosed || !strings.Contains(e.Message, "nothing answered on port 8000") || e.Hint == "" {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestCleanPath(t *testing.T) {
+	for in, want := range map[string]string{
+		"": "/", "/": "/", "/a/./b": "/a/b", "/a/../../b": "/b", "/%2e%2E/%2e./x": "/x", "//a//b/": "/a//b/", "/a/..": "/", "/a/b/.": "/a/b/", "/..//..//x": "/x", "/a%2fb": "/a%2fb",
+	} {
+		if got := cleanPath(in); got != want {
+			t.Errorf("%s became %s, want %s", in, got, want)
+		}
+	}
+}
+
+// FuzzLocation holds redirections of servers inside to their own prefix,
+// however a client resolves them.
+func FuzzLocation(f *testing.F) {
+	for _, seed := range []string{"/next", "/../../../../../v1/whoami", "/%2e%2e/%2e%2e/v1/whoami", "http://localhost:8000//evil.com", "//localhost/v1/whoami", "http:/v1/whoami", `\\..\v1`, "http://LOCALHOST./v1", "?a#b", "http://pinfold.example.com/v1/sandboxes/x/ports/8000/../../.."} {
+		f.Add(seed)
+	}
+	const prefix = "/v1/sandboxes/x/ports/8000"
+	outside := httptest.NewRequest(http.MethodGet, "http://pinfold.example.com"+prefix+"/a/b", nil)
+	inner := httptest.NewRequest(http.MethodGet, "http://localhost:8000/a/b", nil)
+	p := &portProxy{server: newServer(Options{AllowedHosts: []string{"other.example.com"}}), request: outside, host: outside.Host, prefix: prefix, port: 8000}
+	f.Fuzz(func(t *testing.T, to string) {
+		got := p.location(inner, to)
+		if got == "" {
+			return
+		}
+		u, err := url.Parse(got)
+		if err != nil {
+			t.Fatalf("%q became %q: %v", to, got, err)
+		}
+		u = outside.URL.ResolveReference(u)
+		switch strings.ToLower(u.Hostname()) {
+		case "localhost", "127.0.0.1", "::1", "other.example.com", "":
+			t.Fatalf("%q became %q", to, got)
+		case "pinfold.example.com":
+			if at := cleanPath(u.EscapedPath()); !strings.HasPrefix(at, prefix+"/") && at != prefix {
+				t.Fatalf("%q became %q, which is %s", to, got, at)
+			}
+		}
+	})
+}
+
+// parts counts the writes of an answer and looks at their size.
+type parts struct {
+	*httptest.ResponseRecorder
+	largest int
+}
+
+func (p *parts) Write(b []byte) (int, error) {
+	p.largest = max(p.largest, len(b))
+	return p.ResponseRecorder.Write(b)
+}
+
+// Large results go out in parts, behind a header that says how long they are.
+func TestLargeAnswersGoOutInParts(t *testing.T) {
+	w := &parts{ResponseRecorder: httptest.NewRecorder()}
+	writeJSON(w, http.StatusCreated, map[string]string{"stdout": strings.Repeat("x\n", 4<<20)})
+	body := w.Body.Bytes()
+	if w.Code != http.StatusCreated || w.largest > answerPart || w.Header().Get("Content-Length") != strconv.Itoa(len(body)) || !json.Valid(body) {
+		t.Errorf("%d, %d bytes at once, %v, %d bytes", w.Code, w.largest, w.Header(), len(body))
+	}
+	broken := httptest.NewRecorder()
+	writeJSON(broken, http.StatusOK, map[string]any{"x": func() {}})
+	if broken.Code != http.StatusInternalServerError || !strings.Contains(broken.Body.String(), `{"error":`) {
+		t.Errorf("%d %s", broken.Code, broken.Body)
+	}
+}
+
+// That a client has gone is no failure of the server's.
+func TestClientsThatAreGoneAreNotErrors(t *testing.T) {
+	for gone, want := range map[bool]string{true: "", false: "request failed"} {
+		var log strings.Builder
+		s := newServer(Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		ctx, cancel := context.WithCancel(t.Context())
+		if gone {
+			cancel()
+		}
+		e := s.shown(httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx), errors.New("broken pipe to /srv"))
+		cancel()
+		if e.Code != sandbox.CodeInternal || strings.Contains(e.Message, "/srv") || (want == "") != (log.Len() == 0) || !strings.Contains(log.String(), want) {
+			t.Errorf("gone %v: %v, log %s", gone, e, log.String())
+		}
+	}
 }

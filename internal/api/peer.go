@@ -58,7 +58,7 @@ const maxKeyBytes = 256
 // presentedKey takes the key from Authorization: Bearer or X-API-Key. A key in
 // the query would end up in logs and histories, so there is none.
 func presentedKey(h http.Header) (string, error) {
-	hint := "send it as: Authorization: Bearer pfk_…; pinfold key create makes one"
+	hint := "send it as: Authorization: Bearer pfk_…; pinfold key create --state DIR makes one"
 	keys := slices.Clone(h.Values("X-Api-Key"))
 	for _, v := range h.Values("Authorization") {
 		if scheme, key, _ := strings.Cut(v, " "); strings.EqualFold(scheme, "Bearer") && (len(keys) == 0 || isOurKey(key)) {
@@ -92,6 +92,6 @@ func allow(p access.Principal, scopes []string) error {
 	}
 	return &sandbox.Error{
 		Code: sandbox.CodeForbidden, Message: "the key lacks the scope " + strings.Join(scopes, " or "),
-		Hint: "make one that has it: pinfold key create --scope " + scopes[0],
+		Hint: "make one that has it: pinfold key create --state DIR --scope " + scopes[0],
 	}
 }

@@ -2,14 +2,17 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"time"
 
 	"pinfold/internal/engine"
+	"pinfold/sandbox"
 )
 
 const (
@@ -79,12 +82,21 @@ func (s *server) servePort(a *answer, r *http.Request, target portTarget, rest, 
 		s.fail(a, r, badRequest("", "the path is malformed", ""))
 		return
 	}
-	p := &portProxy{server: s, prefix: prefix, port: target.port, path: path, rawPath: rest, id: a.Header().Get("X-Request-Id")}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	r = r.WithContext(ctx)
+	defer s.watchKey(r, []string{scopeSandbox}, cancel)()
+	go func() {
+		select {
+		case <-inside.Ended():
+			cancel(&sandbox.Error{Code: sandbox.CodeGone, Message: "the sandbox has ended"})
+		case <-ctx.Done():
+		}
+	}()
+	p := &portProxy{server: s, request: r, host: r.Host, prefix: prefix, port: target.port, path: path, rawPath: rest, body: s.patient(a, r.Body)}
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, portPatience)
-			defer cancel()
-			return polite(inside.Dial(ctx, target.port))
+			return polite(s.dialPort(ctx, target.port, inside.Dial))
 		},
 		DisableKeepAlives:      true, // a connection holds the sandbox awake
 		DisableCompression:     true,
@@ -96,8 +108,27 @@ func (s *server) servePort(a *answer, r *http.Request, target portTarget, rest, 
 		Rewrite: p.rewrite, Transport: transport, ModifyResponse: p.modify, ErrorHandler: p.failed,
 		FlushInterval: -1, ErrorLog: slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
 	}
-	r.Body = patientBody{s.patient(a, r.Body), r.Body}
-	proxy.ServeHTTP(newPortAnswer(a), r)
+	r.Body = patientBody{p.body, r.Body}
+	proxy.ServeHTTP(newPortAnswer(ctx, a), r)
+}
+
+// portPatience is how long a server inside may take to accept, at most as long
+// as the server's own patience.
+const portPatience = 10 * time.Second
+
+// dialPort connects. That our own patience ended is not the caller's doing.
+func (s *server) dialPort(ctx context.Context, port int, dial func(context.Context, int) (net.Conn, error)) (net.Conn, error) {
+	patience := min(portPatience, s.o.Patience)
+	dialing, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	conn, err := dial(dialing, port)
+	if err != nil && dialing.Err() != nil && ctx.Err() == nil {
+		return nil, &sandbox.Error{
+			Code: sandbox.CodePortClosed, Message: fmt.Sprintf("nothing answered on port %d in %s", port, patience),
+			Hint: "see whether the server inside is stuck: it must accept connections", Err: err,
+		}
+	}
+	return conn, err
 }
 
 func (s *server) openPort(r *http.Request, target portTarget) (*engine.Sandbox, error) {

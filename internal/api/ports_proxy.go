@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"pinfold/sandbox"
 )
@@ -19,10 +18,12 @@ import (
 type portProxy struct {
 	*server
 
-	prefix        string // of the path; empty with a host name of its own
+	request       *http.Request // as it came
+	host          string        // under which the caller reached us
+	prefix        string        // of the path; empty with a host name of its own
 	port          int
 	path, rawPath string
-	id            string // the request's
+	body          *patientReader // the request's
 }
 
 func (p *portProxy) byPath() bool { return p.prefix != "" }
@@ -50,39 +51,54 @@ func (p *portProxy) rewrite(pr *httputil.ProxyRequest) {
 // modify makes the answer harmless to who shows it: by path it comes from our
 // own origin, where a guest may set no cookie, policy or page that acts as us.
 func (p *portProxy) modify(resp *http.Response) error {
+	if code := resp.StatusCode; (code < 200 && code != http.StatusSwitchingProtocols) || code > 599 {
+		return portBroken("it answered with the status " + strconv.Itoa(code))
+	}
 	h := resp.Header
-	h.Del("X-Request-Id")
-	h.Del("Clear-Site-Data")
-	h.Del("Strict-Transport-Security")
-	h.Del("Alt-Svc")
+	resp.Trailer = nil // what comes after the body is not looked at, and not passed on
+	for name := range h {
+		if !p.passes(name) {
+			delete(h, name)
+		}
+	}
+	if to := h.Get("Location"); to != "" {
+		if to = p.location(resp.Request, to); to == "" {
+			h.Del("Location")
+		} else {
+			h.Set("Location", to)
+		}
+	}
 	if !p.byPath() {
 		h["Set-Cookie"] = ownCookies(h["Set-Cookie"])
 		return nil
 	}
-	for name := range h {
-		if name == "Set-Cookie" || name == "Service-Worker-Allowed" || strings.HasPrefix(name, "Access-Control-") {
-			delete(h, name)
-		}
-	}
 	h.Add("Content-Security-Policy", "sandbox allow-scripts allow-forms")
-	h.Set("X-Content-Type-Options", "nosniff")
-	if to := h.Get("Location"); to != "" {
-		h.Set("Location", p.location(to))
-	}
 	return nil
 }
 
-// location keeps a redirection within the server inside.
-func (p *portProxy) location(to string) string {
-	for _, origin := range []string{"http://localhost:", "http://127.0.0.1:"} {
-		if rest, ok := strings.CutPrefix(to, origin+strconv.Itoa(p.port)); ok && (rest == "" || rest[0] == '/') {
-			to = "/" + strings.TrimPrefix(rest, "/")
-		}
+// passes says whether a header of an answer goes out. By path those pass that
+// are known to speak of nothing but the answer; with a host name of its own, a
+// server inside may say what it likes, except what reaches beyond that name.
+func (p *portProxy) passes(name string) bool {
+	switch name {
+	case "X-Request-Id", "X-Content-Type-Options", "X-Sendfile", "X-Reproxy-Url", "X-Output-Offset", "X-Archive-Skipped":
+		return false // ours, or words to a proxy in front of us
+	case "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "Public-Key-Pins", "Trailer":
+		return false // about more than this name
 	}
-	if strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") {
-		return p.prefix + to
+	if strings.HasPrefix(name, "X-Accel-") || strings.HasPrefix(name, "X-Lighttpd-") {
+		return false
 	}
-	return to
+	if !p.byPath() {
+		return true
+	}
+	switch name {
+	case "Content-Security-Policy-Report-Only", "X-Sourcemap", "X-Permitted-Cross-Domain-Policies":
+		return false
+	case "Cache-Control", "Etag", "Last-Modified", "Date", "Vary", "Accept-Ranges", "Age", "Expires", "Location", "Retry-After", "Allow", "Upgrade", "Connection":
+		return true
+	}
+	return strings.HasPrefix(name, "Content-") || strings.HasPrefix(name, "X-") || strings.HasPrefix(name, "Sec-Websocket-")
 }
 
 // ownCookies leaves out cookies for more than the very host: they would reach
@@ -97,59 +113,29 @@ func ownCookies(cookies []string) []string {
 	return own
 }
 
+// portBroken says that a server inside is none that one can speak to.
+func portBroken(how string) *sandbox.Error {
+	return &sandbox.Error{
+		Code: sandbox.CodePortClosed, Message: "the server inside does not speak HTTP, or broke off: " + sandbox.SafeText(how, 160),
+		Hint: "look at its output",
+	}
+}
+
 // failed answers when the server inside did not.
 func (p *portProxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var known *sandbox.Error
 	switch {
-	case errors.Is(err, context.Canceled):
+	case r.Context().Err() != nil && errors.Is(context.Cause(r.Context()), context.Canceled):
 		panic(http.ErrAbortHandler) // the client is gone
+	case r.Context().Err() != nil:
+		err = context.Cause(r.Context())
+	case p.body.err != nil:
+		err = readError(p.body.err)
 	case !errors.As(err, &known):
-		known = &sandbox.Error{
-			Code: sandbox.CodePortClosed, Message: "the server inside does not speak HTTP, or broke off: " + sandbox.SafeText(err.Error(), 160),
-			Hint: "look at its output",
-		}
+		err = portBroken(err.Error())
 	}
-	p.fail(w, r, known)
+	p.fail(w, r, err)
 }
-
-// portAnswer holds back what a server inside must not decide: it has a header
-// of its own until the final status, so that interim answers change nothing.
-// Trailers are lost.
-type portAnswer struct {
-	http.ResponseWriter
-
-	header http.Header
-	final  bool
-}
-
-func newPortAnswer(w http.ResponseWriter) *portAnswer {
-	return &portAnswer{ResponseWriter: w, header: http.Header{}}
-}
-
-// Header is the answer's header so far.
-func (a *portAnswer) Header() http.Header { return a.header }
-
-// WriteHeader sends the header, unless the status is an interim one.
-func (a *portAnswer) WriteHeader(status int) {
-	if a.final || (status < 200 && status != http.StatusSwitchingProtocols) {
-		return
-	}
-	a.final = true
-	h := a.ResponseWriter.Header()
-	for name, values := range a.header {
-		h[name] = values
-	}
-	a.ResponseWriter.WriteHeader(status)
-}
-
-// Write sends a part of the body.
-func (a *portAnswer) Write(b []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.ResponseWriter.Write(b)
-}
-
-// Unwrap lets http.ResponseController reach the connection.
-func (a *portAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // politeConn reads nothing before something was written: net/http writes what
 // a server says unasked into the process's own log.
@@ -192,6 +178,3 @@ type patientBody struct {
 	io.Reader
 	io.Closer
 }
-
-// portPatience bounds how long a server inside may take to accept.
-const portPatience = 10 * time.Second

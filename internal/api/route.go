@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"reflect"
@@ -26,6 +27,7 @@ type route struct {
 	answers      []reply
 	errors       []int // statuses of errors besides those that every route has
 	head         bool  // HEAD works too
+	long         bool  // lasts as long as the client likes, even without events
 	example      string
 	handle       func(c *call) error
 }
@@ -83,13 +85,29 @@ func (s *server) serve(rt route, w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
+	if rt.long || c.wants == typeEvents {
+		ctx, cancel := context.WithCancelCause(r.Context())
+		defer cancel(nil)
+		c.r = r.WithContext(ctx)
+		defer s.watchKey(c.r, rt.scopes, cancel)()
+	}
 	if err := rt.handle(c); err != nil {
+		err = c.why(err)
 		if a, ok := w.(*answer); ok && a.wrote {
 			s.o.Log.DebugContext(r.Context(), "answer cut off", "request", requestID(r.Context()), "error", err.Error())
 			panic(http.ErrAbortHandler) // half an answer must not look like a whole one
 		}
 		s.fail(w, r, err)
 	}
+}
+
+// why is the reason of a failure: that the key was refused meanwhile explains
+// every other.
+func (c *call) why(err error) error {
+	if cause := context.Cause(c.r.Context()); cause != nil && refusesKey(cause) {
+		return cause
+	}
+	return err
 }
 
 func (c *call) admit(rt route) error {
@@ -152,7 +170,7 @@ func (c *call) decode(limit int64, v any) (func(), error) {
 	if limit == 0 {
 		limit = c.o.MaxBody
 	}
-	return c.readJSON(c.w, c.r, limit, v)
+	return c.readJSON(c.w, c.r, c.tenant(), limit, v)
 }
 
 // reply answers with JSON.

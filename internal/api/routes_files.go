@@ -16,12 +16,6 @@ type (
 		From string `json:"from"`
 		To   string `json:"to"`
 	}
-	// listing is a part of a list that has no pages: More says that there is
-	// more than was asked for.
-	listing[T any] struct {
-		Items []T  `json:"items"`
-		More  bool `json:"more"`
-	}
 )
 
 const filesPath = "/v1/sandboxes/{id}/files"
@@ -86,7 +80,7 @@ func (s *server) directoryRoutes() []route {
 				{name: "depth", kind: kindInt, min: 1, max: maxDepth, fallback: "1", doc: "1: its own entries; more: what is below them too."},
 				limit,
 			},
-			answers: []reply{jsonReply[listing[sandbox.FileInfo]](http.StatusOK, "The entries, in the order of their paths.")},
+			answers: []reply{jsonReply[sandbox.Listing[sandbox.FileInfo]](http.StatusOK, "The entries, in the order of their paths. unprintable counts those that were left out because of their names.")},
 			example: `curl -s "$SERVER/v1/sandboxes/$ID/files/list?depth=2" -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).listFiles,
 		},
@@ -117,7 +111,7 @@ func (s *server) directoryRoutes() []route {
 		},
 		{
 			method: http.MethodGet, path: "/v1/sandboxes/{id}/changes", id: "listChanges", tag: "Files", summary: "List what has changed since the beginning",
-			scopes: reads, params: []param{limit}, answers: []reply{jsonReply[listing[sandbox.Change]](http.StatusOK, "The differences.")},
+			scopes: reads, params: []param{limit}, answers: []reply{jsonReply[sandbox.Listing[sandbox.Change]](http.StatusOK, "The differences. unprintable counts files that were left out because of their names.")},
 			example: `curl -s $SERVER/v1/sandboxes/$ID/changes -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).listChanges,
 		},

@@ -109,7 +109,7 @@ func (s *server) processStreamRoutes() []route {
 			description: "The body goes in as it comes, no faster than the program reads. The input stays open.", scopes: scopes,
 			body: body{raw: typeBytes, doc: "The bytes."}, answers: []reply{jsonReply[written](http.StatusOK, "How many bytes went in.")}, errors: []int{http.StatusConflict},
 			example: `printf 'hello\n' | curl -s $SERVER/v1/sandboxes/$ID/processes/$PROCESS/stdin -H "Authorization: Bearer $KEY" -H "Content-Type: application/octet-stream" --data-binary @-`,
-			handle:  (*call).writeStdin,
+			handle:  (*call).writeStdin, long: true,
 		},
 		{
 			method: http.MethodDelete, path: processPath + "/stdin", id: "closeStdin", tag: "Processes", summary: "Close the standard input",
@@ -121,7 +121,7 @@ func (s *server) processStreamRoutes() []route {
 			method: http.MethodGet, path: processPath + "/terminal", id: "attachTerminal", tag: "Processes", summary: "Attach to a terminal (WebSocket)",
 			description: terminalDescription, scopes: scopes, params: []param{offset},
 			answers: []reply{{http.StatusSwitchingProtocols, "", nil, "A WebSocket."}}, errors: []int{http.StatusConflict, http.StatusUpgradeRequired},
-			handle: (*call).attachTerminal,
+			handle: (*call).attachTerminal, long: true,
 		},
 	}
 	for i, name := range []string{"stdout", "stderr"} {
@@ -131,7 +131,7 @@ func (s *server) processStreamRoutes() []route {
 			description: "The bytes as they come, until the process has ended. X-Output-Offset says where the first one stands.",
 			answers:     []reply{{http.StatusOK, typeBytes, nil, "The bytes."}},
 			example:     `curl -sN "$SERVER/v1/sandboxes/$ID/processes/$PROCESS/` + name + `?offset=0" -H "Authorization: Bearer $KEY"`,
-			handle:      func(c *call) error { return c.rawOutput(i + 1) },
+			handle:      func(c *call) error { return c.rawOutput(i + 1) }, long: true,
 		})
 	}
 	return streams

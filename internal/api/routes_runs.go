@@ -204,6 +204,9 @@ func (c *call) streamRun(ctx context.Context, req engine.Request) error {
 	lost := cancel
 	if req.IdempotencyKey != "" {
 		lost = func() {}
+		e.endWith(c.r.Context(), func() sandbox.ErrorBody { // the run goes on, its stream does not
+			return sandbox.ErrorBody{Error: c.shown(c.r, context.Cause(c.r.Context()))}
+		})
 	}
 	req.Started = func(id string) {
 		if e.send("start", "", started{id}) != nil {
@@ -217,7 +220,7 @@ func (c *call) streamRun(ctx context.Context, req engine.Request) error {
 		if !e.started() {
 			return err
 		}
-		c.errorEvent(c.r, e, err)
+		c.errorEvent(c.r, e, c.why(err))
 		return nil
 	}
 	stdout.finish()

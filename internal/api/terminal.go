@@ -55,12 +55,17 @@ func (c *call) attachTerminal() error {
 	if err != nil {
 		return nil // Accept has answered
 	}
-	t := &terminal{server: c.server, conn: conn, process: p}
+	t := &terminal{server: c.server, conn: conn, process: p, typed: newInlet()}
 	conn.SetReadLimit(maxTerminalFrame)
 	ctx, cancel := context.WithCancelCause(c.r.Context())
 	defer cancel(nil)
-	go func() { cancel(t.read(ctx)) }()
-	go func() { cancel(t.ping(ctx)) }()
+	// The library closes a connection as soon as the context of a read ends:
+	// before the last words are said.
+	reading, drop := context.WithCancel(context.WithoutCancel(ctx))
+	defer drop()
+	go func() { cancel(t.read(reading)) }()
+	go func() { cancel(t.pump(ctx)) }()
+	go func() { cancel(t.ping(reading)) }()
 	t.finish(c.r, t.write(ctx, output, begin))
 	return nil
 }
@@ -71,13 +76,19 @@ type terminal struct {
 
 	conn    *websocket.Conn
 	process *engine.Process
+	typed   *inlet
 }
 
-// errBadFrame says that the client did not keep to the protocol.
-var errBadFrame = errors.New("bad frame")
+var (
+	// errBadFrame says that the client did not keep to the protocol.
+	errBadFrame = errors.New("bad frame")
+	// errNotRead says that the program takes nothing of what the client sends.
+	errNotRead = errors.New("the program does not read its input")
+)
 
-// read takes what the client sends until it is gone. The program's pace is the
-// client's: a frame is read when the one before went in.
+// read takes what the client sends until it is gone. It is apart from what
+// writes to the program, so that a program that does not read keeps nobody
+// from resizing the terminal, or from showing that they are there.
 func (t *terminal) read(ctx context.Context) error {
 	for {
 		kind, frame, err := t.conn.Read(ctx)
@@ -90,7 +101,23 @@ func (t *terminal) read(ctx context.Context) error {
 			}
 			continue
 		}
-		if _, err := t.process.WriteStdin(ctx, bytes.NewReader(frame)); err != nil && ctx.Err() == nil {
+		if !t.typed.put(ctx, frame, t.o.Patience) {
+			return errors.Join(errNotRead, &sandbox.Error{
+				Code: sandbox.CodeConflict, Message: "the program does not read its input, and more does not fit before it",
+				Hint: "connect again when it reads; the process goes on",
+			})
+		}
+	}
+}
+
+// pump writes to the program what the client has typed, at the program's pace.
+func (t *terminal) pump(ctx context.Context) error {
+	for {
+		typed, err := t.typed.take(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := t.process.WriteStdin(ctx, bytes.NewReader(typed)); err != nil && ctx.Err() == nil {
 			if sandbox.AsError(err).Code != sandbox.CodeConflict { // the program has just ended: its exit follows
 				return err
 			}
@@ -123,10 +150,13 @@ func (t *terminal) ping(ctx context.Context) error {
 			return ctx.Err()
 		case <-ticker.C:
 		}
+		stalls := t.typed.stalls.Load()
 		patience, cancel := context.WithTimeout(ctx, t.o.Patience)
 		err := t.conn.Ping(patience)
 		cancel()
-		if err != nil {
+		// While there is no room for what was typed nothing is read, pongs
+		// neither. That ends by itself, see put.
+		if err != nil && (ctx.Err() != nil || t.typed.stalls.Load() == stalls) {
 			return errors.Join(context.Canceled, err)
 		}
 	}
@@ -182,6 +212,10 @@ func (t *terminal) finish(r *http.Request, err error) {
 		return
 	case errors.Is(err, errBadFrame):
 		code, reason = websocket.StatusPolicyViolation, "bad control message"
+	case errors.Is(err, errNotRead):
+		code, reason = websocket.StatusTryAgainLater, errNotRead.Error()
+	case refusesKey(err):
+		code, reason = websocket.StatusPolicyViolation, "the key is no longer valid"
 	default:
 		code, reason = websocket.StatusInternalError, "cannot go on"
 	}

@@ -65,7 +65,7 @@ func (f Format) MediaType() string {
 // Source is where Pack reads. Paths are absolute or relative to the home; those
 // of a listing are absolute. ReadFile reads at most length bytes.
 type Source interface {
-	List(ctx context.Context, dir string, depth, limit int) (infos []sandbox.FileInfo, more bool, err error)
+	List(ctx context.Context, dir string, depth, limit int) (sandbox.Listing[sandbox.FileInfo], error)
 	ReadFile(ctx context.Context, name string, offset, length int64, w io.Writer) (int64, error)
 }
 
@@ -73,7 +73,7 @@ type Source interface {
 // Move replaces a regular file and nothing else; Remove removes a directory
 // with all it holds. No method follows a link.
 type Sink interface {
-	List(ctx context.Context, dir string, depth, limit int) (infos []sandbox.FileInfo, more bool, err error)
+	List(ctx context.Context, dir string, depth, limit int) (sandbox.Listing[sandbox.FileInfo], error)
 	Stat(ctx context.Context, name string) (sandbox.FileInfo, error)
 	Mkdir(ctx context.Context, name string, mode uint32) error
 	WriteFile(ctx context.Context, name string, mode uint32, size int64, r io.Reader) error

@@ -19,10 +19,11 @@ const home = sandbox.Home
 
 // memory is a sandbox's files, with the rules of a real one.
 type memory struct {
-	files map[string]node
-	calls int
-	fail  int // the call that fails; 0: none
-	grown map[string]int64
+	unprintable int // files that a listing counts and does not name
+	files       map[string]node
+	calls       int
+	fail        int // the call that fails; 0: none
+	grown       map[string]int64
 }
 
 type node struct {
@@ -148,22 +149,23 @@ func (m *memory) Remove(_ context.Context, name string) error {
 	return nil
 }
 
-func (m *memory) List(ctx context.Context, dir string, _, limit int) (infos []sandbox.FileInfo, more bool, err error) {
+func (m *memory) List(ctx context.Context, dir string, _, limit int) (sandbox.Listing[sandbox.FileInfo], error) {
 	if err := m.call(ctx); err != nil {
-		return nil, false, err
+		return sandbox.Listing[sandbox.FileInfo]{}, err
 	}
+	list := sandbox.Listing[sandbox.FileInfo]{Unprintable: m.unprintable}
 	for _, p := range slices.Sorted(maps.Keys(m.files)) {
 		if !strings.HasPrefix(p, absolute(dir)+"/") {
 			continue
 		}
 		i := m.info(p, m.files[p])
 		i.Size += m.grown[p]
-		infos = append(infos, i)
+		list.Items = append(list.Items, i)
 	}
-	if len(infos) > limit {
-		return infos[:limit], true, nil
+	if len(list.Items) > limit {
+		list.Items, list.More = list.Items[:limit], true
 	}
-	return infos, false, nil
+	return list, nil
 }
 
 func (m *memory) ReadFile(_ context.Context, name string, offset, length int64, w io.Writer) (int64, error) {

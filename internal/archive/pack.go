@@ -26,17 +26,19 @@ const maxDepth = 2048
 // it was listed, one that shrinks is filled up with zeros.
 func Pack(ctx context.Context, src Source, root string, f Format, entries int, w io.Writer) (Summary, error) {
 	limit := Limits{Entries: entries}.withDefaults().Entries
-	infos, more, err := src.List(ctx, root, maxDepth, limit)
+	list, err := src.List(ctx, root, maxDepth, limit)
 	if err != nil {
 		return Summary{}, err
 	}
-	if more {
+	if list.More {
 		return Summary{}, &sandbox.Error{
 			Code: sandbox.CodeTooLarge, Message: "the directory holds more than an archive may have",
 			Hint: "fetch its directories one by one",
 		}
 	}
 	p := &packing{ctx: ctx, src: src, base: strings.TrimSuffix(absolute(root), "/") + "/"}
+	infos := list.Items
+	p.sum.Skipped = list.Unprintable
 	switch f {
 	case Tar:
 		err = p.tar(infos, w)

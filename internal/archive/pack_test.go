@@ -161,3 +161,17 @@ func TestParseFormat(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Files whose names cannot be printed are never in a listing. That they are
+// missing from the archive is said all the same.
+func TestPackCountsNamesThatCannotBePrinted(t *testing.T) {
+	m := newMemory()
+	m.put("a", "1")
+	m.unprintable = 2
+	for _, f := range Formats() {
+		sum, err := Pack(t.Context(), m, ".", f, 0, io.Discard)
+		if err != nil || sum.Files != 1 || sum.Skipped != 2 {
+			t.Errorf("%s: %+v %v", f, sum, err)
+		}
+	}
+}

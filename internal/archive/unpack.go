@@ -91,8 +91,8 @@ func (u *unpacking) lookInside() error {
 	if u.missing != "" {
 		return nil
 	}
-	infos, more, err := u.sink.List(u.ctx, u.root, 1, 1)
-	u.empty = len(infos) == 0 && !more
+	list, err := u.sink.List(u.ctx, u.root, 1, 1)
+	u.empty = len(list.Items) == 0 && !list.More && list.Unprintable == 0
 	return err
 }
 

@@ -63,9 +63,12 @@ func Main(ctx context.Context, deps Deps) int {
 	root.SetErr(deps.Stderr)
 	err := root.ExecuteContext(ctx)
 	var broken *brokenPipeError
+	var stopped *stoppedError
 	switch {
 	case errors.As(err, &broken):
 		return exitBrokenPipe
+	case errors.As(err, &stopped):
+		return exitCancelled
 	case err != nil:
 		return a.fail(err)
 	}

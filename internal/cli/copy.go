@@ -18,7 +18,12 @@ import (
 const cpLong = `Copy a file or a directory into a sandbox or out of it. One side is
 SANDBOX:PATH, where PATH is absolute or relative to /home/user. - is stdin or
 stdout. Into a directory that exists a copy goes under its own name, as cp -r
-does it. Only regular files and directories are copied, in either direction.`
+does it.
+
+Only regular files and directories are copied. Links, devices, pipes, sockets and
+names that cannot be printed are left out and counted, in both directions. One
+exception: a link to a file inside the directory that is copied in arrives as
+that file.`
 
 const cpExamples = `  pinfold cp data.csv $box:
   pinfold cp src $box:work/src
@@ -38,7 +43,7 @@ func (a *app) cpCommand() *cobra.Command {
 			to, in := splitRemote(args[1])
 			switch {
 			case in == out:
-				return usageError("one of the two must be SANDBOX:PATH").WithHint("pinfold cp data.csv sbx_…:data.csv")
+				return usageError("one of the two must be SANDBOX:PATH").WithHint(copyHint(args))
 			case in:
 				if err := checkIDs("sbx_", "sandbox", to.id); err != nil {
 					return err
@@ -56,6 +61,19 @@ func (a *app) cpCommand() *cobra.Command {
 			})
 		},
 	}
+}
+
+// copyHint is the command as it may have been meant: an id lacks its colon.
+func copyHint(args []string) string {
+	const general = "pinfold cp data.csv SANDBOX:data.csv"
+	from, to := idForm.MatchString(args[0]), idForm.MatchString(args[1])
+	switch {
+	case from == to:
+		return general
+	case to:
+		return pasteable(general, []string{"pinfold", "cp", args[0], args[1] + ":"})
+	}
+	return "pinfold cp " + args[0] + ":FILE DESTINATION"
 }
 
 // endsInDir says that a destination was written as a directory.
@@ -77,7 +95,11 @@ func (a *app) copyIn(ctx context.Context, box *client.Sandbox, from, to string, 
 		return err
 	}
 	if info.IsDir() {
-		return uploadTree(ctx, box, from, target)
+		left, err := uploadTree(ctx, box, from, target)
+		if err == nil {
+			a.sayLeft(left)
+		}
+		return err
 	}
 	f, err := openProgramFile(from)
 	if err != nil {
@@ -206,7 +228,7 @@ func (a *app) passOn(err error) error {
 // sayLeft says how much of a directory is not in the copy.
 func (a *app) sayLeft(n int) {
 	if n > 0 {
-		a.say("left out: %d links and other things that are neither files nor directories", n)
+		a.say("left out: %d in all: links, things that are neither files nor directories, names that cannot be printed", n)
 	}
 }
 

@@ -53,9 +53,9 @@ func (a *app) execCommand() *cobra.Command {
 		Args:              needArgs(2, -1, "a sandbox and a command"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			words := args[1:]
-			if len(words) > 0 && words[0] == "--" {
-				words = words[1:]
+			words, err := commandWords(args)
+			if err != nil {
+				return err
 			}
 			return a.exec(cmd.Context(), f, args[0], words)
 		},
@@ -112,7 +112,7 @@ func (a *app) exec(ctx context.Context, f *execFlags, id string, words []string)
 	case f.terminal:
 		do = a.execTerminal
 	}
-	return inOurWords(do(ctx, c.Sandbox(id), f))
+	return f.asFlags(inOurWords(do(ctx, c.Sandbox(id), f)))
 }
 
 func (a *app) checkExec(f *execFlags) error {
@@ -167,7 +167,7 @@ func (a *app) execStreams(ctx context.Context, box *client.Sandbox, f *execFlags
 		o.Stdin = a.Stdin
 	}
 	if f.json {
-		return a.execJSON(ctx, box, f, o)
+		return a.execJSON(ctx, box, f, o, &process)
 	}
 	out, warn := forReader(a.Stdout, f.raw), forReader(a.Stderr, f.raw)
 	o.Stdout, o.Stderr = out, warn
@@ -177,12 +177,12 @@ func (a *app) execStreams(ctx context.Context, box *client.Sandbox, f *execFlags
 	case errors.Is(err, syscall.EPIPE):
 		_ = process.Signal(ctx, "PIPE") // as if it had written to the closed pipe itself; it may have ended
 		return &brokenPipeError{}
-	case err != nil && ctx.Err() != nil:
+	case toldToGo(ctx, err):
 		return leftRunning(f.id, process)
 	case err != nil:
 		return err
 	}
-	a.reportProcess(info)
+	a.reportProcess(ctx, box, info)
 	return nil
 }
 
@@ -197,8 +197,8 @@ func leftRunning(id string, p *client.Process) error {
 }
 
 // execJSON waits for the end and prints the process with what was kept of its
-// output.
-func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o client.ExecOptions) error {
+// output. What is in process is known once the command has started.
+func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o client.ExecOptions, process **client.Process) error {
 	limit := f.command.OutputBytes
 	if limit == 0 {
 		limit = sandbox.DefaultLimits().OutputBytes
@@ -206,13 +206,16 @@ func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o
 	out, warn := &headBuffer{limit: limit}, &headBuffer{limit: limit}
 	o.Stdout, o.Stderr = out, warn
 	info, err := box.Exec(ctx, f.command, o)
-	if err != nil {
+	switch {
+	case toldToGo(ctx, err):
+		return leftRunning(f.id, *process)
+	case err != nil:
 		return err
 	}
 	info.Stdout, info.StdoutTruncated = out.text()
 	info.Stderr, info.StderrTruncated = warn.text()
 	a.exit = processStatus(info)
-	return a.writeJSON(info)
+	return a.writeJSON(withLivingHint(info))
 }
 
 // headBuffer keeps the beginning of what is written.
@@ -244,35 +247,6 @@ func finishVisible(all ...io.Writer) {
 		}
 	}
 }
-
-// reportProcess says why the command ended, unless it simply exited, and makes
-// its status ours.
-func (a *app) reportProcess(p sandbox.Process) {
-	a.exit = processStatus(p)
-	r := asResult(p)
-	if line := ending(r); line != "" {
-		a.say("%s", line)
-	}
-	if p.PipesHeld {
-		a.say("a process that outlived the command still held its output")
-	}
-}
-
-// asResult is a process in the form in which the end of a program is said.
-func asResult(p sandbox.Process) *sandbox.Result {
-	r := &sandbox.Result{Status: p.Status, ExitCode: p.ExitCode, Signal: p.Signal, TimedOut: p.TimedOut}
-	switch {
-	case p.Cause != nil:
-		r.Cause = *p.Cause
-	case p.Signal != "":
-		r.Cause.Kind = sandbox.CauseSignaled
-	default:
-		r.Cause.Kind = sandbox.CauseExited
-	}
-	return r
-}
-
-func processStatus(p sandbox.Process) int { return exitStatus(asResult(p)) }
 
 // relay passes signals that were meant for the command on to it. The second
 // one ends the command line instead: the command may ignore them.

@@ -39,7 +39,7 @@ func (a *app) execTerminal(ctx context.Context, box *client.Sandbox, f *execFlag
 	info, ended := term.Process()
 	switch {
 	case ended:
-		a.reportTerminal(info)
+		a.reportTerminal(ctx, box, info)
 		return nil
 	case errors.Is(err, syscall.EPIPE):
 		return &brokenPipeError{}
@@ -49,15 +49,6 @@ func (a *app) execTerminal(ctx context.Context, box *client.Sandbox, f *execFlag
 		return &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "the server closed the terminal"}
 	}
 	return err
-}
-
-// reportTerminal is reportProcess on a terminal that may still be raw: its
-// lines end with a carriage return, too.
-func (a *app) reportTerminal(p sandbox.Process) {
-	a.exit = processStatus(p)
-	if line := ending(asResult(p)); line != "" {
-		a.say("%s\r", line)
-	}
 }
 
 // typeInto sends what is typed. It ends with the program: a read of a terminal

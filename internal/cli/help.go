@@ -33,7 +33,7 @@ func usageLine(cmd *cobra.Command) string {
 	if cmd.HasAvailableSubCommands() {
 		return cmd.CommandPath() + " COMMAND"
 	}
-	return strings.TrimSuffix(cmd.UseLine(), " [flags]")
+	return cmd.UseLine() // with "[flags]"
 }
 
 func writeCommands(b *bytes.Buffer, cmd *cobra.Command) {
@@ -85,5 +85,18 @@ func flagLine(f *pflag.Flag) string {
 	if p := f.Annotations[placeholderKey]; len(p) > 0 && p[0] != "" {
 		left += " " + p[0]
 	}
-	return fmt.Sprintf("%-34s %s\n", left, f.Usage)
+	return fmt.Sprintf("%-34s %s\n", left, f.Usage+defaultText(f))
+}
+
+// defaultText is the default of a flag whose text does not say it already.
+// Values of our own types say it, or have none.
+func defaultText(f *pflag.Flag) string {
+	def := strings.Trim(f.DefValue, "[]")
+	switch f.Value.Type() {
+	case "int", "string", "stringSlice":
+		if def != "" && def != "0" && !strings.Contains(f.Usage, "(default ") {
+			return " (default " + def + ")"
+		}
+	}
+	return ""
 }

@@ -21,7 +21,7 @@ key is needed to make one, and the server may run meanwhile. A key is shown
 once; only a hash of it is kept.`
 
 const keyExamples = `  pinfold key create --state /var/lib/pinfold --tenant team-a
-  pinfold key create --scope run --ttl 720h --json | jq -r .key
+  pinfold key create --state DIR --scope run --ttl 720h --json | jq -r .key
   pinfold key list
   pinfold key revoke ID`
 
@@ -60,14 +60,25 @@ func (f *keyFlags) bind(set *pflag.FlagSet) {
 	set.BoolVar(&f.json, "json", false, "print JSON")
 }
 
-// keys opens the state directory. It is made only for a first key.
-func (f *keyFlags) keys(ctx context.Context, create bool, do func(s *access.Service) error) (err error) {
-	dir := f.state
+// stateDir is the directory that was named, or else the usual one. Only one that
+// was named may be made, for a first key: a key in a place that no server uses
+// opens nothing.
+func stateDir(named, usual string, create bool) (string, error) {
+	dir := named
 	if dir == "" {
-		dir = config.DefaultState()
+		dir, create = usual, false
 	}
 	if _, err := os.Stat(dir); err != nil && !create {
-		return openError(dir, err).WithHint("name the server's state directory with --state")
+		return "", openError(dir, err).WithHint("name the server's state directory with --state")
+	}
+	return dir, nil
+}
+
+// keys opens the state directory.
+func (f *keyFlags) keys(ctx context.Context, create bool, do func(s *access.Service) error) (err error) {
+	dir, err := stateDir(f.state, config.DefaultState(), create)
+	if err != nil {
+		return err
 	}
 	s, err := store.Attach(ctx, dir)
 	if err != nil {

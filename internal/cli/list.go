@@ -4,10 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io/fs"
 	"maps"
-	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -21,7 +18,8 @@ import (
 
 const lsExamples = `  pinfold ls                         the living sandboxes
   pinfold ls --all --metadata job=7  those that have ended, too
-  pinfold ls $box:/tmp               files in a sandbox`
+  pinfold ls $box                    files in its /home/user
+  pinfold ls $box:/tmp               files in another directory`
 
 // lsFlags are the flags of "ls" as they were given.
 type lsFlags struct {
@@ -34,18 +32,18 @@ type lsFlags struct {
 func (a *app) lsCommand() *cobra.Command {
 	f := &lsFlags{metadata: map[string]string{}}
 	cmd := &cobra.Command{
-		Use:               "ls [flags] [SANDBOX:PATH]",
+		Use:               "ls [flags] [SANDBOX[:PATH]]",
 		Short:             "List sandboxes, or files in one",
 		Example:           lsExamples,
-		Args:              needArgs(0, 1, "at most one SANDBOX:PATH"),
+		Args:              needArgs(0, 1, "at most one SANDBOX[:PATH]"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.listSandboxes(ctx, c, f) })
 			}
-			at, ok := splitRemote(args[0])
-			if !ok {
-				return usageError("\"%s\" is not SANDBOX:PATH", sandbox.SafeText(args[0], 80)).WithHint("pinfold ls sbx_…:/tmp")
+			at, err := listedPath(args[0])
+			if err != nil {
+				return err
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.listFiles(ctx, c, at, f) })
 		},
@@ -110,58 +108,6 @@ func (a *app) listSandboxes(ctx context.Context, c *client.Client, f *lsFlags) e
 	return a.writeTable(t, f.quiet)
 }
 
-// remotePath is a path in a sandbox as the command line names it.
-type remotePath struct{ id, path string }
-
-var remoteForm = regexp.MustCompile(`^(sbx_[a-z2-7]+):`)
-
-// splitRemote splits SANDBOX:PATH. An empty path is the home directory.
-func splitRemote(text string) (remotePath, bool) {
-	m := remoteForm.FindStringSubmatch(text)
-	if m == nil {
-		return remotePath{}, false
-	}
-	return remotePath{m[1], path.Clean(text[len(m[0]):])}, true
-}
-
-func (a *app) listFiles(ctx context.Context, c *client.Client, at remotePath, f *lsFlags) error {
-	files, more, err := c.Sandbox(at.id).List(ctx, at.path, f.depth, sandbox.MaxFiles)
-	if err != nil {
-		return err
-	}
-	if f.json {
-		return a.writeJSON(struct {
-			Files []sandbox.FileInfo `json:"files"`
-			More  bool               `json:"more"`
-		}{append([]sandbox.FileInfo{}, files...), more})
-	}
-	t := newTable("PATH", "MODE", "SIZE", "CHANGED", "LINK")
-	for _, i := range files {
-		t.row(i.Path, fileMode(i), fmt.Sprint(i.Size), i.MTime.Local().Format(time.DateTime), i.Target)
-	}
-	if err := a.writeTable(t, f.quiet); err != nil {
-		return err
-	}
-	if more {
-		a.say("there are more files than the server lists at once; look into the directories below")
-	}
-	return nil
-}
-
-// fileMode is the mode as ls(1) writes it.
-func fileMode(i sandbox.FileInfo) string {
-	mode := fs.FileMode(i.Mode & 0o777)
-	switch i.Type {
-	case sandbox.FileDir:
-		mode |= fs.ModeDir
-	case sandbox.FileSymlink:
-		mode |= fs.ModeSymlink
-	case sandbox.FileOther:
-		mode |= fs.ModeIrregular
-	}
-	return mode.String()
-}
-
 func (a *app) psCommand() *cobra.Command {
 	var asJSON, quiet bool
 	cmd := &cobra.Command{
@@ -177,7 +123,7 @@ func (a *app) psCommand() *cobra.Command {
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				all, err := c.Sandbox(args[0]).Processes(ctx)
 				if err != nil {
-					return err
+					return outputGone(err)
 				}
 				if asJSON {
 					return a.writeJSON(struct {

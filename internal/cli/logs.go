@@ -35,18 +35,16 @@ func (a *app) logsCommand() *cobra.Command {
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				p, err := chooseProcess(ctx, c.Sandbox(args[0]), args[1:])
 				if err != nil {
-					return err
+					return outputGone(err)
 				}
+				show := a.logsText
 				if asJSON {
-					return a.logsJSON(ctx, p, follow)
+					show = a.logsJSON
 				}
-				out, warn := forReader(a.Stdout, raw), forReader(a.Stderr, raw)
-				_, err = p.Output(ctx, client.OutputOptions{Stdout: out, Stderr: warn, StdoutOffset: -1, StderrOffset: -1, Now: !follow})
-				finishVisible(out, warn)
-				if errors.Is(err, syscall.EPIPE) {
-					return &brokenPipeError{}
+				if err = show(ctx, p, follow, raw); err != nil && ctx.Err() != nil { // all of it goes on; nothing was lost
+					return &stoppedError{}
 				}
-				return err
+				return outputGone(err)
 			})
 		},
 	}
@@ -54,6 +52,17 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the process with its output as JSON")
 	cmd.Flags().BoolVar(&raw, "raw", false, "do not escape control characters on a terminal")
 	return cmd
+}
+
+// outputGone says what the end of a sandbox means to whoever asks for output.
+func outputGone(err error) error {
+	e := sandbox.AsError(err)
+	if e == nil || e.Code != sandbox.CodeGone {
+		return err
+	}
+	c := *e
+	c.Message += "; what its processes printed is gone with it"
+	return c.WithHint("pinfold ls --all says why it ended; read output while the sandbox lives: pinfold logs --follow")
 }
 
 // chooseProcess is the process that was named, or the one that began last.
@@ -80,7 +89,17 @@ func chooseProcess(ctx context.Context, box *client.Sandbox, named []string) (*c
 	return box.Process(last.ID), nil
 }
 
-func (a *app) logsJSON(ctx context.Context, p *client.Process, follow bool) error {
+func (a *app) logsText(ctx context.Context, p *client.Process, follow, raw bool) error {
+	out, warn := forReader(a.Stdout, raw), forReader(a.Stderr, raw)
+	_, err := p.Output(ctx, client.OutputOptions{Stdout: out, Stderr: warn, StdoutOffset: -1, StderrOffset: -1, Now: !follow})
+	finishVisible(out, warn)
+	if errors.Is(err, syscall.EPIPE) {
+		return &brokenPipeError{}
+	}
+	return err
+}
+
+func (a *app) logsJSON(ctx context.Context, p *client.Process, follow, _ bool) error {
 	const most = 64 << 20
 	out, warn := &headBuffer{limit: most}, &headBuffer{limit: most}
 	info, err := p.Output(ctx, client.OutputOptions{Stdout: out, Stderr: warn, StdoutOffset: -1, StderrOffset: -1, Now: !follow})
@@ -89,5 +108,5 @@ func (a *app) logsJSON(ctx context.Context, p *client.Process, follow bool) erro
 	}
 	info.Stdout, info.StdoutTruncated = out.text()
 	info.Stderr, info.StderrTruncated = warn.text()
-	return a.writeJSON(info)
+	return a.writeJSON(withLivingHint(info))
 }

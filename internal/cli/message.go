@@ -25,6 +25,12 @@ type brokenPipeError struct{}
 
 func (*brokenPipeError) Error() string { return "nobody reads the output" }
 
+// stoppedError says that somebody has seen enough and told us to go. It ends the
+// command without a word, too.
+type stoppedError struct{}
+
+func (*stoppedError) Error() string { return "told to go" }
+
 // say writes one line of our own to stderr, on a line of its own.
 func (a *app) say(format string, args ...any) {
 	if a.midLine {

@@ -28,7 +28,7 @@ func (a *app) poolCommand() *cobra.Command {
 func (a *app) poolLsCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "ls [flags]", Short: "List the pools and how they do", Args: noArgs, Example: "  pinfold pool ls",
+		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List the pools and how they do", Args: noArgs, Example: "  pinfold pool ls",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				pools, err := c.Pools(ctx)
@@ -94,7 +94,7 @@ func (a *app) poolSetCommand() *cobra.Command {
 
 func (a *app) poolRmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm NAME", Short: "Remove a pool; what it has handed out lives on", Args: needArgs(1, 1, "a name"), Example: "  pinfold pool rm python",
+		Use: "rm [flags] NAME", Short: "Remove a pool; what it has handed out lives on", Args: needArgs(1, 1, "a name"), Example: "  pinfold pool rm python",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return c.RemovePool(ctx, args[0]) })
 		},

@@ -145,7 +145,7 @@ func ending(r *sandbox.Result) string {
 		return strings.TrimSuffix(status+": the sandbox was lost: "+evidence, ": ")
 	}
 	if info, ok := limitOf(r.Cause.Kind); ok {
-		return status + ": " + limitText(r, info)
+		return status + ": " + limitText(r, info, limitHint(r.Cause, info))
 	}
 	if r.Error != nil {
 		return status + ": " + sandbox.SafeText(r.Error.Error(), maxMessage) + hintText(r.Error.Hint)
@@ -162,24 +162,24 @@ func limitOf(kind sandbox.CauseKind) (sandbox.LimitInfo, bool) {
 	return sandbox.LimitInfo{}, false
 }
 
-// limitText names the limit, what was observed and the flag that raises it.
-func limitText(r *sandbox.Result, info sandbox.LimitInfo) string {
+// limitText names the limit, what was observed and what raises it.
+func limitText(r *sandbox.Result, info sandbox.LimitInfo, hint string) string {
 	c := r.Cause
 	name := strings.ReplaceAll(string(info.Cause), "_", " ")
 	if c.Phase == sandbox.PhaseCompile {
 		name = "the compiler's " + name
 	}
 	if c.Limit <= 0 {
-		return name + " limit reached" + hintText(c.Hint)
+		return name + " limit reached" + hintText(hint)
 	}
 	return fmt.Sprintf("%s limit %s reached (observed %s)%s", name,
-		sandbox.FormatQuantity(c.Limit, info.Unit), beside(c.Observed, c.Limit, info.Unit), hintText(limitHint(c, info)))
+		sandbox.FormatQuantity(c.Limit, info.Unit), beside(c.Observed, c.Limit, info.Unit), hintText(hint))
 }
 
 // limitHint is the flag with a value that is likely to do: twice the limit, or
 // for output more than was seen.
 func limitHint(c sandbox.Cause, info sandbox.LimitInfo) string {
-	if c.Phase != "" || c.Limit >= info.Max {
+	if c.Phase != "" || c.Limit <= 0 || c.Limit >= info.Max {
 		return c.Hint
 	}
 	higher := roundUp(c.Limit, info)

@@ -162,6 +162,8 @@ func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink
 	switch {
 	case err != nil && out.gone(): // a server's run has no result when it is cancelled
 		return &brokenPipeError{}
+	case toldToGo(ctx, err):
+		return cancelled()
 	case err != nil:
 		return err
 	}

@@ -115,6 +115,9 @@ func (a *app) serve(cmd *cobra.Command, f *serveFlags) error {
 		return a.write([]byte(config.Example()))
 	}
 	c, err := f.load()
+	if f.check && err != nil {
+		return a.reportCheck([]serve.Finding{serve.Configured(err)}, f.json)
+	}
 	if err != nil {
 		return err
 	}

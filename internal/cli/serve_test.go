@@ -144,6 +144,26 @@ func TestServeCheck(t *testing.T) {
 	}
 }
 
+// TestServeCheckOfABrokenFile: an error in the file was once no finding, and had
+// another exit status and another form.
+func TestServeCheckOfABrokenFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "p.yaml")
+	if err := os.WriteFile(file, []byte("log:\n  levle: info\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := serveWith(t, nil, nil, "serve", "--config", file, "--check")
+	if o.status != 1 || !strings.HasPrefix(o.stdout, "NOT OK  configuration: log.levle") || !strings.Contains(o.stdout, `fix: did you mean "level"?`) || o.stderr != "" {
+		t.Errorf("%+v", o)
+	}
+	o = serveWith(t, nil, nil, "serve", "--config", file, "--check", "--json")
+	if o.status != 1 || !strings.HasPrefix(o.stdout, `{"ok":false,"findings":[{"what":"configuration","ok":false,"detail":"log.levle`) || o.stderr != "" {
+		t.Errorf("%+v", o)
+	}
+	if o = serveWith(t, nil, nil, "serve", "--check", "--state", ""); o.status != 0 {
+		t.Errorf("%+v", o)
+	}
+}
+
 func TestServeExample(t *testing.T) {
 	if o := serveWith(t, nil, nil, "serve", "--example"); o.status != 0 || o.stdout != config.Example() {
 		t.Errorf("%+v", o)

@@ -70,7 +70,7 @@ func (a *app) connect() (*client.Client, error) {
 }
 
 // with connects and gives the client to f. Ctrl-C ends the context; what was
-// asked of the server goes on there.
+// asked of the server may go on there.
 func (a *app) with(ctx context.Context, f func(ctx context.Context, c *client.Client) error) error {
 	c, err := a.connect()
 	if err != nil {
@@ -80,7 +80,22 @@ func (a *app) with(ctx context.Context, f func(ctx context.Context, c *client.Cl
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer cancelOnSignal(cancel)()
-	return inOurWords(f(ctx, c))
+	err = f(ctx, c)
+	if toldToGo(ctx, err) {
+		return cancelled()
+	}
+	return inOurWords(err)
+}
+
+// toldToGo says whether an error is only that ctx was cancelled.
+func toldToGo(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled)
+}
+
+// cancelled is the error of a command that was told to go. What it was waiting
+// for then is no news.
+func cancelled() *sandbox.Error {
+	return &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "cancelled", Err: context.Canceled}
 }
 
 // idForm is what the ids of sandboxes and processes look like.
@@ -98,6 +113,9 @@ func checkIDs(prefix, what string, ids ...string) error {
 	return nil
 }
 
+// hintCreate is what a server says to whoever asks for a sandbox that has ended.
+const hintCreate = "create another one"
+
 // inOurWords replaces hints that speak of HTTP by commands.
 func inOurWords(err error) error {
 	var e *sandbox.Error
@@ -107,6 +125,8 @@ func inOurWords(err error) error {
 	switch {
 	case e.Code == sandbox.CodeNotFound && strings.Contains(e.Hint, "GET /"):
 		return e.WithHint("pinfold ls --all lists the sandboxes, pinfold ps SANDBOX the processes")
+	case e.Code == sandbox.CodeGone && e.Hint == hintCreate:
+		return e.WithHint("what was in it is gone with it; pinfold ls --all says why it ended, pinfold create makes another")
 	case e.Code == sandbox.CodeUnauthorized:
 		return e.WithHint("export " + client.KeyEnv + "=$(pinfold key create --state DIR), where DIR is the server's state directory")
 	}

@@ -11,25 +11,26 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"pinfold/client"
 	"pinfold/sandbox"
 )
 
-// uploadTree sends a directory as an archive.
-func uploadTree(ctx context.Context, box *client.Sandbox, from, to string) error {
+// uploadTree sends a directory as an archive. left counts what is not in it.
+func uploadTree(ctx context.Context, box *client.Sandbox, from, to string) (left int, err error) {
 	root, err := os.OpenRoot(from)
 	if err != nil {
-		return openError(from, err)
+		return 0, openError(from, err)
 	}
 	defer root.Close() //nolint:errcheck // only read from
 	r, w := io.Pipe()
 	packed := make(chan error, 1)
+	p := &packer{root: root, from: from, out: tar.NewWriter(w)}
 	go func() {
-		out := tar.NewWriter(w)
-		err := pack(root, from, out)
+		err := p.pack()
 		if err == nil {
-			err = out.Close()
+			err = p.out.Close()
 		}
 		packed <- err
 		_ = w.CloseWithError(err) // never fails
@@ -37,42 +38,63 @@ func uploadTree(ctx context.Context, box *client.Sandbox, from, to string) error
 	_, err = box.Upload(ctx, to, client.FormatTar, r)
 	_ = r.CloseWithError(io.ErrClosedPipe) // never fails
 	if pErr := <-packed; pErr != nil && !errors.Is(pErr, io.ErrClosedPipe) {
-		return pErr // what went wrong here is why the server could not go on
+		err = pErr // what went wrong here is why the server could not go on
 	}
-	return err
+	return p.left, err
 }
 
-// pack writes everything below a directory. A link to a regular file of the
-// same directory becomes that file; every other link, device, pipe or socket
-// is an error, because leaving it out silently would change the copy.
-func pack(root *os.Root, from string, out *tar.Writer) error {
-	return fs.WalkDir(root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
-		full := filepath.Join(from, name)
+// packer makes an archive of a directory of this machine.
+type packer struct {
+	root *os.Root
+	from string
+	out  *tar.Writer
+	left int // what was left out
+}
+
+// pack writes everything below the directory. The rule is that of a copy out of
+// a sandbox: only regular files and directories with names that can be printed,
+// the rest is counted. A link to a file of the same directory becomes that file.
+func (p *packer) pack() error {
+	return fs.WalkDir(p.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		full := filepath.Join(p.from, name)
 		if err != nil {
 			return openError(full, err)
 		}
 		if name == "." {
 			return nil
 		}
+		if !utf8.ValidString(name) || sandbox.SafeText(name, len(name)+1) != name {
+			p.left++
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		}
 		if err := sandbox.CheckGuestPath("", name); err != nil {
 			return err
 		}
-		info, err := entry.Info()
-		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-			if info, err = root.Stat(name); err == nil && !info.Mode().IsRegular() {
-				return pathError(sandbox.CodeNotRegularFile, full, "is a link to something other than a file")
-			}
-		}
-		switch {
-		case err != nil:
-			return pathError(sandbox.CodeNotRegularFile, full, "is a link that leads nowhere or out of the directory")
-		case info.IsDir():
-			return header(out, name+"/", tar.TypeDir, info, 0)
-		case !info.Mode().IsRegular():
-			return pathError(sandbox.CodeNotRegularFile, full, "is neither a file nor a directory")
-		}
-		return packFile(root, name, full, info, out)
+		return p.packEntry(name, full, entry)
 	})
+}
+
+func (p *packer) packEntry(name, full string, entry fs.DirEntry) error {
+	info, err := entry.Info()
+	switch {
+	case err != nil:
+		return openError(full, err)
+	case info.IsDir():
+		return header(p.out, name+"/", tar.TypeDir, info, 0)
+	case info.Mode()&fs.ModeSymlink != 0:
+		// One that leads nowhere or out of the directory stays a link.
+		if file, err := p.root.Stat(name); err == nil {
+			info = file
+		}
+	}
+	if !info.Mode().IsRegular() {
+		p.left++
+		return nil
+	}
+	return packFile(p.root, name, full, info, p.out)
 }
 
 func header(out *tar.Writer, name string, kind byte, info fs.FileInfo, size int64) error {

@@ -149,6 +149,7 @@ func Default() *Config {
 		Listen:       []string{DefaultListen},
 		State:        DefaultState(),
 		Capacity:     Capacity{Sandboxes: 1024, Queue: 1000, QueueTimeout: 30 * time.Second},
+		Limits:       Limits{Max: sandbox.Limits{OutputBytes: maxOutput}},
 		TTL:          TTL{Default: sandbox.DefaultTTLMS * time.Millisecond, Max: 24 * time.Hour},
 		Retention:    7 * 24 * time.Hour,
 		DrainTimeout: 30 * time.Second,
@@ -156,6 +157,11 @@ func Default() *Config {
 		Telemetry:    Telemetry{ServiceName: "pinfold", Sample: 1},
 	}
 }
+
+// maxOutput is how much a run may print by default: its result is made whole in
+// the server's memory, both streams in JSON, which may be six times as long. A
+// process in a living sandbox streams its output without bound.
+const maxOutput = 8 << 20
 
 // DefaultState returns the state directory: RootState for root, otherwise
 // pinfold in the user's directory of state ($XDG_STATE_HOME, or

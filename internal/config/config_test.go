@@ -78,7 +78,7 @@ telemetry: {otlp_endpoint: "http://127.0.0.1:4318", service_name: x, sample: 0.1
 		Quotas:   Quotas{Default: Quota{Sandboxes: 2, CPUs: 3}, Tenants: map[string]Quota{"a-1": {Sandboxes: 9}}},
 		Limits: Limits{
 			Default: sandbox.Limits{MemoryBytes: 64 << 20, WallTimeMS: 2000, Processes: 8},
-			Max:     sandbox.Limits{MemoryBytes: 128 << 20, WallTimeMS: 5000, CPUs: 2},
+			Max:     sandbox.Limits{MemoryBytes: 128 << 20, WallTimeMS: 5000, CPUs: 2, OutputBytes: maxOutput},
 		},
 		TTL:       TTL{time.Minute, time.Hour},
 		Pools:     []Pool{{Name: "small", Limits: sandbox.Limits{CPUs: 0.5}, Min: 1, Max: 2}},
@@ -322,4 +322,20 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: not printable: %q", data, text)
 		}
 	})
+}
+
+// A result is made whole in memory: 30 runs of 64 MiB took the server down. An
+// operator may allow more.
+func TestOutputIsBoundedByDefault(t *testing.T) {
+	if got := Default().Limits.Max.OutputBytes; got != 8<<20 {
+		t.Errorf("%d bytes by default", got)
+	}
+	c, err := Parse("f.yaml", []byte("limits:\n  max:\n    output_bytes: 64MiB\n    cpus: 1\n"))
+	if err != nil || c.Limits.Max.OutputBytes != 64<<20 {
+		t.Errorf("%v %+v", err, c)
+	}
+	c, err = Parse("f.yaml", []byte("limits:\n  max:\n    cpus: 1\n"))
+	if err != nil || c.Limits.Max.OutputBytes != 8<<20 {
+		t.Errorf("another limit took the bound away: %v", err)
+	}
 }

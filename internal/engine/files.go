@@ -41,17 +41,17 @@ func (s *Sandbox) Stat(ctx context.Context, name string) (info sandbox.FileInfo,
 }
 
 // List lists a directory, with depth 1 its own entries, in the order of their
-// paths. more says that there are others beyond the limit.
-func (s *Sandbox) List(ctx context.Context, dir string, depth, limit int) (infos []sandbox.FileInfo, more bool, err error) {
+// paths.
+func (s *Sandbox) List(ctx context.Context, dir string, depth, limit int) (list sandbox.Listing[sandbox.FileInfo], err error) {
 	err = s.operate(ctx, func() error {
 		found, err := s.session.guest.List(ctx, dir, depth, limit)
 		for _, e := range found.Items {
-			infos = append(infos, fileInfo(dir, e))
+			list.Items = append(list.Items, fileInfo(dir, e))
 		}
-		more = found.More
+		list.More, list.Unprintable = found.More, found.Unprintable
 		return err
 	})
-	return infos, more, err
+	return list, err
 }
 
 func fileInfo(dir string, e wire.Entry) sandbox.FileInfo {
@@ -139,23 +139,24 @@ var writable = []string{sandbox.Home, "/tmp", "/dev/shm"}
 
 // Changes lists what has been made in the sandbox since its beginning. The
 // writable places are empty then, so everything in them was added.
-func (s *Sandbox) Changes(ctx context.Context, limit int) (changes []sandbox.Change, more bool, err error) {
+func (s *Sandbox) Changes(ctx context.Context, limit int) (changes sandbox.Listing[sandbox.Change], err error) {
 	for _, dir := range writable {
-		infos, cut, err := s.List(ctx, dir, maxDepth, limit-len(changes))
+		found, err := s.List(ctx, dir, maxDepth, limit-len(changes.Items))
 		if err != nil && sandbox.AsError(err).Code == sandbox.CodeFileNotFound {
 			continue // the program has removed the place itself
 		}
 		if err != nil {
-			return nil, false, err
+			return sandbox.Listing[sandbox.Change]{}, err
 		}
-		for _, info := range infos {
-			changes = append(changes, sandbox.Change{Kind: "added", File: info})
+		for _, info := range found.Items {
+			changes.Items = append(changes.Items, sandbox.Change{Kind: "added", File: info})
 		}
-		if more = more || cut; more {
+		changes.Unprintable += found.Unprintable
+		if changes.More = found.More; changes.More {
 			break
 		}
 	}
-	return changes, more, nil
+	return changes, nil
 }
 
 // maxDepth is deeper than any path can be.

@@ -312,7 +312,8 @@ func (s *Sandbox) Extend(ttlMS int64) (sandbox.Info, error) {
 
 // notRunning is why an operation cannot be done. The lock is held.
 func (s *Sandbox) notRunning() *sandbox.Error {
-	e := &sandbox.Error{Code: sandbox.CodeGone, Message: fmt.Sprintf("sandbox %s is %s", s.info.ID, s.info.State), Hint: "create another one"}
+	is := map[sandbox.State]string{sandbox.StateCreating: "is being created", sandbox.StateEnding: "is ending", sandbox.StateEnded: "has ended"}[s.info.State]
+	e := &sandbox.Error{Code: sandbox.CodeGone, Message: fmt.Sprintf("sandbox %s %s", s.info.ID, is), Hint: "create another one"}
 	if s.info.State == sandbox.StateCreating {
 		e.Code, e.Hint = sandbox.CodeConflict, "wait until it is running"
 	}

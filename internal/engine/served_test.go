@@ -112,9 +112,9 @@ func TestLife(t *testing.T) {
 	if n, err := x.ReadFile(soon(t), "notes/a.txt", 1, 3, &content); err != nil || n != 3 || content.String() != "ell" {
 		t.Fatalf("%d %q %v", n, content.String(), err)
 	}
-	changes, more, err := x.Changes(soon(t), 100)
-	if err != nil || more || len(changes) == 0 {
-		t.Fatalf("%+v %v %v", changes, more, err)
+	changes, err := x.Changes(soon(t), 100)
+	if err != nil || changes.More || len(changes.Items) == 0 {
+		t.Fatalf("%+v %v", changes, err)
 	}
 	if _, err := s.Sandbox("bob", x.ID()); code(err) != sandbox.CodeNotFound {
 		t.Fatalf("another tenant's: %v", err)

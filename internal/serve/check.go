@@ -27,7 +27,7 @@ type Finding struct {
 // certificate, the sockets' directories, the state, the host and the drivers. It
 // makes no state where there is none. It may be called while a server runs.
 func Check(ctx context.Context, c *config.Config, o Options) []Finding {
-	found := []Finding{{What: "configuration", OK: true, Detail: "every key is known and in range"}}
+	found := []Finding{Configured(nil)}
 	if c.TLS.Cert != "" {
 		_, err := loadCertificate(c.TLS)
 		found = append(found, finding("certificate", "certificate and key belong together", err))
@@ -42,6 +42,16 @@ func Check(ctx context.Context, c *config.Config, o Options) []Finding {
 		found = append(found, checkHost(o.Probe(ctx))...)
 	}
 	return append(found, checkDrivers(ctx, o)...)
+}
+
+// Configured is the finding about a configuration, given the error of reading it
+// or nil. With an error there is nothing else to look at.
+func Configured(err error) Finding {
+	f := finding("configuration", "every key is known and in range", err)
+	if e := sandbox.AsError(err); e != nil && e.Field != "" {
+		f.Detail = e.Field + ": " + f.Detail
+	}
+	return f
 }
 
 // finding is about something that is well unless there is an error.
@@ -64,9 +74,15 @@ func checkDirectory(dir string) error {
 	return nil
 }
 
-// checkState reads the whole database, if there is one.
+// checkState looks at the directory, and reads the whole database, if there is
+// one.
 func checkState(ctx context.Context, dir string) Finding {
 	const what = "state"
+	if _, err := os.Stat(dir); err == nil {
+		if err := store.CheckDir(dir); err != nil {
+			return finding(what, "", err)
+		}
+	}
 	_, err := os.Lstat(filepath.Join(dir, "pinfold.db"))
 	if errors.Is(err, os.ErrNotExist) {
 		return Finding{What: what, OK: true, Detail: "nothing is there yet; it will be made in " + dir}

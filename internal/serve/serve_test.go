@@ -17,7 +17,6 @@ import (
 	"pinfold/internal/config"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
-	"pinfold/internal/probe"
 	"pinfold/sandbox"
 )
 
@@ -443,53 +442,6 @@ func TestLogIsEscaped(t *testing.T) {
 		text := strings.TrimSuffix(b.String(), "\n")
 		if !utf8.ValidString(text) || strings.ContainsAny(text, "\x1b\n\u202e") || !strings.Contains(text, "x") || strings.Contains(text, "not shown") {
 			t.Errorf("%s: %q", format, text)
-		}
-	}
-}
-
-func TestCheck(t *testing.T) {
-	c := configure(t)
-	host := func(s probe.Severity) func(context.Context) []probe.Finding {
-		return func(context.Context) []probe.Finding {
-			return []probe.Finding{{Title: "user namespaces", Severity: s, Probed: "clone: EPERM", Means: "no sandboxes", Fix: "sysctl -w x=1"}}
-		}
-	}
-	verdicts := func(c *config.Config, o Options) map[string]Finding {
-		if o.NewEngine == nil {
-			o.NewEngine = fakeEngine(nil)
-		}
-		found := map[string]Finding{}
-		for _, f := range Check(t.Context(), c, o) {
-			found[f.What] = f
-		}
-		return found
-	}
-	for what, f := range verdicts(c, Options{Probe: host(probe.Warning)}) {
-		if !f.OK {
-			t.Errorf("%s: %+v", what, f)
-		}
-	}
-	if _, err := os.Lstat(c.State); !errors.Is(err, os.ErrNotExist) {
-		t.Error("Check made the state directory")
-	}
-	if f := verdicts(c, Options{Probe: host(probe.Problem)})["host: user namespaces"]; f.OK || f.Fix == "" {
-		t.Errorf("%+v", f)
-	}
-	start(t, c, Options{})
-	if f := verdicts(c, Options{})["state"]; !f.OK {
-		t.Errorf("beside a running server: %+v", f)
-	}
-	bad := configure(t)
-	bad.TLS = config.TLS{Cert: "/nonexistent", Key: "/nonexistent"}
-	bad.Listen = []string{"unix:/nonexistent/p.sock"}
-	bad.State = t.TempDir()
-	if err := os.WriteFile(filepath.Join(bad.State, "pinfold.db"), []byte("garbage"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	found := verdicts(bad, Options{NewEngine: func(engine.Options) (*engine.Engine, error) { return nil, errors.New("no driver") }})
-	for _, what := range []string{"certificate", "listen[0]", "state", "drivers"} {
-		if f, ok := found[what]; !ok || f.OK || f.Detail == "" {
-			t.Errorf("%s: %+v", what, f)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"pinfold/sandbox"
@@ -21,12 +22,24 @@ const (
 
 func databaseFile(dir string) string { return filepath.Join(dir, databaseName) }
 
-// prepareDir checks the state directory: programs' outputs and the hashes of
-// keys are in it.
+// prepareDir checks the state directory and what is in it.
 func prepareDir(dir string) error {
+	if err := CheckDir(dir); err != nil {
+		return err
+	}
+	return checkFile(dir)
+}
+
+// CheckDir says why a directory that is there cannot be a state directory, as an
+// error of code config_invalid: programs' outputs and the hashes of keys are in
+// it, so nobody else may write to it.
+func CheckDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return unusable(err)
+	}
+	if !info.IsDir() {
+		return unusable(&fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR})
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
 		return &sandbox.Error{
@@ -34,7 +47,7 @@ func prepareDir(dir string) error {
 			Hint: "chmod go-w " + quote(dir),
 		}
 	}
-	return checkFile(dir)
+	return nil
 }
 
 // checkFile looks at the database file from outside. An empty one has lost

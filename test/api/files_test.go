@@ -139,3 +139,30 @@ func TestUploadsThatBreakOff(t *testing.T) {
 		}
 	}
 }
+
+// A file whose name cannot be printed does not vanish in silence.
+func TestNamesThatCannotBePrintedAreCounted(t *testing.T) {
+	w := newWorld(t, nil)
+	box := w.create("alpha")
+	files := w.driver.Machines()[0].Files
+	for _, name := range []string{"a", "evil\x1b[2J", "d/b\nb"} {
+		files.Put("/home/user/"+name, "1")
+	}
+	var list struct {
+		Items       []sandbox.FileInfo
+		Unprintable *int
+	}
+	w.must(200, request{key: "alpha", method: "GET", path: box + "/files/list?depth=2"}).json(t, &list)
+	if len(list.Items) != 2 || list.Unprintable == nil || *list.Unprintable != 2 {
+		t.Errorf("list: %+v", list)
+	}
+	list.Unprintable = nil
+	w.must(200, request{key: "alpha", method: "GET", path: box + "/changes"}).json(t, &list)
+	if list.Unprintable == nil || *list.Unprintable != 2 {
+		t.Errorf("changes: %+v", list)
+	}
+	resp := w.open(request{key: "alpha", method: "GET", path: box + "/archive"})
+	if _, err := io.Copy(io.Discard, resp.body); err != nil || resp.trailer.Get("X-Archive-Skipped") != "2" {
+		t.Errorf("archive: %v %v", resp.trailer, err)
+	}
+}

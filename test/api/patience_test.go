@@ -81,3 +81,29 @@ func TestAnswersThatNobodyReadsAreDropped(t *testing.T) {
 	w.send("GET " + box + "/files?path=x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer " + w.keys["alpha"] + "\r\n\r\n")
 	w.finished(`route="GET /v1/sandboxes/{id}/files"`)
 }
+
+// A body that drips, each byte in time, is dropped all the same: it would hold
+// its memory for days.
+func TestDrippingBodiesAreDropped(t *testing.T) {
+	w := newWorld(t, func(s *settings) { s.api.Patience = 200 * time.Millisecond })
+	conn := w.send("POST /v1/runs HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\nHost: localhost\r\nAuthorization: Bearer " + w.keys["alpha"] + "\r\n\r\n")
+	stop := make(chan struct{})
+	defer close(stop)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			if _, err := io.WriteString(conn, " "); err != nil {
+				return
+			}
+		}
+	}()
+	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	b := make([]byte, 12)
+	if _, err := io.ReadFull(conn, b); err != nil || string(b) != "HTTP/1.1 400" {
+		t.Fatalf("%q %v", b, err)
+	}
+}

@@ -1,13 +1,16 @@
 package api
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -35,6 +38,9 @@ func inside(rw http.ResponseWriter, r *http.Request) {
 		rw.WriteHeader(http.StatusEarlyHints)
 		for name, value := range map[string]string{
 			"Set-Cookie": "session=stolen; Path=/", "Access-Control-Allow-Origin": "*", "Clear-Site-Data": "*", "Strict-Transport-Security": "max-age=9",
+			"NEL": "{}", "Report-To": "{}", "Reporting-Endpoints": `a="https://evil.example"`, "WWW-Authenticate": "Basic", "Refresh": "0;url=/v1/whoami", "Set-Cookie2": "a=b",
+			"Public-Key-Pins": "x", "Accept-CH": "DPR", "SourceMap": "/x", "X-SourceMap": "/x", "X-Accel-Redirect": "/secret", "X-Sendfile": "/etc/passwd", "X-Content-Type-Options": "none",
+			"X-Theirs": "kept", "ETag": `"kept"`, "Trailer": "Set-Cookie",
 			"Service-Worker-Allowed": "/", "Alt-Svc": "clear", "Content-Security-Policy": "default-src *", "Content-Type": "text/html",
 		} {
 			h.Set(name, value)
@@ -53,15 +59,31 @@ func inside(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// statusLine answers with a page under that status.
+func statusLine(status string) func(net.Conn) {
+	return func(c net.Conn) {
+		_, _ = http.ReadRequest(bufio.NewReader(c))
+		_, _ = io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Type: text/html\r\nTrailer: X-A\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n<script>\r\n0\r\n\r\n")
+		_ = c.Close()
+	}
+}
+
+func portsInside() map[int]func(net.Conn) {
+	return map[int]func(net.Conn){
+		8000: fake.HTTP(http.HandlerFunc(inside)),
+		8001: func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-nothing of yours\r\n"); _ = c.Close() },
+		8002: func(c net.Conn) { _ = c.Close() },
+		8099: statusLine("099 OK"),
+		8100: statusLine("000"),
+		8600: statusLine("600 OK"),
+	}
+}
+
 func portWorld(t *testing.T) (w *world, path, host string) {
 	t.Helper()
 	w = newWorld(t, func(s *settings) {
 		s.api.Domain = "box.example.com"
-		s.script = always(fake.Script{Ports: map[int]func(net.Conn){
-			8000: fake.HTTP(http.HandlerFunc(inside)),
-			8001: func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-nothing of yours\r\n"); _ = c.Close() },
-			8002: func(c net.Conn) { _ = c.Close() },
-		}})
+		s.script = always(fake.Script{Ports: portsInside()})
 	})
 	box := w.create("alpha")
 	return w, box + "/ports/8000", "8000-" + strings.TrimPrefix(box, "/v1/sandboxes/sbx_") + ".box.example.com"
@@ -97,13 +119,21 @@ func TestPortsKeepOurSecretsOutside(t *testing.T) {
 func TestAnswersFromInsideAreMadeHarmless(t *testing.T) {
 	w, path, host := portWorld(t)
 	a := w.must(200, request{key: "alpha", method: "GET", path: path + "/hostile"})
-	for _, name := range []string{"Set-Cookie", "Access-Control-Allow-Origin", "Clear-Site-Data", "Strict-Transport-Security", "Service-Worker-Allowed", "Alt-Svc"} {
+	for _, name := range []string{"Set-Cookie", "Access-Control-Allow-Origin", "Clear-Site-Data", "Strict-Transport-Security", "Service-Worker-Allowed", "Alt-Svc",
+		"NEL", "Report-To", "Reporting-Endpoints", "WWW-Authenticate", "Refresh", "Set-Cookie2", "Public-Key-Pins", "Accept-CH", "SourceMap", "X-SourceMap", "X-Accel-Redirect", "X-Sendfile", "Link", "Trailer",
+	} {
 		if a.header.Get(name) != "" {
 			t.Errorf("%s: %s", name, a.header.Get(name))
 		}
 	}
 	if csp := a.header.Values("Content-Security-Policy"); len(csp) != 2 || csp[1] != "sandbox allow-scripts allow-forms" {
 		t.Errorf("%q", csp)
+	}
+	if sniff := a.header.Values("X-Content-Type-Options"); len(sniff) != 1 || sniff[0] != "nosniff" {
+		t.Errorf("%q", sniff)
+	}
+	if a.header.Get("X-Theirs") != "kept" || a.header.Get("ETag") != `"kept"` {
+		t.Errorf("too much was left out: %v", a.header)
 	}
 	if id := a.header.Values("X-Request-Id"); len(id) != 1 || id[0] == "forged" {
 		t.Errorf("%q", id)
@@ -116,18 +146,23 @@ func TestAnswersFromInsideAreMadeHarmless(t *testing.T) {
 		t.Errorf("%v", own.header)
 	}
 	for to, want := range map[string]string{
-		"/next": path + "/next", "http://localhost:8000/x?y": path + "/x?y", "http://127.0.0.1:8000": path + "/", "next": "next",
-		"https://example.org/": "https://example.org/", "//example.org/": "//example.org/", "http://localhost:80001/": "http://localhost:80001/",
+		"/next": path + "/next", "http://localhost:8000/x?y": path + "/x?y", "http://127.0.0.1:8000": path + "/", "next": path + "/next",
+		"https://example.org/": "https://example.org/", "//example.org/": "http://example.org/", "http://localhost:80001/": "", path + "/next": path + "/next",
+		"/../../../../../v1/whoami": path + "/v1/whoami", "/%252e%252e/%252e%252e/v1/whoami": path + "/v1/whoami", "http://localhost:8000//evil.com": path + "/evil.com",
+		w.url + "/v1/whoami": "", w.url + path + "/../../../whoami": "", "http:/v1/whoami": "", "http://localhost/v1/whoami": "", "http://2130706433/v1/whoami": "", "javascript:alert(1)": "",
 	} {
 		a := w.must(302, request{key: "alpha", method: "GET", path: path + "/redirect?to=" + strings.ReplaceAll(to, "?", "%3F")})
 		if got := a.header.Get("Location"); got != want {
 			t.Errorf("%s became %s", to, got)
 		}
 	}
-	for _, port := range []string{"/ports/8001/", "/ports/8002/", "/ports/9999/"} {
+	for _, port := range []string{"/ports/8001/", "/ports/8002/", "/ports/9999/", "/ports/8099/", "/ports/8100/", "/ports/8600/"} {
 		a := w.do(request{key: "alpha", method: "GET", path: strings.TrimSuffix(path, "/ports/8000") + port})
 		if a.status != 502 || a.code(t).Code != sandbox.CodePortClosed {
 			t.Errorf("%s: %d %s", port, a.status, a.body)
+		}
+		if a.header.Get("X-Content-Type-Options") != "nosniff" || a.header.Get("X-Request-Id") == "" {
+			t.Errorf("%s: %v", port, a.header)
 		}
 	}
 	if a := w.do(request{key: "alpha", method: "GET", path: path + "/large"}); a.status != 502 {
@@ -152,4 +187,25 @@ func TestPortsCarryWebSockets(t *testing.T) {
 		cancel()
 		_ = conn.CloseNow()
 	}
+}
+
+// A connection that was taken over ends with the sandbox, and with the key.
+func TestWebSocketsEndWithTheSandbox(t *testing.T) {
+	w, path, _ := portWorld(t)
+	conn, _, err := w.dialAs(path+"/ws", "", http.Header{"Authorization": {"Bearer " + w.keys["alpha"]}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.must(200, request{key: "alpha", method: "DELETE", path: strings.TrimSuffix(path, "/ports/8000")})
+	if _, _, err := conn.Read(soon(t)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the sandbox has ended: %v", err)
+	}
+}
+
+// soon is a context that ends before a test would hang.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
 }

@@ -240,18 +240,18 @@ func TestFiles(t *testing.T) {
 		ok(t, b.Mkdir(ctx, "d/e", 0))
 		ok(t, b.Move(ctx, "run.sh", "d/e/run.sh"))
 		ok(t, b.Remove(ctx, "a"))
-		infos, more, err := b.List(ctx, ".", 3, 0)
+		list, err := b.List(ctx, ".", 3, 0)
 		ok(t, err)
 		var paths []string
-		for _, i := range infos {
+		for _, i := range list.Items {
 			paths = append(paths, i.Path)
 		}
-		if fmt.Sprint(paths, more) != "[/home/user/d /home/user/d/e /home/user/d/e/run.sh] false" {
-			t.Fatal(paths, more)
+		if fmt.Sprint(paths, list.More) != "[/home/user/d /home/user/d/e /home/user/d/e/run.sh] false" {
+			t.Fatal(paths, list.More)
 		}
-		changes, _, err := b.Changes(ctx, 0)
+		changes, err := b.Changes(ctx, 0)
 		ok(t, err)
-		if len(changes) == 0 {
+		if len(changes.Items) == 0 {
 			t.Fatal("nothing has changed")
 		}
 		for _, path := range []string{"\x00", "", "no such file"} {

@@ -33,14 +33,14 @@ type box interface { //nolint:interfacebloat // the whole of it must be the same
 	Exec(ctx context.Context, c sandbox.Command, o client.ExecOptions) (sandbox.Process, error)
 	Processes(ctx context.Context) ([]sandbox.Process, error)
 	Stat(ctx context.Context, path string) (sandbox.FileInfo, error)
-	List(ctx context.Context, path string, depth, limit int) ([]sandbox.FileInfo, bool, error)
+	List(ctx context.Context, path string, depth, limit int) (sandbox.Listing[sandbox.FileInfo], error)
 	ReadFile(ctx context.Context, path string, offset, length int64, w io.Writer) (int64, error)
 	WriteFile(ctx context.Context, path string, mode uint32, size int64, r io.Reader) error
 	Mkdir(ctx context.Context, path string, mode uint32) error
 	Move(ctx context.Context, from, to string) error
 	Remove(ctx context.Context, path string) error
 	Watch(ctx context.Context, path string, recursive bool, f func(sandbox.FileEvent) error) error
-	Changes(ctx context.Context, limit int) ([]sandbox.Change, bool, error)
+	Changes(ctx context.Context, limit int) (sandbox.Listing[sandbox.Change], error)
 	Upload(ctx context.Context, path, format string, r io.Reader) (client.Archived, error)
 	Download(ctx context.Context, path, format string, w io.Writer) (int, error)
 }

@@ -19,6 +19,9 @@ type channel struct {
 	over sync.Once
 	gone chan struct{} // closed with the streams
 
+	last sync.Mutex // held while a frame is sent
+	shut bool       // the last one was: a killed program may still write
+
 	mu     sync.Mutex
 	socket *net.UnixConn // of a connection
 }
@@ -64,10 +67,20 @@ func (c *channel) close() {
 // finish sends the last frame.
 func (c *channel) finish(o wire.Outcome) {
 	c.close()
+	c.last.Lock()
+	c.shut = true
 	c.a.message(wire.KindClose, c.id, o)
+	c.last.Unlock()
 	c.a.mu.Lock()
 	defer c.a.mu.Unlock()
 	delete(c.a.channels, c.id)
+}
+
+// send sends a frame, unless the last one was sent.
+func (c *channel) send(frame []byte) bool {
+	c.last.Lock()
+	defer c.last.Unlock()
+	return !c.shut && c.a.frame(frame)
 }
 
 // inbound reads stream 0.
@@ -83,7 +96,7 @@ func (r *inbound) Read(b []byte) (int, error) {
 	if len(r.rest) == 0 {
 		if r.lent {
 			if n := r.c.in.Release(); n > 0 {
-				r.c.a.frame(wire.AppendWindow(nil, r.c.id, wire.Stdin, n))
+				r.c.send(wire.AppendWindow(nil, r.c.id, wire.Stdin, n))
 			}
 		}
 		r.rest = r.c.in.Next()
@@ -107,7 +120,7 @@ type outbound struct {
 func (w *outbound) Write(b []byte) (int, error) {
 	for done := 0; done < len(b); {
 		n := w.c.out[w.stream].Take(min(len(b)-done, wire.MaxData))
-		if n == 0 || !w.c.a.frame(wire.AppendData(nil, w.c.id, w.stream, b[done:done+n])) {
+		if n == 0 || !w.c.send(wire.AppendData(nil, w.c.id, w.stream, b[done:done+n])) {
 			return done, errClosed
 		}
 		done += n

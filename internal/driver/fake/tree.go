@@ -93,14 +93,19 @@ func (f *Files) list(req *wire.ListRequest) ([]wire.Entry, wire.Outcome) {
 		}
 	}
 	var all []wire.Entry
+	var o wire.Outcome
 	for _, e := range found {
+		if sandbox.CheckGuestPath("", e.Path) != nil { // as the agent does it
+			o.Unprintable++
+			continue
+		}
 		all = append(all, e)
 	}
 	slices.SortFunc(all, func(a, b wire.Entry) int { return strings.Compare(a.Path, b.Path) })
 	if len(all) > req.Max {
-		return all[:req.Max], wire.Outcome{More: true}
+		all, o.More = all[:req.Max], true
 	}
-	return all, wire.Outcome{}
+	return all, o
 }
 
 func (f *Files) entry(dir, rel string) wire.Entry {

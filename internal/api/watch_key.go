@@ -1,0 +1,47 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// watchKey looks at the key of a request again and again while it is served,
+// and cancels it with the reason once the key opens nothing any more. Streams
+// last for hours: a key that was revoked must not go on reading for so long.
+// That the keys cannot be read at the moment ends nothing. The returned
+// function ends the watch.
+func (s *server) watchKey(r *http.Request, scopes []string, cancel context.CancelCauseFunc) (stop func()) {
+	if isLocalPeer(r.Context()) {
+		return func() {}
+	}
+	ctx, end := context.WithCancel(r.Context())
+	request := r.Clone(ctx) // whoever serves the request may change its header
+	go func() {
+		ticker := time.NewTicker(2 * s.o.Heartbeat)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			who, err := s.identify(request)
+			if err == nil {
+				err = allow(who, scopes)
+			}
+			if err != nil && refusesKey(err) {
+				cancel(err)
+				return
+			}
+		}
+	}()
+	return end
+}
+
+func refusesKey(err error) bool {
+	code := sandbox.AsError(err).Code
+	return code == sandbox.CodeUnauthorized || code == sandbox.CodeForbidden
+}

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"pinfold/client"
+	"pinfold/sandbox"
+)
+
+// reportProcess says why the command ended, unless it simply exited, and makes
+// its status ours.
+func (a *app) reportProcess(ctx context.Context, box *client.Sandbox, p sandbox.Process) {
+	a.exit = processStatus(p)
+	if line := livingEnding(p, tookSandbox(ctx, box, p)); line != "" {
+		a.say("%s", line)
+	}
+	if p.PipesHeld {
+		a.say("a process that outlived the command still held its output")
+	}
+}
+
+// reportTerminal is reportProcess on a terminal that may still be raw: its
+// lines end with a carriage return, too.
+func (a *app) reportTerminal(ctx context.Context, box *client.Sandbox, p sandbox.Process) {
+	a.exit = processStatus(p)
+	if line := livingEnding(p, tookSandbox(ctx, box, p)); line != "" {
+		a.say("%s\r", line)
+	}
+}
+
+// asResult is a process in the form in which the end of a program is said.
+func asResult(p sandbox.Process) *sandbox.Result {
+	r := &sandbox.Result{Status: p.Status, ExitCode: p.ExitCode, Signal: p.Signal, TimedOut: p.TimedOut}
+	switch {
+	case p.Cause != nil:
+		r.Cause = *p.Cause
+	case p.Signal != "":
+		r.Cause.Kind = sandbox.CauseSignaled
+	default:
+		r.Cause.Kind = sandbox.CauseExited
+	}
+	return r
+}
+
+func processStatus(p sandbox.Process) int { return exitStatus(asResult(p)) }
+
+// livingEnding is the line that says why a process of a living sandbox ended,
+// "" when it exited. over says that the sandbox ended with it.
+func livingEnding(p sandbox.Process, over bool) string {
+	r := asResult(p)
+	info, ok := limitOf(r.Cause.Kind)
+	if !ok {
+		return ending(r)
+	}
+	with := ""
+	if over {
+		with = "; the sandbox ended with it"
+	}
+	return sandbox.SafeText(string(r.Status), 20) + ": " + limitText(r, info, "") + with + hintText(livingHint(r.Cause, info))
+}
+
+// livingHint is what raises a limit that a process in a living sandbox met: its
+// own, or one of the whole sandbox, which it got when it was made.
+func livingHint(c sandbox.Cause, info sandbox.LimitInfo) string {
+	if c.Limit <= 0 || c.Limit >= info.Max { // it cannot be raised
+		return ""
+	}
+	flag := limitHint(c, info)
+	if info.Cause == sandbox.CauseWallTime || info.Cause == sandbox.CauseOutput {
+		return "pinfold exec " + flag
+	}
+	return "pinfold create " + flag
+}
+
+// withLivingHint replaces the hint about a limit, which is for those who make a
+// request.
+func withLivingHint(p sandbox.Process) sandbox.Process {
+	if p.Cause == nil {
+		return p
+	}
+	if info, ok := limitOf(p.Cause.Kind); ok {
+		c := *p.Cause
+		c.Hint = livingHint(c, info)
+		p.Cause = &c
+	}
+	return p
+}
+
+// How long the news that a sandbox has ended may be behind the news of its
+// process's end.
+const (
+	endingLooks = 5
+	endingPause = 100 * time.Millisecond
+)
+
+// tookSandbox asks whether the sandbox ended with a process. It does over its
+// memory and CPU time, which are all its processes' together.
+func tookSandbox(ctx context.Context, box *client.Sandbox, p sandbox.Process) bool {
+	if p.Cause == nil || p.Cause.Kind != sandbox.CauseMemory && p.Cause.Kind != sandbox.CauseCPUTime {
+		return false
+	}
+	for range endingLooks {
+		info, err := box.Info(ctx)
+		switch {
+		case err != nil: // not known, so nothing is said of it
+			return false
+		case info.State != sandbox.StateRunning:
+			return true
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(endingPause):
+		}
+	}
+	return false
+}

@@ -83,9 +83,12 @@ func TestRaceTakesTurnsAndLeavesOutWhatFails(t *testing.T) {
 	if len(sec.Notes) != 1 || !strings.Contains(sec.Notes[0], ": c: no") || strings.Contains(sec.Notes[0], "\x1b") {
 		t.Errorf("notes: %q", sec.Notes)
 	}
+	if len(s.report.Failures) > 0 {
+		t.Errorf("another's failure is ours: %q", s.report.Failures)
+	}
 	c.ours = true
-	if _, err := s.race(sec, workload{}, []*contender{a, c}, 1); err == nil {
-		t.Error("one of ours failed, and that is no error")
+	if times, err = s.race(sec, workload{}, []*contender{a, c}, 1); err != nil || len(times[a]) != 1 || len(s.report.Failures) != 1 {
+		t.Errorf("one of ours failed: %v, failures %q, times %v", err, s.report.Failures, times)
 	}
 }
 

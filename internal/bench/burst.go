@@ -76,11 +76,10 @@ func (s *session) burstOf(t *Table, sec *Section, c *contender, w workload, roun
 			s.settled(c)
 			began := time.Now()
 			if err := c.run(s.ctx, w); err != nil {
-				if s.ctx.Err() == nil && !c.ours {
-					sec.note("left out, it does not work here: %s: %v", c.name, err)
-					return nil
+				if s.ctx.Err() == nil {
+					s.leaveOut(sec, c, w, err)
 				}
-				return fmt.Errorf("%s: %w", c.name, err)
+				return s.ctx.Err()
 			}
 			single = append(single, time.Since(began))
 		}
@@ -107,10 +106,10 @@ func (s *session) burstOf(t *Table, sec *Section, c *contender, w workload, roun
 	}
 	t.add(name, "", ms(single.median()), ms(all.median()), ms(all.at(0.99)), ms(all.at(1)), over(ms(all.at(0.99)), ms(single.median())), float64(refused), float64(lost))
 	if first != nil && c.ours {
-		return fmt.Errorf("%s: %d of %d requests were lost; the first: %w", c.name, lost, rounds*burstSize, first)
+		s.fail(fmt.Errorf("burst: %s: %d of %d requests were lost; the first: %w", name, lost, rounds*burstSize, first))
 	}
 	if first != nil {
-		sec.note("%s: the first failure: %v", c.name, first)
+		sec.note("%s: the first failure: %v", name, first)
 	}
 	return nil
 }

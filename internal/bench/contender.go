@@ -110,6 +110,14 @@ func once(ctx context.Context, args []string, want string) error {
 	return nil
 }
 
+// leaveOut says that a contender failed and is not measured any further.
+func (s *session) leaveOut(sec *Section, c *contender, w workload, err error) {
+	if c.ours {
+		s.fail(fmt.Errorf("%s: %s, %s: %w", sec.Part, c.name, w.id, err))
+	}
+	sec.note("left out, it does not work here: %s: %v", c.name, err)
+}
+
 // ending is the last bytes of a message: where a traceback says what was wrong.
 func ending(s string, n int) string {
 	s = strings.TrimSpace(s)
@@ -130,8 +138,8 @@ func (b *bounded) Write(p []byte) (int, error) {
 
 // race lets the contenders take turns, each round beginning with another one,
 // and returns their times. The first rounds warm the page cache and do not
-// count. A contender of others that fails is left out and named; one of ours
-// is an error.
+// count. A contender that fails is left out and named; one of ours that fails is
+// a failure of the benchmark, too.
 func (s *session) race(sec *Section, w workload, all []*contender, rounds int) (map[*contender]sample, error) {
 	times := map[*contender]sample{}
 	out := map[*contender]bool{}
@@ -151,12 +159,10 @@ func (s *session) race(sec *Section, w workload, all []*contender, rounds int) (
 			switch {
 			case s.ctx.Err() != nil:
 				return nil, s.ctx.Err()
-			case err != nil && c.ours:
-				return nil, fmt.Errorf("%s, %s: %w", c.name, w.id, err)
 			case err != nil:
 				out[c] = true
 				delete(times, c)
-				sec.note("left out, it does not work here: %s: %v", c.name, err)
+				s.leaveOut(sec, c, w, err)
 				continue
 			}
 			if round >= warmUp {

@@ -67,12 +67,10 @@ func (s *session) throughputOf(sec *Section, w workload) error {
 			switch {
 			case s.ctx.Err() != nil:
 				return s.ctx.Err()
-			case err != nil && c.ours:
-				return fmt.Errorf("%s, %s, %d at a time: %w", c.name, w.id, s.o.Concurrency, err)
 			case err != nil:
 				out[c] = true
 				delete(tallies, c)
-				sec.note("left out, it does not work here: %s: %v", c.name, err)
+				s.leaveOut(sec, c, w, err)
 				continue
 			}
 			if tallies[c] == nil {

@@ -119,7 +119,8 @@ func TestPortsKeepOurSecretsOutside(t *testing.T) {
 func TestAnswersFromInsideAreMadeHarmless(t *testing.T) {
 	w, path, host := portWorld(t)
 	a := w.must(200, request{key: "alpha", method: "GET", path: path + "/hostile"})
-	for _, name := range []string{"Set-Cookie", "Access-Control-Allow-Origin", "Clear-Site-Data", "Strict-Transport-Security", "Service-Worker-Allowed", "Alt-Svc",
+	for _, name := range []string{
+		"Set-Cookie", "Access-Control-Allow-Origin", "Clear-Site-Data", "Strict-Transport-Security", "Service-Worker-Allowed", "Alt-Svc",
 		"NEL", "Report-To", "Reporting-Endpoints", "WWW-Authenticate", "Refresh", "Set-Cookie2", "Public-Key-Pins", "Accept-CH", "SourceMap", "X-SourceMap", "X-Accel-Redirect", "X-Sendfile", "Link", "Trailer",
 	} {
 		if a.header.Get(name) != "" {

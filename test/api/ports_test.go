@@ -73,6 +73,11 @@ func portsInside() map[int]func(net.Conn) {
 		8000: fake.HTTP(http.HandlerFunc(inside)),
 		8001: func(c net.Conn) { _, _ = io.WriteString(c, "SSH-2.0-nothing of yours\r\n"); _ = c.Close() },
 		8002: func(c net.Conn) { _ = c.Close() },
+		8003: func(c net.Conn) { // takes the connection over and leaves
+			_, _ = http.ReadRequest(bufio.NewReader(c))
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n")
+			_ = c.Close()
+		},
 		8099: statusLine("099 OK"),
 		8100: statusLine("000"),
 		8600: statusLine("600 OK"),
@@ -119,7 +124,8 @@ func TestPortsKeepOurSecretsOutside(t *testing.T) {
 func TestAnswersFromInsideAreMadeHarmless(t *testing.T) {
 	w, path, host := portWorld(t)
 	a := w.must(200, request{key: "alpha", method: "GET", path: path + "/hostile"})
-	for _, name := range []string{"Set-Cookie", "Access-Control-Allow-Origin", "Clear-Site-Data", "Strict-Transport-Security", "Service-Worker-Allowed", "Alt-Svc",
+	for _, name := range []string{
+		"Set-Cookie", "Access-Control-Allow-Origin", "Clear-Site-Data", "Strict-Transport-Security", "Service-Worker-Allowed", "Alt-Svc",
 		"NEL", "Report-To", "Reporting-Endpoints", "WWW-Authenticate", "Refresh", "Set-Cookie2", "Public-Key-Pins", "Accept-CH", "SourceMap", "X-SourceMap", "X-Accel-Redirect", "X-Sendfile", "Link", "Trailer",
 	} {
 		if a.header.Get(name) != "" {
@@ -200,6 +206,20 @@ func TestWebSocketsEndWithTheSandbox(t *testing.T) {
 	if _, _, err := conn.Read(soon(t)); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the sandbox has ended: %v", err)
 	}
+}
+
+// A client that says nothing on a connection whose other end has left is not
+// held for ever.
+func TestConnectionsThatNobodyServesEndWithTheSandbox(t *testing.T) {
+	w, path, _ := portWorld(t)
+	box := strings.TrimSuffix(path, "/ports/8000")
+	conn := w.send("GET " + box + "/ports/8003/ HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: x\r\nAuthorization: Bearer " + w.keys["alpha"] + "\r\n\r\n")
+	b := make([]byte, 12)
+	if _, err := io.ReadFull(conn, b); err != nil || string(b) != "HTTP/1.1 101" {
+		t.Fatalf("%q %v", b, err)
+	}
+	w.must(200, request{key: "alpha", method: "DELETE", path: box})
+	w.finished("{port}/{path}")
 }
 
 // soon is a context that ends before a test would hang.

@@ -115,6 +115,20 @@ func report() *Report {
 	}
 }
 
+func TestSumTakesTheServersRows(t *testing.T) {
+	b := &Table{ID: "burst", Columns: []Column{{"refused", "refused", UnitCount}}}
+	b.add("bare", "", 7)
+	b.add(serverRun, "", 0)
+	b.add(serverRunWarm, "", 3)
+	r := &Report{Sections: []*Section{{Tables: []*Table{b}}}}
+	if got := r.ofBursts("POST", "refused"); got != 3 {
+		t.Errorf("%v, want 3", got)
+	}
+	if got := r.ofBursts("docker", "refused"); known(got) {
+		t.Errorf("%v of nothing", got)
+	}
+}
+
 func TestTargetsAreJudgedFromTheTables(t *testing.T) {
 	got := map[string]State{}
 	for _, a := range targets(report()) {

@@ -191,6 +191,28 @@ func (r *Report) find(table, what, key string) float64 {
 	return none
 }
 
+// ofBursts adds up a column of the bursts over the rows whose names begin so;
+// none where there are no such rows.
+func (r *Report) ofBursts(prefix, key string) float64 {
+	total := none
+	for _, s := range r.Sections {
+		for _, t := range s.Tables {
+			for _, row := range t.Rows {
+				if t.ID != "burst" || !strings.HasPrefix(row.What, prefix) {
+					continue
+				}
+				if v := t.find(row.What, key); known(v) {
+					if !known(total) {
+						total = 0
+					}
+					total += v
+				}
+			}
+		}
+	}
+	return total
+}
+
 func (t *Table) find(what, key string) float64 {
 	for i, c := range t.Columns {
 		for _, row := range t.Rows {

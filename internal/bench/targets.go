@@ -106,7 +106,7 @@ func warmAims() []aim {
 		{groupWarm, "the same at 150 a second and more", atLeast(150, UnitRate, cellOf("throughput-data", serverRunWarm, "per_second"))},
 		{groupWarm, "a burst's p99 at most 100 × the single median", atMost(100, UnitTimes, best("burst", "p99_beside_single"))},
 		{groupWarm, "of a burst none refused, none lost", atMost(0, UnitCount, func(r *Report) float64 {
-			return best("burst", "refused")(r) + best("burst", "lost")(r)
+			return r.ofBursts("POST", "refused") + r.ofBursts("POST", "lost")
 		})},
 		{groupWarm, "at most 3 MB unshared for a warm sandbox that waits", atMost(3e6/1024, UnitKB, cellOf("waiting", "a warm Python", "each_kb"))},
 		{groupWarm, "a run among 1,000 living sandboxes at most 1.3 × one among 1", growth("run_ms")},

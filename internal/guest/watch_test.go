@@ -205,8 +205,9 @@ func TestWatchOverflow(t *testing.T) {
 			seen++
 			switch {
 			case e.Kind == wire.WatchOverflow:
-				overflows++
-				close(after)
+				if overflows++; overflows == 1 {
+					close(after)
+				}
 			case e.Path == "after":
 				return context.Canceled
 			}

@@ -125,7 +125,7 @@ func TestBenchCleansUpAfterCtrlC(t *testing.T) {
 		said += string(buffer[:n])
 	}
 	time.Sleep(300 * time.Millisecond) // into the middle of a round
-	for range 2 { // as timeout(1) does
+	for range 2 {                      // as timeout(1) does
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Fatal(err)
 		}

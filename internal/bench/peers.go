@@ -199,6 +199,15 @@ const (
 	processLimit = 64
 )
 
+// ourLimits is what Pinfold's sandboxes of this user are: an ordinary one may
+// have no cgroup. "pinfold doctor" says more.
+func ourLimits() string {
+	if os.Geteuid() == 0 {
+		return "fresh, all limits"
+	}
+	return "fresh, the limits of an ordinary user"
+}
+
 // pinfoldRun is our own command line: a process of ours, an engine and a
 // sandbox for each run.
 func (s *session) pinfoldRun() (*contender, error) {
@@ -214,7 +223,7 @@ func (s *session) pinfoldRun() (*contender, error) {
 		files[w.id] = []string{s.o.Program, "run", name}
 	}
 	// A server that PINFOLD_SERVER names is somebody else's contender.
-	c := &contender{name: "pinfold run", note: "fresh, all limits", ours: true}
+	c := &contender{name: "pinfold run", note: ourLimits(), ours: true}
 	c.run = func(ctx context.Context, w workload) error {
 		return once(ctx, append([]string{"/usr/bin/env", "-u", "PINFOLD_SERVER"}, files[w.id]...), w.want)
 	}

@@ -258,9 +258,11 @@ const (
 
 // contenders are the ways to have a run from the server.
 func (sv *server) contenders() []*contender {
-	note := "fresh, all limits; a pool of " + fmt.Sprint(poolSize)
+	limits := ourLimits()
+	note := limits + "; a pool of " + fmt.Sprint(poolSize)
 	if sv.child == nil {
-		note = "fresh, all limits; the server that was named"
+		limits = "fresh"
+		note = "fresh; the server that was named"
 	}
 	make1 := func(name, note string, warm bool, only ...string) *contender {
 		return &contender{name: name, note: note, ours: true, settle: sv.settled, only: only, run: func(ctx context.Context, w workload) error {
@@ -275,7 +277,7 @@ func (sv *server) contenders() []*contender {
 	}
 	all := []*contender{make1(serverRun, note, false)}
 	if sv.warm {
-		all = append(all, make1(serverRunWarm, "fresh, all limits; an interpreter that waits", true, "print", "data"))
+		all = append(all, make1(serverRunWarm, limits+"; an interpreter that waits", true, "print", "data"))
 	}
 	return all
 }

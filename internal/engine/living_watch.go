@@ -29,7 +29,7 @@ func (s *Sandbox) watch() {
 
 func (s *Sandbox) watchLoop() {
 	pause := firstReading
-	timer := time.NewTimer(pause)
+	timer, due := time.NewTimer(pause), time.Now().Add(pause)
 	defer timer.Stop()
 	for {
 		select {
@@ -45,8 +45,9 @@ func (s *Sandbox) watchLoop() {
 				return
 			}
 			pause = s.nextPause(pause, before, u)
-			pause = max(pause, readingShare*time.Since(begun))
+			pause = paced(pause, time.Since(begun), due, begun)
 		}
+		due = time.Now().Add(pause)
 		timer.Reset(pause)
 	}
 }

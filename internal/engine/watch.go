@@ -31,7 +31,19 @@ const (
 	fastestReading = 2 * time.Millisecond
 	firstReading   = 5 * time.Millisecond
 	readingShare   = 4 // and so that reading takes no more than a fifth of the time
+	// Where the machine is so busy that readings come late, the next one comes
+	// this many times as late: a hundred watches must leave the programs the time
+	// that they need to get near a limit. The kernel keeps the limits meanwhile.
+	latenessShare = 8
+	latestReading = 250 * time.Millisecond
 )
+
+// paced is the pause after a reading that was due at a moment and has just been
+// taken in that time.
+func paced(pause, took time.Duration, due, begun time.Time) time.Duration {
+	late := min(latenessShare*begun.Sub(due), latestReading)
+	return max(pause, readingShare*took, late)
+}
 
 // A disk that has grown by this many bytes since the last reading is growing.
 const diskStep = 1 << 20
@@ -88,7 +100,7 @@ func (w *watch) loop() {
 	wall := time.Duration(w.limits.WallTimeMS) * time.Millisecond
 	deadline := time.NewTimer(wall)
 	defer deadline.Stop()
-	tick := time.NewTimer(firstReading)
+	tick, due := time.NewTimer(firstReading), time.Now().Add(firstReading)
 	defer tick.Stop()
 	for {
 		select {
@@ -107,7 +119,9 @@ func (w *watch) loop() {
 				w.fire(t)
 				return
 			}
-			tick.Reset(max(w.pause(u), readingShare*time.Since(begun)))
+			pause := paced(w.pause(u), time.Since(begun), due, begun)
+			due = time.Now().Add(pause)
+			tick.Reset(pause)
 		}
 	}
 }

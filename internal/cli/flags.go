@@ -23,6 +23,8 @@ type runFlags struct {
 	artifactsDir                        string
 	require                             []string
 	imports                             []string
+	warm                                []string
+	cold                                bool
 	spec                                string
 	json, raw, verbose                  bool
 }
@@ -44,9 +46,11 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.StringVar(&f.stdin, "stdin", "", "the program's stdin (default ours when it is a pipe or a file)")
 	set.VarP(pairs{f.env, "a variable"}, "env", "e", "set a variable; may be repeated")
 	set.StringVar(&f.spec, "spec", "", "read the whole request, in JSON; other flags override it")
+	set.StringSliceVar(&f.warm, "warm", nil, "modules that the interpreter shall have loaded already, where a server keeps such interpreters")
+	set.BoolVar(&f.cold, "cold", false, "start the interpreter for this run")
 	set.StringArrayVar(&f.imports, "allow-import", nil, "let the program import this module and only those named (advice, not isolation); may be repeated")
 	set.Var(pairs{f.metadata, "a label"}, "metadata", "label the result; may be repeated")
-	group(set, groupProgram, "language NAME", "stdin FILE|-", "env K=V", "spec FILE|-", "allow-import NAME", "metadata K=V")
+	group(set, groupProgram, "language NAME", "stdin FILE|-", "env K=V", "spec FILE|-", "warm MODULE,...", "cold", "allow-import NAME", "metadata K=V")
 
 	defaults := sandbox.DefaultLimits()
 	for _, info := range sandbox.LimitTable() {
@@ -119,6 +123,8 @@ func (f *runFlags) override(spec *sandbox.Spec) {
 	spec.Metadata = merge(spec.Metadata, f.metadata)
 	spec.Artifacts = append(spec.Artifacts, f.artifacts...)
 	spec.AllowedImports = append(spec.AllowedImports, f.imports...)
+	spec.Warm = append(spec.Warm, f.warm...)
+	spec.Cold = spec.Cold || f.cold
 	spec.Require = append(spec.Require, f.require...)
 }
 

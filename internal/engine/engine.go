@@ -78,6 +78,7 @@ type Engine struct {
 	sandboxes   map[string]*Sandbox
 	pools       map[string]*pool
 	flights     map[flightKey]*flight
+	asked       map[string]bool // names of pools that requests asked for
 	draining    bool
 	unsaved     unsaved
 	undestroyed int
@@ -88,7 +89,7 @@ func New(o Options) *Engine {
 	e := &Engine{
 		options: o, log: o.Log, observer: o.Observer, gate: newGate(o.Capacity, o.Quota),
 		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
-		sandboxes: map[string]*Sandbox{}, pools: map[string]*pool{}, flights: map[flightKey]*flight{},
+		sandboxes: map[string]*Sandbox{}, pools: map[string]*pool{}, flights: map[flightKey]*flight{}, asked: map[string]bool{},
 	}
 	if e.log == nil {
 		e.log = discardLog()

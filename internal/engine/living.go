@@ -43,6 +43,7 @@ type Sandbox struct {
 	info      sandbox.Info
 	expires   time.Time // with the monotonic clock, unlike info.ExpiresAt
 	used      time.Time
+	idles     bool // somebody asked for an idle time; otherwise it follows the time to live
 	busy      int // operations under way
 	timer     *time.Timer
 	processes map[string]*Process
@@ -86,6 +87,7 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 	if c.TTLMS == 0 {
 		c.TTLMS = e.options.DefaultTTL.Milliseconds()
 	}
+	idles := c.IdleMS != 0
 	c = c.WithDefaults()
 	if err := e.checkTTL(c.TTLMS); err != nil {
 		return nil, err
@@ -100,6 +102,7 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 		return nil, err
 	}
 	s := e.newSandbox(tenant, c, plan, release)
+	s.idles = idles
 	s.info.Timings.QueueMS = milliseconds(time.Since(queued))
 	e.observer.Queued(time.Since(queued))
 	if err := e.admit(s); err != nil {
@@ -196,7 +199,7 @@ func (e *Engine) admit(s *Sandbox) error {
 	}
 	s.mu.Lock()
 	now := time.Now().UTC().Round(0)
-	s.go_(sandbox.StateEnded)
+	s.enter(sandbox.StateEnded)
 	s.info.EndedAt, s.info.Error = &now, errDraining()
 	s.info.Cause = &sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "the server was shutting down"}
 	info := s.describe()
@@ -210,7 +213,7 @@ func (s *Sandbox) start(took time.Duration) {
 	s.mu.Lock()
 	s.info.Timings.CreateMS = milliseconds(took)
 	s.info.Warm = s.pool != nil
-	s.go_(sandbox.StateRunning)
+	s.enter(sandbox.StateRunning)
 	s.timer = time.AfterFunc(s.untilEnd(time.Now()), s.timeUp)
 	info := s.describe()
 	s.mu.Unlock()
@@ -234,8 +237,8 @@ func (s *Sandbox) guard() {
 	s.endFor(cause)
 }
 
-// go_ changes the state. A way that is not in the table is a fault of ours.
-func (s *Sandbox) go_(to sandbox.State) {
+// enter changes the state. A way that is not in the table is a fault of ours.
+func (s *Sandbox) enter(to sandbox.State) {
 	if !mayGo(s.info.State, to) {
 		panic(fmt.Sprintf("engine: a sandbox cannot go from %s to %s", s.info.State, to))
 	}
@@ -302,6 +305,9 @@ func (s *Sandbox) Extend(ttlMS int64) (sandbox.Info, error) {
 	now := time.Now()
 	s.expires = now.Add(time.Duration(ttlMS) * time.Millisecond)
 	s.info.ExpiresAt = s.expires.UTC().Round(0)
+	if !s.idles {
+		s.info.IdleMS = ttlMS
+	}
 	s.used = now
 	s.timer.Reset(s.untilEnd(now))
 	info := s.describe()
@@ -403,7 +409,7 @@ func (s *Sandbox) endFor(cause sandbox.Cause) {
 		s.mu.Unlock()
 		return
 	}
-	s.go_(sandbox.StateEnding)
+	s.enter(sandbox.StateEnding)
 	s.info.Cause = &cause
 	s.timer.Stop()
 	info := s.describe()
@@ -455,7 +461,7 @@ func (s *Sandbox) destroy(cause sandbox.Cause) {
 // finish says that the sandbox has ended.
 func (s *Sandbox) finish(cause sandbox.Cause, failure *sandbox.Error) {
 	s.mu.Lock()
-	s.go_(sandbox.StateEnded)
+	s.enter(sandbox.StateEnded)
 	now := time.Now().UTC().Round(0)
 	s.info.EndedAt, s.info.Cause, s.info.Error = &now, &cause, failure
 	info := s.describe()

@@ -180,12 +180,12 @@ func TestTimeToLive(t *testing.T) {
 		}
 	})
 	t.Run("extended", func(t *testing.T) {
-		x := s.create(t, sandbox.Create{TTLMS: 200})
+		x := s.create(t, sandbox.Create{TTLMS: 2000})
 		if _, err := x.Extend(60_000); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(300 * time.Millisecond)
-		if state := x.Info().State; state != sandbox.StateEnded && state != sandbox.StateRunning {
+		time.Sleep(2500 * time.Millisecond)
+		if state := x.Info().State; state != sandbox.StateRunning {
 			t.Fatal(state)
 		}
 		if _, err := x.Extend(-1); code(err) != sandbox.CodeLimitInvalid {

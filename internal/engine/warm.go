@@ -67,19 +67,7 @@ func (j *job) handover() handover {
 func (e *Engine) keepWarm(spec sandbox.Spec, key warmKey) {
 	sum := sha256.Sum256([]byte(key.language + "\x00" + key.modules + "\x00" + spec.Template + "\x00" + sandbox.FormatSize(spec.Limits.MemoryBytes)))
 	name := "asked-" + hex.EncodeToString(sum[:6])
-	e.mu.Lock()
-	asked := 0
-	for other := range e.pools {
-		if other == name {
-			e.mu.Unlock()
-			return
-		}
-		if strings.HasPrefix(other, "asked-") {
-			asked++
-		}
-	}
-	e.mu.Unlock()
-	if asked >= maxAsked || !e.opened.Load() {
+	if !e.opened.Load() || !e.reserve(name) {
 		return
 	}
 	limits := spec.Limits
@@ -93,10 +81,25 @@ func (e *Engine) keepWarm(spec sandbox.Spec, key warmKey) {
 		}
 		if _, err := e.SetPool(context.Background(), p); err != nil {
 			e.log.Warn("cannot keep interpreters warm", "modules", key.modules, "error", err)
-			return
+		} else {
+			e.dropWhenIdle(name)
 		}
-		e.dropWhenIdle(name)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.asked, name)
 	})
+}
+
+// reserve takes one of the places for pools that requests ask for. It says no
+// when there is none, or when the pool is there or being made.
+func (e *Engine) reserve(name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.asked[name] || len(e.asked) >= maxAsked {
+		return false
+	}
+	e.asked[name] = true
+	return true
 }
 
 // dropWhenIdle removes a pool that was made for a request when nobody has used

@@ -94,6 +94,9 @@ func (g *Guest) download(ctx context.Context, req wire.FileRequest, limit int64,
 // operation, each as WriteFile would. failed is the index of the file that the
 // error is about, or -1.
 func (g *Guest) Put(ctx context.Context, files []wire.PutFile) (failed int, err error) {
+	if len(files) == 0 {
+		return -1, nil
+	}
 	total := 0
 	for i, f := range files {
 		if total += len(f.Content); total > wire.MaxPut {
@@ -110,7 +113,7 @@ func (g *Guest) Put(ctx context.Context, files []wire.PutFile) (failed int, err 
 	o, err := c.wait(ctx)
 	n := int64(len(files))
 	switch {
-	case err == nil && o.Size != n, err != nil && o.Size >= n && n > 0:
+	case err == nil && o.Size != n, err != nil && o.Size >= n:
 		return -1, c.violated("another number of files than were sent")
 	case err != nil && o.Error != nil:
 		return int(o.Size), named(files[o.Size].Path, err)

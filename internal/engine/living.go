@@ -44,7 +44,7 @@ type Sandbox struct {
 	expires   time.Time // with the monotonic clock, unlike info.ExpiresAt
 	used      time.Time
 	idles     bool // somebody asked for an idle time; otherwise it follows the time to live
-	busy      int // operations under way
+	busy      int  // operations under way
 	timer     *time.Timer
 	processes map[string]*Process
 	order     []string // of processes, by age

@@ -141,8 +141,7 @@ func digest(s sandbox.Spec) string {
 func (j *job) end(ctx context.Context, s *session, p *pool, runErr error) error {
 	if j.engine.options.DestroyLater && runErr == nil {
 		select {
-		case j.engine.late <- struct{}{}:
-			j.fillPeaks(s.machine.Usage())
+		case j.engine.late <- struct{}{}: // the peaks are those of the program's end
 			release := j.release
 			j.release = nil
 			j.engine.background.Go(func() {

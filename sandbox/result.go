@@ -128,7 +128,12 @@ type SkippedArtifact struct {
 }
 
 // Compile is the outcome of a compile step. It has its own limits and timings.
+//
+// Cached says that nothing was compiled: the same program was compiled before,
+// with the same outcome, for the same tenant. Then WallMS and CPUMS are 0, and
+// the rest is what the compiler said at that time.
 type Compile struct {
+	Cached          bool   `json:"cached,omitempty"`
 	ExitCode        *int   `json:"exit_code"`
 	Signal          string `json:"signal"`
 	Stdout          string `json:"stdout"`

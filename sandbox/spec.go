@@ -48,7 +48,8 @@ type Spec struct {
 	Network    string            `json:"network,omitempty"`   // default "none", the only one so far
 	// Warm asks for an interpreter that has these modules loaded already. A
 	// server that has none starts to keep some; this run is then a cold one.
-	// Cold asks for an interpreter that is started for this run.
+	// Cold asks for an interpreter that is started for this run, and a program
+	// that is compiled for it.
 	Warm     []string          `json:"warm,omitempty"`
 	Cold     bool              `json:"cold,omitempty"`
 	Mounts   []Mount           `json:"-"` // host directories; never from a request

@@ -48,7 +48,7 @@ var fieldMeanings = map[string]string{
 	"RunSpec.args":            "The program's arguments.",
 	"RunSpec.stdin":           "What the program reads from its standard input.",
 	"RunSpec.warm":            "Modules that an interpreter should have loaded already. A server that keeps none with them starts to; this run is then a cold one.",
-	"RunSpec.cold":            "Start an interpreter for this run, even where one waits.",
+	"RunSpec.cold":            "Start an interpreter for this run, even where one waits; compile the program, even where it was compiled before.",
 	"RunSpec.allowed_imports": "Top-level modules that the program may import, besides its own files and what the interpreter loads for itself; left out, all. Advice that the harness enforces, no part of the isolation. Python only.",
 	"RunSpec.artifacts":       `Patterns of files to bring back, relative to the working directory: "*.svg".`,
 
@@ -143,6 +143,7 @@ var fieldMeanings = map[string]string{
 	"Result.artifacts":         "Files that came out.",
 	"Result.artifacts_skipped": "Files that matched and did not come out, and why.",
 	"Result.compile":           "The compile step, for compiled languages.",
+	"Compile.cached":           "Nothing was compiled: the same program was compiled before for the same tenant. The words are of that time; wall_ms and cpu_ms are 0.",
 	"Result.denied_syscalls":   "System calls that the sandbox refused.",
 	"Result.usage":             "What it consumed, as the kernel counted.",
 	"Result.isolation":         "What held the program, and what did not.",

@@ -47,7 +47,7 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.VarP(pairs{f.env, "a variable"}, "env", "e", "set a variable; may be repeated")
 	set.StringVar(&f.spec, "spec", "", "read the whole request, in JSON; other flags override it")
 	set.StringSliceVar(&f.warm, "warm", nil, "modules that the interpreter shall have loaded already, where a server keeps such interpreters")
-	set.BoolVar(&f.cold, "cold", false, "start the interpreter for this run")
+	set.BoolVar(&f.cold, "cold", false, "start the interpreter, or compile the program, for this run")
 	set.StringArrayVar(&f.imports, "allow-import", nil, "let the program import this module and only those named (advice, not isolation); may be repeated")
 	set.Var(pairs{f.metadata, "a label"}, "metadata", "label the result; may be repeated")
 	group(set, groupProgram, "language NAME", "stdin FILE|-", "env K=V", "spec FILE|-", "warm MODULE,...", "cold", "allow-import NAME", "metadata K=V")

@@ -43,6 +43,8 @@ type Config struct {
 	Limits         Limits   `yaml:"limits"`
 	TTL            TTL      `yaml:"ttl"`
 	Pools          []Pool   `yaml:"pools"`
+	// CompileCache keeps what compilers made, below State.
+	CompileCache CompileCache `yaml:"compile_cache"`
 	// Retention is how long ended sandboxes and finished runs can be asked about.
 	Retention time.Duration `yaml:"retention"`
 	// DrainTimeout is how long running programs may take to finish once the
@@ -119,6 +121,13 @@ func (p Pool) Spec() sandbox.PoolSpec {
 	return sandbox.PoolSpec{Name: p.Name, Template: p.Template, Driver: p.Driver, Limits: p.Limits, Language: p.Language, Warm: p.Warm, Min: p.Min, Max: p.Max}
 }
 
+// CompileCache bounds what is kept of compiled programs. TenantBytes is one
+// tenant's share; zero was not given, and is a quarter.
+type CompileCache struct {
+	Bytes       Size `yaml:"bytes"` // 0: nothing is kept
+	TenantBytes Size `yaml:"tenant_bytes"`
+}
+
 // Log says how the server writes its log, which goes to stderr.
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn, error
@@ -151,6 +160,7 @@ func Default() *Config {
 		Capacity:     Capacity{Sandboxes: 1024, Queue: 1000, QueueTimeout: 30 * time.Second},
 		Limits:       Limits{Max: sandbox.Limits{OutputBytes: maxOutput}},
 		TTL:          TTL{Default: sandbox.DefaultTTLMS * time.Millisecond, Max: 24 * time.Hour},
+		CompileCache: CompileCache{Bytes: 1 << 30},
 		Retention:    7 * 24 * time.Hour,
 		DrainTimeout: 30 * time.Second,
 		Log:          Log{Level: "info", Format: FormatText},

@@ -65,6 +65,7 @@ pools:
   limits: {cpus: 0.5}
   min: 1
   max: 2
+compile_cache: {bytes: 100MiB, tenant_bytes: 50MiB}
 retention: 24h
 drain_timeout: 0s
 log: {level: debug, format: json}
@@ -80,9 +81,10 @@ telemetry: {otlp_endpoint: "http://127.0.0.1:4318", service_name: x, sample: 0.1
 			Default: sandbox.Limits{MemoryBytes: 64 << 20, WallTimeMS: 2000, Processes: 8},
 			Max:     sandbox.Limits{MemoryBytes: 128 << 20, WallTimeMS: 5000, CPUs: 2, OutputBytes: maxOutput},
 		},
-		TTL:       TTL{time.Minute, time.Hour},
-		Pools:     []Pool{{Name: "small", Limits: sandbox.Limits{CPUs: 0.5}, Min: 1, Max: 2}},
-		Retention: 24 * time.Hour, Log: Log{"debug", FormatJSON},
+		TTL:          TTL{time.Minute, time.Hour},
+		Pools:        []Pool{{Name: "small", Limits: sandbox.Limits{CPUs: 0.5}, Min: 1, Max: 2}},
+		CompileCache: CompileCache{100 << 20, 50 << 20},
+		Retention:    24 * time.Hour, Log: Log{"debug", FormatJSON},
 		Telemetry: Telemetry{"http://127.0.0.1:4318", "x", 0.1},
 	}
 	if d := cmp.Diff(want, c, same); d != "" {
@@ -322,6 +324,30 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: not printable: %q", data, text)
 		}
 	})
+}
+
+func TestCompileCache(t *testing.T) {
+	for _, off := range []string{"compile_cache: {bytes: 0}", "compile_cache:\n  bytes: 0\n  tenant_bytes: 50MiB"} {
+		if c := parse(t, off); c.CompileCache.Bytes != 0 || c.Validate() != nil {
+			t.Errorf("%q: %+v, %v", off, c.CompileCache, c.Validate())
+		}
+	}
+	for text, field := range map[string]string{
+		"compile_cache: {bytes: 1KiB}":                         "compile_cache.bytes",
+		"compile_cache: {bytes: -1}":                           "compile_cache.bytes",
+		"compile_cache: {tenant_bytes: 0}":                     "compile_cache.tenant_bytes",
+		"compile_cache: {bytes: 100MiB, tenant_bytes: 200MiB}": "compile_cache.tenant_bytes",
+		"compile_cache: {size: 100MiB}":                        "compile_cache.size",
+	} {
+		c, err := Parse("f.yaml", []byte(text))
+		if err == nil {
+			err = c.Validate()
+		}
+		var e *sandbox.Error
+		if !errors.As(err, &e) || e.Field != field {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
 }
 
 // A result is made whole in memory: 30 runs of 64 MiB took the server down. An

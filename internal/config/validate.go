@@ -22,7 +22,7 @@ import (
 func (c *Config) Validate() error {
 	for _, check := range []func() error{
 		c.checkListen, c.checkTLS, c.checkState, c.checkNames, c.checkCapacity, c.checkQuotas,
-		c.checkLimits, c.checkTimes, c.checkPools, c.checkLog, c.checkTelemetry,
+		c.checkLimits, c.checkTimes, c.checkPools, c.checkCompileCache, c.checkLog, c.checkTelemetry,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -387,6 +387,26 @@ func (c *Config) checkPools() error {
 		if err := c.checkLimitSet(at+".limits", p.Limits); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// minCache holds a few programs of any language.
+const minCache = 16 << 20
+
+// checkCompileCache is the one place where zero may be written: it means off.
+func (c *Config) checkCompileCache() error {
+	k := c.CompileCache
+	if k.Bytes != 0 {
+		if err := c.checkNumbers(number{"compile_cache.bytes", float64(k.Bytes), minCache, maxMemory}); err != nil {
+			return sandbox.AsError(err).WithHint("0 turns the cache off")
+		}
+	}
+	if err := c.checkNumbers(number{"compile_cache.tenant_bytes", float64(k.TenantBytes), minCache / 4, maxMemory}); err != nil {
+		return err
+	}
+	if k.Bytes != 0 && k.TenantBytes > k.Bytes {
+		return c.at("compile_cache.tenant_bytes", "is more than compile_cache.bytes")
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pinfold/internal/compilecache"
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
 	"pinfold/sandbox"
@@ -49,6 +50,9 @@ type Options struct {
 	// happens in the background, and is bounded. Otherwise nothing is left
 	// when Run returns.
 	DestroyLater bool
+	// CompileCache keeps what compile steps make; nil: every run compiles. The
+	// engine does not close it.
+	CompileCache *compilecache.Cache
 	Log          *slog.Logger // nil: none
 	Observer     Observer     // nil: none
 }
@@ -69,6 +73,7 @@ type Engine struct {
 	runCtx     context.Context
 	cancelRuns context.CancelFunc
 	languages  languages
+	toolchains toolchains
 	accounts   accounts
 	parsing    sync.Mutex // held while large results are taken apart, for their memory's sake
 

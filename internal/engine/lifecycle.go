@@ -38,6 +38,11 @@ func (e *Engine) Open(ctx context.Context) error {
 			return sandbox.AsError(err).WithField("pools." + p.Name + "." + sandbox.AsError(err).Field)
 		}
 	}
+	if e.options.CompileCache != nil { // so that the first program that is compiled can be kept
+		if t, err := e.options.Template(sandbox.TemplateHost); err == nil {
+			e.fingerprint(t)
+		}
+	}
 	if e.options.Store != nil {
 		e.background.Go(e.keepAccounts)
 	}

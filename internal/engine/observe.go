@@ -3,6 +3,7 @@ package engine
 import (
 	"time"
 
+	"pinfold/internal/compilecache"
 	"pinfold/sandbox"
 )
 
@@ -39,6 +40,8 @@ type Stats struct {
 	Capacity    Capacity
 	Pools       []sandbox.PoolInfo
 	Draining    bool
+	// CompileCache is nil where there is none.
+	CompileCache *compilecache.Stats
 }
 
 // Stats counts.
@@ -47,6 +50,10 @@ func (e *Engine) Stats() Stats {
 	s := Stats{
 		Living: map[sandbox.State]int{}, Waiting: waiting, Runs: used.runs, MemoryBytes: used.memory, CPUs: used.cpus,
 		Capacity: e.gate.capacity, Pools: e.Pools(),
+	}
+	if c := e.options.CompileCache; c != nil {
+		stats := c.Stats()
+		s.CompileCache = &stats
 	}
 	for _, x := range e.living() {
 		info := x.Info()

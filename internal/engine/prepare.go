@@ -160,8 +160,9 @@ func putInput(ctx context.Context, s *session, in Input) error {
 
 // compile runs the compile step in a sandbox of its own, under its own limits.
 // ok says that the program may run; otherwise the result says why not. The
-// session holds what was made and must be closed.
-func (j *job) compile(ctx context.Context) (s *session, ok bool, err error) {
+// session holds what was made and must be closed. clean says that nothing of it
+// hung on luck: the same step would end in the same way.
+func (j *job) compile(ctx context.Context) (s *session, ok, clean bool, err error) {
 	step := *j.steps.Compile
 	plan := j.plan
 	plan.ID += "-c"
@@ -169,14 +170,14 @@ func (j *job) compile(ctx context.Context) (s *session, ok bool, err error) {
 	start := time.Now()
 	s, err = openSession(ctx, j.driver, plan)
 	if err != nil {
-		return nil, false, err
+		return nil, false, false, err
 	}
 	if err := j.fill(ctx, s); err != nil {
-		return s, false, err
+		return s, false, false, err
 	}
 	r, err := s.run(ctx, execution{command: j.command(step), limits: step.Limits})
 	if err != nil {
-		return s, false, err
+		return s, false, false, err
 	}
 	j.result.Timings.CompileMS = milliseconds(time.Since(start))
 	e := r.evidence(step.Limits)
@@ -189,10 +190,10 @@ func (j *job) compile(ctx context.Context) (s *session, ok bool, err error) {
 	j.result.Compile = c
 	status, _ := verdict(e)
 	if status == sandbox.StatusSucceeded {
-		return s, true, nil
+		return s, true, isClean(r, c), nil
 	}
 	j.compileFailed(r, e)
-	return s, false, s.close(ctx)
+	return s, false, false, s.close(ctx)
 }
 
 // compileFailed makes the compiler's words and fate those of the run.
@@ -212,44 +213,6 @@ func (j *job) compileFailed(r *execResult, e evidence) {
 	if streams.Stderr != nil {
 		_, _ = io.WriteString(streams.Stderr, j.result.Stderr)
 	}
-}
-
-// maxProducts bounds what a compile step may hand on.
-const maxProducts = 4096
-
-// copyProducts moves what was compiled from one sandbox to the other, and ends
-// the first. Both are hostile: names are checked, sizes are bounded by the
-// second one's disk.
-func copyProducts(ctx context.Context, from, to *session, dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, collectPatience)
-	defer cancel()
-	found, err := from.guest.Glob(ctx, dir, []string{"**"}, maxProducts)
-	if err != nil {
-		return err
-	}
-	if found.More {
-		return sandbox.Errorf(sandbox.CodeTooLarge, "the compiler made more than %d files", maxProducts)
-	}
-	for _, f := range found.Files {
-		if f.Type != "file" {
-			continue
-		}
-		if err := copyFile(ctx, from, to, dir+"/"+f.Path, f.Size); err != nil {
-			return err
-		}
-	}
-	return from.close(ctx)
-}
-
-func copyFile(ctx context.Context, from, to *session, path string, size int64) error {
-	r, w := io.Pipe()
-	go func() {
-		_, err := from.guest.ReadFile(ctx, path, size, w)
-		w.CloseWithError(err)
-	}()
-	err := to.guest.WriteFile(ctx, path, 0o755, size, r)
-	r.CloseWithError(io.ErrClosedPipe)
-	return err
 }
 
 // fillOutput writes the output and the usage into the result.

@@ -13,6 +13,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
+	"pinfold/internal/image"
 	"pinfold/internal/language"
 	"pinfold/sandbox"
 )
@@ -140,6 +141,7 @@ type job struct {
 	driver  driver.Driver
 	report  driver.Report
 	plan    driver.Plan
+	shown   image.Template
 	steps   language.Steps
 	main    string       // the program's file
 	warm    *interpreter // it takes the program; nil: it is started
@@ -185,7 +187,7 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{engine: e, request: req, spec: spec, driver: d, report: report, plan: plan, steps: steps, main: spec.Entrypoint}
+	j := &job{engine: e, request: req, spec: spec, driver: d, report: report, plan: plan, shown: template, steps: steps, main: spec.Entrypoint}
 	if j.main == "" {
 		j.main = lang.File
 	}
@@ -216,14 +218,12 @@ func findLanguage(s sandbox.Spec) (language.Language, error) {
 // run makes the sandbox, or two when there is something to compile, and fills
 // in the result.
 func (j *job) run(ctx context.Context) error {
-	var products *session
+	var made products
 	if j.steps.Compile != nil {
 		var ok bool
 		var err error
-		products, ok, err = j.compile(ctx)
-		if products != nil {
-			defer products.close(ctx) //nolint:errcheck // closed and checked in copyProducts
-		}
+		made, ok, err = j.compiled(ctx)
+		defer made.close(ctx) //nolint:errcheck // closed and checked in copyTo
 		if err != nil || !ok {
 			return err
 		}
@@ -236,8 +236,8 @@ func (j *job) run(ctx context.Context) error {
 	failpoint.Hit("run.machine")
 	err = j.fill(ctx, s)
 	failpoint.Hit("run.filled")
-	if err == nil && products != nil {
-		err = copyProducts(ctx, products, s, j.steps.Dir)
+	if err == nil && made != nil {
+		err = made.copyTo(ctx, s, j.steps.Dir)
 	}
 	j.result.Timings.CreateMS = milliseconds(time.Since(start))
 	if err == nil {

@@ -19,6 +19,7 @@ import (
 
 	"pinfold/internal/access"
 	"pinfold/internal/api"
+	"pinfold/internal/compilecache"
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
 	"pinfold/internal/probe"
@@ -73,6 +74,7 @@ type server struct {
 	listeners []*listener
 	telemetry *telemetry.Telemetry
 	access    *access.Service
+	compiled  *compilecache.Cache // nil: off
 	engine    *engine.Engine
 	cert      *certificate
 	http      *http.Server
@@ -169,10 +171,13 @@ func (s *server) openEngine(ctx context.Context) error {
 		return err
 	}
 	s.access = access.NewService(access.Options{Store: s.store, Log: s.log})
+	if err := s.openCompileCache(); err != nil {
+		return err
+	}
 	e, err := s.o.NewEngine(engine.Options{
 		Store: s.store, Capacity: capacity(c.Capacity), Quota: s.quota, Pools: poolSpecs(c.Pools),
 		Policy: engine.Policy{Default: c.Limits.Default, Max: c.Limits.Max}, DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
-		Retention: c.Retention, DestroyLater: true, Log: s.log, Observer: s.telemetry,
+		Retention: c.Retention, DestroyLater: true, CompileCache: s.compiled, Log: s.log, Observer: s.telemetry,
 	})
 	if err != nil {
 		return err
@@ -180,6 +185,22 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.engine = e
 	s.telemetry.Watch(e.Stats)
 	return e.Open(ctx)
+}
+
+// compileCacheDir is in the state directory.
+const compileCacheDir = "compiled"
+
+func (s *server) openCompileCache() error {
+	dir, c := filepath.Join(s.store.Dir(), compileCacheDir), s.config.CompileCache
+	if c.Bytes == 0 {
+		if err := compilecache.Remove(dir); err != nil {
+			s.log.Warn("the compile cache was not removed", "error", err)
+		}
+		return nil
+	}
+	var err error
+	s.compiled, err = compilecache.Open(compilecache.Options{Dir: dir, Bytes: int64(c.Bytes), TenantBytes: int64(c.TenantBytes), Log: s.log})
+	return err
 }
 
 // run answers requests until it is told to stop, and drains.
@@ -252,6 +273,9 @@ func (s *server) close() error {
 	var errs []error
 	if s.engine != nil {
 		errs = append(errs, s.engine.Close())
+	}
+	if s.compiled != nil {
+		errs = append(errs, s.compiled.Close())
 	}
 	if s.telemetry != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)

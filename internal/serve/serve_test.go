@@ -445,3 +445,32 @@ func TestLogIsEscaped(t *testing.T) {
 		}
 	}
 }
+
+// The compile cache is there unless it is turned off, and then all of it goes.
+func TestCompileCache(t *testing.T) {
+	c := configure(t)
+	dir := filepath.Join(c.State, compileCacheDir)
+	r := start(t, c, Options{})
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
+	}
+	r.signals <- syscall.SIGTERM
+	if err := r.wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kept"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.CompileCache = config.CompileCache{}
+	start(t, c, Options{})
+	if _, err := os.Lstat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is turned off, and still there: %v", err)
+	}
+	fresh := *c
+	if needsRestart(c, &fresh) {
+		t.Error("the same configuration needs a restart")
+	}
+	if fresh.CompileCache.Bytes = 1 << 30; !needsRestart(c, &fresh) {
+		t.Error("turning it on needs no restart")
+	}
+}

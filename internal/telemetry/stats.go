@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"pinfold/internal/compilecache"
 	"pinfold/internal/engine"
 	"pinfold/sandbox"
 )
@@ -46,6 +47,18 @@ func writeStats(p page, s engine.Stats) {
 		p.line("pinfold_capacity", labelText([]string{"resource"}, []string{c.resource}), c.v)
 	}
 	writePools(p, s.Pools)
+	if s.CompileCache != nil {
+		writeCompileCache(p, *s.CompileCache)
+	}
+}
+
+func writeCompileCache(p page, s compilecache.Stats) {
+	p.single(kindCounter, "pinfold_compile_cache_hits_total", "Programs that had been compiled before.", float64(s.Hits))
+	p.single(kindCounter, "pinfold_compile_cache_misses_total", "Programs that could have been in the cache and were compiled.", float64(s.Misses))
+	p.single(kindCounter, "pinfold_compile_cache_evictions_total", "Entries that made room for others.", float64(s.Evictions))
+	p.single(kindCounter, "pinfold_compile_cache_damaged_total", "Entries that did not fit their hash and were dropped.", float64(s.Damaged))
+	p.single(kindGauge, "pinfold_compile_cache_entries", "Entries of the compile cache.", float64(s.Entries))
+	p.single(kindGauge, "pinfold_compile_cache_bytes", "What they take of the disk.", float64(s.Bytes))
 }
 
 // writePools writes pools by name; the operator chooses the names.

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"pinfold/internal/compilecache"
 	"pinfold/internal/engine"
 	"pinfold/sandbox"
 )
@@ -88,6 +89,7 @@ func TestMetrics(t *testing.T) {
 		return engine.Stats{
 			Living: map[sandbox.State]int{sandbox.StateRunning: 3}, Processes: 4, Runs: 5, Waiting: 6, MemoryBytes: 7, CPUs: 1.5,
 			Undestroyed: 1, Draining: true, Capacity: engine.Capacity{Sandboxes: 100},
+			CompileCache: &compilecache.Stats{Hits: 21, Misses: 22, Evictions: 23, Damaged: 24, Entries: 25, Bytes: 26},
 			Pools: []sandbox.PoolInfo{
 				{PoolSpec: sandbox.PoolSpec{Name: "small", Min: 2}, Available: 1, InUse: 2, Total: 3, Hits: 10, Misses: 11},
 				{PoolSpec: sandbox.PoolSpec{Name: "small"}}, // the same name twice must not spoil the page
@@ -111,6 +113,12 @@ func TestMetrics(t *testing.T) {
 		want         float64
 	}{
 		{"pinfold_runs_started_total", "", 1},
+		{"pinfold_compile_cache_hits_total", "", 21},
+		{"pinfold_compile_cache_misses_total", "", 22},
+		{"pinfold_compile_cache_evictions_total", "", 23},
+		{"pinfold_compile_cache_damaged_total", "", 24},
+		{"pinfold_compile_cache_entries", "", 25},
+		{"pinfold_compile_cache_bytes", "", 26},
 		{"pinfold_runs_finished_total", "status=killed", 1},
 		{"pinfold_runs_finished_total", "status=other", 1},
 		{"pinfold_run_causes_total", "cause=memory", 1},

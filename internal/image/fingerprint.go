@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
 	"strings"
 )
 
@@ -53,14 +54,16 @@ var packages = []string{
 }
 
 // Stamp is a quick look at what usually changes with a toolchain: the programs,
-// which are paths in the sandbox, and the host's package managers. It costs a
+// which are absolute paths in the sandbox (other words are passed over), and the host's package managers. It costs a
 // few microseconds.
 func (t Template) Stamp(root fs.FS, programs []string) string {
 	var b strings.Builder
 	v := newView(root)
 	for _, p := range programs { // host paths are shown under their own names
-		end, info, ok := v.resolve(p)
-		if ok && below(end, t.sources()) {
+		if !path.IsAbs(p) {
+			continue
+		}
+		if end, info, ok := v.resolve(p); ok && below(end, t.sources()) {
 			describe(&b, end, info, nil)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,12 +35,27 @@ type judge struct {
 	url   string
 	key   string
 	local *client.Client
+	stop  func() error
 }
 
 func newJudge(t *testing.T) *judge {
 	t.Helper()
 	ledger.Check(t)
 	j := &judge{t: t, bin: pinfold(t), state: t.TempDir()}
+	j.start()
+	for deadline := time.Now().Add(time.Minute); j.metric("entries") == 0; { // until the server has looked at the host's files
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is kept")
+		}
+		j.run(j.local, c("int main(void){return 0;}"))
+	}
+	return j
+}
+
+// start starts the server, which ends with the test at the latest.
+func (j *judge) start() {
+	t := j.t
+	t.Helper()
 	s, err := server.Start(t.Context(), server.Options{
 		Program: j.bin, State: j.state, Args: []string{"--listen", "127.0.0.1:0"},
 		Config: "compile_cache: {bytes: 256MiB, tenant_bytes: 128MiB}\n",
@@ -47,13 +63,14 @@ func newJudge(t *testing.T) *judge {
 	if err != nil {
 		t.Fatal(err)
 	}
+	j.stop = sync.OnceValue(s.Stop)
 	t.Cleanup(func() {
-		if err := s.Stop(); err != nil {
+		if err := j.stop(); err != nil {
 			t.Errorf("%v\n%s", err, s.Log())
 		}
 	})
 	deadline, listening := time.Now().Add(time.Minute), regexp.MustCompile(`listening on (http://\S+)\n`)
-	for ; j.url == ""; time.Sleep(5 * time.Millisecond) { // the socket answers before all is said
+	for j.url = ""; j.url == ""; time.Sleep(5 * time.Millisecond) { // the socket answers before all is said
 		if said := listening.FindStringSubmatch(s.Log()); said != nil {
 			j.url = said[1]
 		} else if time.Now().After(deadline) {
@@ -65,13 +82,6 @@ func newJudge(t *testing.T) *judge {
 		t.Fatal(err)
 	}
 	j.key, j.local = strings.TrimSpace(string(key)), s.Client
-	for j.metric("entries") == 0 { // until the server has looked at the host's files
-		if time.Now().After(deadline) {
-			t.Fatal("nothing is kept")
-		}
-		j.run(j.local, c("int main(void){return 0;}"))
-	}
-	return j
 }
 
 // tenant is a client of another tenant's.
@@ -246,6 +256,30 @@ func TestCompiledProgramsAreTheTenants(t *testing.T) {
 	}
 	if n := j.metric("damaged_total"); n != 1 {
 		t.Errorf("%d damaged entries were seen", n)
+	}
+	again(t)
+}
+
+// What was compiled is still there after a restart.
+func TestCompiledProgramsOutliveTheServer(t *testing.T) {
+	j := newJudge(t)
+	spec := c("int main(void){return 7;}")
+	j.run(j.local, spec)
+	if err := j.stop(); err != nil {
+		t.Fatal(err)
+	}
+	j.start()
+	if j.metric("entries") != 2 {
+		t.Errorf("%d entries", j.metric("entries"))
+	}
+	// Until the server has looked at the host's files it compiles.
+	for deadline := time.Now().Add(time.Minute); !j.run(j.local, spec).Compile.Cached; {
+		if time.Now().After(deadline) {
+			t.Fatal("it is compiled again")
+		}
+	}
+	if n := j.metric("misses_total"); n != 0 {
+		t.Errorf("%d misses: the key is another one now", n)
 	}
 }
 

@@ -222,12 +222,20 @@ func (s *Sandbox) start(took time.Duration) {
 	go s.guard()
 }
 
-// guard waits for the machine's own end.
+// guard waits for the machine's own end, or for that of its agent's connection:
+// without it nothing can be done in the sandbox any more.
 func (s *Sandbox) guard() {
 	select {
 	case <-s.ended:
 		return
 	case <-s.session.machine.Dead():
+	case <-s.session.guest.Done():
+		select {
+		case <-s.session.machine.Dead(): // which is why
+		case <-time.After(killPatience):
+			s.endFor(sandbox.Cause{Kind: sandbox.CauseLost, Evidence: s.session.guest.Err().Error()})
+			return
+		}
 	}
 	death := s.session.machine.Death()
 	if death.Kind == driver.DeathDestroyed {

@@ -37,6 +37,8 @@ type channel struct {
 	sated    bool                      // the agent takes no more of stream 0; reading loop only
 	download [wire.Streams]*wire.Inbox // streams 1 and 2, or nil
 
+	debt *debt // nil: the agent may take its time
+
 	abandoned atomic.Bool // we have sent close
 	over      chan struct{}
 	outcome   wire.Outcome // valid once over is closed
@@ -47,6 +49,7 @@ type channel struct {
 type shape struct {
 	upload    bool
 	downloads int
+	prompt    bool // the agent must get on with it
 }
 
 // open asks for one operation.
@@ -67,6 +70,9 @@ func (g *Guest) open(ctx context.Context, req wire.Request, u use, s shape) (*ch
 	}
 	for i := range s.downloads {
 		c.download[1+i] = wire.NewInbox()
+	}
+	if s.prompt {
+		c.debt = newDebt(g.fellSilent)
 	}
 	if err := g.register(c, payload); err != nil {
 		return nil, err
@@ -127,6 +133,7 @@ func (c *channel) flow(f wire.Frame) error {
 // finish is called once, when the channel is over.
 func (c *channel) finish(o wire.Outcome, err error) {
 	c.outcome, c.err = o, err
+	c.debt.end()
 	if c.upload != nil {
 		c.upload.Close()
 	}
@@ -144,6 +151,7 @@ func (c *channel) abandon() {
 	if c.abandoned.Swap(true) {
 		return
 	}
+	c.debt.end()
 	if c.upload != nil {
 		c.upload.Close()
 	}
@@ -173,6 +181,7 @@ func (c *channel) giveUp(ctx context.Context) {
 // wait waits for the end of the operation. When the context ends first the
 // operation is given up.
 func (c *channel) wait(ctx context.Context) (wire.Outcome, error) {
+	c.debt.wait()
 	select {
 	case <-c.over:
 		if !c.abandoned.Load() {
@@ -215,7 +224,9 @@ func (c *channel) pump(r io.Reader) (total int64, err error) {
 	for {
 		n, err := r.Read(buf)
 		for p := buf[:n]; len(p) > 0; {
+			c.debt.wait()
 			k := c.upload.Take(len(p))
+			c.debt.rest()
 			if k == 0 {
 				return total, errSated
 			}

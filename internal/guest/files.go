@@ -23,7 +23,7 @@ import (
 // r is read by the caller's goroutine: a reader that blocks is not interrupted
 // when ctx ends.
 func (g *Guest) WriteFile(ctx context.Context, path string, mode uint32, size int64, r io.Reader) error {
-	c, err := g.openFile(ctx, wire.OpWrite, wire.FileRequest{Path: path, Mode: mode, Size: size}, shape{upload: true})
+	c, err := g.openFile(ctx, wire.OpWrite, wire.FileRequest{Path: path, Mode: mode, Size: size}, shape{upload: true, prompt: true})
 	if err != nil {
 		return err
 	}
@@ -64,14 +64,14 @@ func (g *Guest) ReadRange(ctx context.Context, path string, offset, length int64
 
 // download reads a file of which at most limit bytes may come.
 func (g *Guest) download(ctx context.Context, req wire.FileRequest, limit int64, w io.Writer) (int64, error) {
-	c, err := g.openFile(ctx, wire.OpRead, req, shape{downloads: 1})
+	c, err := g.openFile(ctx, wire.OpRead, req, shape{downloads: 1, prompt: true})
 	if err != nil {
 		return 0, err
 	}
 	defer context.AfterFunc(ctx, c.abandon)()
 	var total int64
 	inbox := c.download[wire.Stdout]
-	for b := inbox.Next(); b != nil; b = inbox.Next() {
+	for b := c.next(inbox); b != nil; b = c.next(inbox) {
 		if int64(len(b)) > limit-total {
 			return total, c.violated("more of a file than was asked for")
 		}
@@ -90,6 +90,13 @@ func (g *Guest) download(ctx context.Context, req wire.FileRequest, limit int64,
 	return total, named(req.Path, err)
 }
 
+// next waits for what comes of a download.
+func (c *channel) next(inbox *wire.Inbox) []byte {
+	c.debt.wait()
+	defer c.debt.rest()
+	return inbox.Next()
+}
+
 // Put writes small files, of at most wire.MaxPut bytes together, in one
 // operation, each as WriteFile would. failed is the index of the file that the
 // error is about, or -1.
@@ -106,7 +113,7 @@ func (g *Guest) Put(ctx context.Context, files []wire.PutFile) (failed int, err 
 			return i, err
 		}
 	}
-	c, err := g.open(ctx, wire.Request{Op: wire.OpPut, Put: &wire.PutRequest{Files: files}}, plain{}, shape{})
+	c, err := g.open(ctx, wire.Request{Op: wire.OpPut, Put: &wire.PutRequest{Files: files}}, plain{}, shape{prompt: true})
 	if err != nil {
 		return -1, err
 	}
@@ -151,7 +158,7 @@ func (g *Guest) Remove(ctx context.Context, path string) error {
 // KillAll kills every process in the sandbox but the agent and returns when
 // they are gone.
 func (g *Guest) KillAll(ctx context.Context) error {
-	c, err := g.open(ctx, wire.Request{Op: wire.OpKillAll}, plain{}, shape{})
+	c, err := g.open(ctx, wire.Request{Op: wire.OpKillAll}, plain{}, shape{prompt: true})
 	if err != nil {
 		return err
 	}
@@ -181,7 +188,7 @@ func (g *Guest) Glob(ctx context.Context, dir string, patterns []string, limit i
 	}
 	l := &lister{limit: limit}
 	req := wire.Request{Op: wire.OpGlob, Glob: &wire.GlobRequest{Dir: dir, Patterns: patterns, Max: limit}}
-	c, err := g.open(ctx, req, l, shape{})
+	c, err := g.open(ctx, req, l, shape{prompt: true})
 	if err != nil {
 		return Listing{}, err
 	}
@@ -227,7 +234,7 @@ func (l *lister) event(e wire.Event) error {
 
 // file does an operation on one path that has no streams.
 func (g *Guest) file(ctx context.Context, op wire.Op, req wire.FileRequest) (wire.Outcome, error) {
-	c, err := g.openFile(ctx, op, req, shape{})
+	c, err := g.openFile(ctx, op, req, shape{prompt: true})
 	if err != nil {
 		return wire.Outcome{}, err
 	}

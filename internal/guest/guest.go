@@ -11,8 +11,8 @@ import (
 	"pinfold/sandbox"
 )
 
-// Why a connection ended; Err and the errors of all calls wrap one of these or
-// a *wire.Violation.
+// Why a connection ended; Err and the errors of all calls wrap one of these,
+// ErrSilent or a *wire.Violation.
 var (
 	ErrGone   = errors.New("the connection to the sandbox's agent has ended")
 	ErrClosed = errors.New("the connection to the sandbox's agent was closed")
@@ -112,7 +112,7 @@ func (g *Guest) AgentBuild() string { return g.build }
 func (g *Guest) Done() <-chan struct{} { return g.done }
 
 // Err says why the connection ended: a *sandbox.Error of code protocol that
-// wraps ErrGone, ErrClosed or a *wire.Violation. It is nil before that.
+// wraps ErrGone, ErrClosed, ErrSilent or a *wire.Violation. It is nil before that.
 func (g *Guest) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -185,6 +185,9 @@ func (g *Guest) handle(f wire.Frame) error {
 	g.mu.Lock()
 	c := g.channels[f.Channel]
 	g.mu.Unlock()
+	if c != nil {
+		c.debt.progress()
+	}
 	switch {
 	case c == nil:
 		return broken("a frame for a channel that is not open")

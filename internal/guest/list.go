@@ -30,7 +30,7 @@ func (g *Guest) List(ctx context.Context, dir string, depth, limit int) (Entries
 	}
 	l := &entryLister{limit: min(max(limit, 0), wire.MaxFiles), depth: min(max(depth, 1), wire.MaxDepth)}
 	req := wire.Request{Op: wire.OpList, List: &wire.ListRequest{Dir: dir, Depth: l.depth, Max: l.limit}}
-	c, err := g.open(ctx, req, l, shape{})
+	c, err := g.open(ctx, req, l, shape{prompt: true})
 	if err != nil {
 		return Entries{}, err
 	}
@@ -84,7 +84,7 @@ func (g *Guest) Move(ctx context.Context, from, to string) error {
 	if err := sendable(from, to); err != nil {
 		return err
 	}
-	c, err := g.open(ctx, wire.Request{Op: wire.OpMove, Move: &wire.MoveRequest{From: from, To: to}}, plain{}, shape{})
+	c, err := g.open(ctx, wire.Request{Op: wire.OpMove, Move: &wire.MoveRequest{From: from, To: to}}, plain{}, shape{prompt: true})
 	if err != nil {
 		return err
 	}

@@ -20,14 +20,16 @@ func (g *Guest) Watch(ctx context.Context, dir string, recursive bool, f func(wi
 		return err
 	}
 	req := wire.Request{Op: wire.OpWatch, Watch: &wire.WatchRequest{Dir: dir, Recursive: recursive}}
-	c, err := g.open(ctx, req, plain{}, shape{downloads: 1})
+	c, err := g.open(ctx, req, plain{}, shape{downloads: 1, prompt: true})
 	if err != nil {
 		return err
 	}
 	defer context.AfterFunc(ctx, c.abandon)()
 	inbox := c.download[wire.Stdout]
 	var r watchReader
+	c.debt.wait()
 	for b := inbox.Next(); b != nil; b = inbox.Next() {
+		c.debt.end() // only the beginning is owed: later there may be nothing to tell
 		events, err := r.read(b)
 		if err != nil {
 			g.end(gone(err))

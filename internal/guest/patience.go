@@ -1,0 +1,109 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// patience is how long the agent may keep a caller waiting without the least
+// progress. A guest cannot stop its agent, but may slow it down: all of them
+// share the sandbox's CPU time.
+const patience = time.Minute
+
+// ErrSilent means that the agent did not do what it had to, for so long that
+// nothing can be expected of it any more.
+var ErrSilent = errors.New("the sandbox's agent does not answer")
+
+// debt watches over one channel whose agent must get on with it. Time counts
+// while somebody waits for the agent, from the last frame that came. It does
+// not count while the agent waits for us: for a client that is slow to send,
+// or to take.
+type debt struct {
+	silent func() // called once
+
+	mu    sync.Mutex
+	timer *time.Timer
+	since time.Time // of the last progress
+	owed  bool      // somebody waits
+	over  bool
+}
+
+func newDebt(silent func()) *debt {
+	d := &debt{silent: silent}
+	d.timer = time.AfterFunc(patience, d.look)
+	d.timer.Stop()
+	return d
+}
+
+// wait says that from now on the agent is waited for.
+func (d *debt) wait() {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.owed && !d.over {
+		d.owed, d.since = true, time.Now()
+		d.timer.Reset(patience)
+	}
+}
+
+// rest says that the agent is not waited for any more.
+func (d *debt) rest() {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.owed = false
+}
+
+// progress says that a frame came.
+func (d *debt) progress() {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.since = time.Now()
+}
+
+// end says that nothing is owed ever again.
+func (d *debt) end() {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.over = true
+	d.timer.Stop()
+}
+
+// look is the timer's.
+func (d *debt) look() {
+	d.mu.Lock()
+	left := patience - time.Since(d.since)
+	due := d.owed && !d.over && left <= 0
+	switch {
+	case due:
+		d.over = true
+	case d.owed && !d.over:
+		d.timer.Reset(left)
+	}
+	d.mu.Unlock()
+	if due {
+		d.silent()
+	}
+}
+
+// fellSilent ends the connection: no other call would fare better.
+func (g *Guest) fellSilent() {
+	g.end(&sandbox.Error{
+		Code: sandbox.CodeProtocol, Message: fmt.Sprintf("%s: nothing came for %v", ErrSilent, patience),
+		Hint: "the sandbox is ended; create another one", Err: ErrSilent,
+	})
+}

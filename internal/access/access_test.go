@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -325,7 +326,7 @@ func TestABrokenStoreOpensNothing(t *testing.T) {
 	if _, _, err := s.Create(t.Context(), "t", "", []string{ScopeRead}, 0); err == nil {
 		t.Fatal("a key was shown that is not kept")
 	}
-	if _, made, err := s.EnsureFirstKey(t.Context()); made || err == nil {
+	if _, made, err := s.EnsureFirstKey(t.Context(), kept); made || err == nil {
 		t.Fatal(made, err)
 	}
 	// A use that cannot be noted does not turn its owner away.
@@ -340,17 +341,34 @@ func TestABrokenStoreOpensNothing(t *testing.T) {
 	}
 }
 
+// kept is the keeper of a first key that works.
+func kept(string) error { return nil }
+
 func TestFirstKey(t *testing.T) {
 	s, _ := clocked(newShelf())
-	secret, made, err := s.EnsureFirstKey(t.Context())
-	if err != nil || !made {
+	full := errors.New("no room for the file")
+	if _, made, err := s.EnsureFirstKey(t.Context(), func(string) error { return full }); made || !errors.Is(err, full) {
+		t.Fatal("a key that could not be kept", made, err)
+	}
+	if all, err := s.List(t.Context(), ""); err != nil || len(all) > 0 {
+		t.Fatal("it opens something", all, err)
+	}
+	seen := ""
+	secret, made, err := s.EnsureFirstKey(t.Context(), func(key string) error {
+		if all, err := s.List(t.Context(), ""); err != nil || len(all) > 0 {
+			t.Error("it was stored before it was kept", all, err)
+		}
+		seen = key
+		return nil
+	})
+	if err != nil || !made || seen != secret {
 		t.Fatal(made, err)
 	}
 	p, err := s.Authenticate(t.Context(), secret)
 	if err != nil || p.Tenant != engine.LocalTenant || len(p.Scopes) != len(Scopes()) {
 		t.Fatal(p, err)
 	}
-	if secret, made, err = s.EnsureFirstKey(t.Context()); err != nil || made || secret != "" {
+	if secret, made, err = s.EnsureFirstKey(t.Context(), kept); err != nil || made || secret != "" {
 		t.Fatal("a second first key", made, err)
 	}
 }

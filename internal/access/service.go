@@ -61,6 +61,11 @@ func NewService(o Options) *Service {
 // Create makes a key and returns it with its description. This is the only
 // time that the key can be seen. A ttl of 0 means that it does not expire.
 func (s *Service) Create(ctx context.Context, tenant, name string, scopes []string, ttl time.Duration) (Key, string, error) {
+	return s.create(ctx, tenant, name, scopes, ttl, func(string) error { return nil })
+}
+
+// create makes a key, shows it to keep, and stores it unless that fails.
+func (s *Service) create(ctx context.Context, tenant, name string, scopes []string, ttl time.Duration, keep func(key string) error) (Key, string, error) {
 	ordered, err := checkKey(tenant, name, scopes, ttl)
 	if err != nil {
 		return Key{}, "", err
@@ -72,6 +77,9 @@ func (s *Service) Create(ctx context.Context, tenant, name string, scopes []stri
 		end := now.Add(ttl)
 		r.ExpiresAt = &end
 	}
+	if err := keep(key); err != nil {
+		return Key{}, "", err
+	}
 	if err := s.options.Store.InsertKey(ctx, r); err != nil {
 		return Key{}, "", err
 	}
@@ -80,13 +88,14 @@ func (s *Service) Create(ctx context.Context, tenant, name string, scopes []stri
 
 // EnsureFirstKey makes a key with all scopes for the tenant "local" when there
 // is no key at all, so that a new server can be used. Otherwise made is false.
-// The caller shows the key to the server's owner.
-func (s *Service) EnsureFirstKey(ctx context.Context) (key string, made bool, err error) {
+// keep is called before the key is stored and puts it where the server's owner
+// finds it: a key that is stored and lost would be the only one.
+func (s *Service) EnsureFirstKey(ctx context.Context, keep func(key string) error) (key string, made bool, err error) {
 	all, err := s.options.Store.ListKeys(ctx, "")
 	if err != nil || len(all) > 0 {
 		return "", false, err
 	}
-	_, key, err = s.Create(ctx, engine.LocalTenant, "first key", Scopes(), 0)
+	_, key, err = s.create(ctx, engine.LocalTenant, "first key", Scopes(), 0, keep)
 	return key, err == nil, err
 }
 

@@ -22,7 +22,9 @@ const (
 
 const portDescription = `Passes the request to a server that listens inside the sandbox on 127.0.0.1 or [::1], whatever its method, and brings back the answer. WebSockets work too. Where the server has a domain for ports, {port}-{sandbox id without sbx_}.DOMAIN reaches the same and gives each server an origin of its own.
 
-The key goes in a header, and is not passed on; neither are cookies of this server. Pages that come by path cannot act as this server's: they get "Content-Security-Policy: sandbox", and cannot set cookies.`
+The key goes in a header, and is not passed on; neither are cookies of this server. Pages that come by path cannot act as this server's: they get "Content-Security-Policy: sandbox", and cannot set cookies.
+
+A redirect within the server inside is rewritten to be followed here. One to anywhere else is not passed on, because clients would follow it with the key: it comes without Location, and X-Pinfold-Location says where it would have led.`
 
 // portRoutes describes the way into servers inside sandboxes. Requests get
 // there before the mux, which would clean their paths.

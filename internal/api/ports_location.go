@@ -2,16 +2,16 @@ package api
 
 import (
 	"net/http"
-	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 )
 
-// location keeps a redirection of a server inside within that server: clients
-// follow it with the caller's key. It is empty where there is nothing that may
-// be followed. What a browser would read otherwise than we do is refused.
+// location keeps a redirection of a server inside within that server. Clients
+// follow one with the header that has the caller's key: most take Authorization
+// out for another host, none X-API-Key, and a server inside is anybody's. So it
+// is empty for whatever is elsewhere, on this host or another, and for what a
+// browser would read otherwise than we do.
 func (p *portProxy) location(inner *http.Request, to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Opaque != "" || (u.Host == "" && (u.Scheme != "" || strings.HasPrefix(to, "//"))) {
@@ -29,10 +29,8 @@ func (p *portProxy) location(inner *http.Request, to string) string {
 			return u.String()
 		}
 		return ""
-	case p.isOurs(name):
-		return ""
 	}
-	return u.String()
+	return ""
 }
 
 // outer is how a URL of the server inside is reached from outside.
@@ -49,22 +47,6 @@ func (p *portProxy) outer(u *url.URL) string {
 		to += "#" + u.EscapedFragment()
 	}
 	return to
-}
-
-// isOurs says whether a host name may lead to this server, or to one that a
-// client would send this server's key to. In doubt it does.
-func (p *portProxy) isOurs(name string) bool {
-	if ip, err := netip.ParseAddr(name); err == nil {
-		return ip.IsLoopback() || ip.IsUnspecified() || ip.Zone() != "" || ip.Is4In6() || isOwnAddress(p.request, ip) || slices.Contains(p.hosts, name)
-	}
-	for _, own := range append([]string{"localhost", hostName(p.request), p.o.Domain}, p.hosts...) {
-		if own != "" && (name == own || strings.HasSuffix(name, "."+own)) {
-			return true
-		}
-	}
-	// Browsers read other scripts, and numbers of many forms, as the same name.
-	last := name[strings.LastIndexByte(name, '.')+1:]
-	return last == "" || (last[0] >= '0' && last[0] <= '9') || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '%' })
 }
 
 // cleanPath resolves "." and ".." in an escaped path as browsers do it, which

@@ -61,11 +61,13 @@ func (p *portProxy) modify(resp *http.Response) error {
 			delete(h, name)
 		}
 	}
+	h.Del(elsewhere)
 	if to := h.Get("Location"); to != "" {
-		if to = p.location(resp.Request, to); to == "" {
-			h.Del("Location")
-		} else {
-			h.Set("Location", to)
+		h.Del("Location")
+		if within := p.location(resp.Request, to); within != "" {
+			h.Set("Location", within)
+		} else { // for who wants to know, and to go there without the key
+			h.Set(elsewhere, sandbox.SafeText(to, maxElsewhere))
 		}
 	}
 	if !p.byPath() {
@@ -75,6 +77,13 @@ func (p *portProxy) modify(resp *http.Response) error {
 	h.Add("Content-Security-Policy", "sandbox allow-scripts allow-forms")
 	return nil
 }
+
+// elsewhere is the header that has the place of a redirection which is not
+// passed on as one.
+const (
+	elsewhere    = "X-Pinfold-Location"
+	maxElsewhere = 2000
+)
 
 // passes says whether a header of an answer goes out. By path those pass that
 // are known to speak of nothing but the answer; with a host name of its own, a
@@ -106,7 +115,13 @@ func (p *portProxy) passes(name string) bool {
 func ownCookies(cookies []string) []string {
 	var own []string
 	for _, c := range cookies {
-		if !strings.Contains(strings.ReplaceAll(strings.ToLower(c), " ", ""), ";domain=") {
+		_, attributes, _ := strings.Cut(c, ";")
+		wide := false
+		for a := range strings.SplitSeq(attributes, ";") {
+			name, _, _ := strings.Cut(a, "=")
+			wide = wide || strings.EqualFold(strings.TrimSpace(name), "domain")
+		}
+		if !wide {
 			own = append(own, c)
 		}
 	}

@@ -8,6 +8,11 @@ import (
 	"pinfold/sandbox"
 )
 
+// keyCheck is how often the key of a stream is looked at. Together with what
+// the keys are remembered for (half a second) it makes a second: looking costs
+// a hash.
+const keyCheck = 400 * time.Millisecond
+
 // watchKey looks at the key of a request again and again while it is served,
 // and cancels it with the reason once the key opens nothing any more. Streams
 // last for hours: a key that was revoked must not go on reading for so long.
@@ -20,7 +25,7 @@ func (s *server) watchKey(r *http.Request, scopes []string, cancel context.Cance
 	ctx, end := context.WithCancel(r.Context())
 	request := r.Clone(ctx) // whoever serves the request may change its header
 	go func() {
-		ticker := time.NewTicker(2 * s.o.Heartbeat)
+		ticker := time.NewTicker(keyCheck)
 		defer ticker.Stop()
 		for {
 			select {

@@ -12,6 +12,8 @@ const Env = "PINFOLD_FAILPOINT"
 
 // names are all moments, in the order of a life.
 var names = []string{
+	"key.written",       // the first key is in a file, nobody knows it
+	"key.stored",        // it opens the server, its file has not its name yet
 	"native.claimed",    // the driver has said that this process lives
 	"native.leased",     // a block of user ids is leased, nothing uses it
 	"native.cgroup",     // the cgroup is there, nobody is in it

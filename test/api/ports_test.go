@@ -46,6 +46,8 @@ func inside(rw http.ResponseWriter, r *http.Request) {
 			h.Set(name, value)
 		}
 		h.Add("Set-Cookie", "wide=1; Domain=example.com")
+		h.Add("Set-Cookie", "wide=2;Path=/;\tdomain\t= example.com")
+		h.Set("X-Pinfold-Location", "forged")
 		_, _ = io.WriteString(rw, "<script>alert(1)</script>")
 	case "/redirect":
 		rw.Header().Set("Location", r.URL.Query().Get("to"))
@@ -126,7 +128,7 @@ func TestAnswersFromInsideAreMadeHarmless(t *testing.T) {
 	a := w.must(200, request{key: "alpha", method: "GET", path: path + "/hostile"})
 	for _, name := range []string{
 		"Set-Cookie", "Access-Control-Allow-Origin", "Clear-Site-Data", "Strict-Transport-Security", "Service-Worker-Allowed", "Alt-Svc",
-		"NEL", "Report-To", "Reporting-Endpoints", "WWW-Authenticate", "Refresh", "Set-Cookie2", "Public-Key-Pins", "Accept-CH", "SourceMap", "X-SourceMap", "X-Accel-Redirect", "X-Sendfile", "Link", "Trailer",
+		"NEL", "Report-To", "Reporting-Endpoints", "WWW-Authenticate", "Refresh", "Set-Cookie2", "Public-Key-Pins", "Accept-CH", "SourceMap", "X-SourceMap", "X-Accel-Redirect", "X-Sendfile", "Link", "Trailer", "X-Pinfold-Location",
 	} {
 		if a.header.Get(name) != "" {
 			t.Errorf("%s: %s", name, a.header.Get(name))
@@ -153,13 +155,16 @@ func TestAnswersFromInsideAreMadeHarmless(t *testing.T) {
 	}
 	for to, want := range map[string]string{
 		"/next": path + "/next", "http://localhost:8000/x?y": path + "/x?y", "http://127.0.0.1:8000": path + "/", "next": path + "/next",
-		"https://example.org/": "https://example.org/", "//example.org/": "http://example.org/", "http://localhost:80001/": "", path + "/next": path + "/next",
+		"https://example.org/": "", "//example.org/": "", "http://203.0.113.7/": "", "http://localhost:8000@example.org/": "", "http://localhost:80001/": "", path + "/next": path + "/next",
 		"/../../../../../v1/whoami": path + "/v1/whoami", "/%252e%252e/%252e%252e/v1/whoami": path + "/v1/whoami", "http://localhost:8000//evil.com": path + "/evil.com",
 		w.url + "/v1/whoami": "", w.url + path + "/../../../whoami": "", "http:/v1/whoami": "", "http://localhost/v1/whoami": "", "http://2130706433/v1/whoami": "", "javascript:alert(1)": "",
 	} {
 		a := w.must(302, request{key: "alpha", method: "GET", path: path + "/redirect?to=" + strings.ReplaceAll(to, "?", "%3F")})
 		if got := a.header.Get("Location"); got != want {
 			t.Errorf("%s became %s", to, got)
+		}
+		if told := a.header.Get("X-Pinfold-Location"); (told == "") != (want != "") {
+			t.Errorf("%s: the caller is told %q", to, told)
 		}
 	}
 	for _, port := range []string{"/ports/8001/", "/ports/8002/", "/ports/9999/", "/ports/8099/", "/ports/8100/", "/ports/8600/"} {

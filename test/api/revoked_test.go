@@ -71,6 +71,26 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 	}
 }
 
+// However seldom a stream has something to say, it ends within about a second
+// of its key.
+func TestQuietStreamsEndAtOnceWithTheirKey(t *testing.T) {
+	w := newWorld(t, nil)
+	box := w.create("alpha")
+	revoke := w.revocable("short")
+	watch := newEventReader(w.open(request{key: "short", method: "GET", path: box + "/files/watch?path=."}))
+	if e := watch.next(t); e.name != "ready" {
+		t.Fatalf("%+v", e)
+	}
+	begun := time.Now()
+	revoke()
+	if e := watch.next(t); e.name != "error" || !strings.Contains(e.data, `"code":"unauthorized"`) {
+		t.Errorf("%+v", e)
+	}
+	if took := time.Since(begun); took > 5*time.Second { // on a busy machine
+		t.Errorf("it took %v", took)
+	}
+}
+
 // A run that may be asked for again goes on without the stream.
 func TestKeyedRunsOutliveTheirKey(t *testing.T) {
 	release := make(chan struct{})

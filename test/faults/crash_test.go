@@ -8,13 +8,16 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"pinfold/client"
+	"pinfold/internal/access"
 	"pinfold/internal/failpoint"
+	"pinfold/internal/store"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
 	"pinfold/test/server"
@@ -185,6 +188,31 @@ func (c *crash) check(s *server.Server) {
 	}
 	for _, key := range c.keys {
 		c.checkKey(ctx, s.Client, key)
+	}
+	c.checkFirstKey(ctx)
+}
+
+// checkFirstKey opens the server with the key in its file.
+func (c *crash) checkFirstKey(ctx context.Context) {
+	text, err := os.ReadFile(filepath.Join(c.options.State, "first-key"))
+	if err != nil {
+		c.t.Errorf("the first key is lost: %v", err)
+		return
+	}
+	db, err := store.Attach(ctx, c.options.State)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer db.Close()
+	keys := access.NewService(access.Options{Store: db})
+	if p, err := keys.Authenticate(ctx, strings.TrimSpace(string(text))); err != nil || !p.Allows(access.ScopeAdmin) {
+		c.t.Errorf("the first key opens nothing: %+v, %v", p, err)
+	}
+	if all, err := keys.List(ctx, ""); err != nil || len(all) != 1 {
+		c.t.Errorf("%d keys, %v", len(all), err)
+	}
+	if left, err := filepath.Glob(filepath.Join(c.options.State, ".first-key*")); err != nil || len(left) > 0 {
+		c.t.Errorf("left: %v, %v", left, err)
 	}
 }
 

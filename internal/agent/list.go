@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,105 +22,153 @@ func (a *agent) list(c *channel, req wire.Request) wire.Outcome {
 		return failed(fileFault(err))
 	}
 	l.flush()
+	l.outcome.More = l.outcome.More || l.missed
 	return l.outcome
 }
 
-// listing is one list under way.
+// listing is one list under way. It goes through the entries in the order of
+// their paths, so that of too many it lists the first.
 type listing struct {
 	a       *agent
 	c       *channel
 	req     *wire.ListRequest
-	left    int // entries that may still be looked at
+	base    int
+	left    int  // entries that may still be looked at
+	missed  bool // some were not
 	listed  int
 	bytes   int // of paths and targets so far
 	buf     []byte
-	todo    []folder
 	found   []wire.Entry
 	size    int // of found, at most, as JSON
 	outcome wire.Outcome
 }
 
-// folder is a directory to look into.
-type folder struct {
-	path  string
-	depth int
-}
-
-// walk goes through the directories, the upper ones first.
 func (l *listing) walk() error {
 	rel, err := l.a.relative(l.req.Dir)
 	if err != nil {
 		return err
 	}
-	base, err := l.a.openAt(l.a.root, rel, unix.O_PATH|unix.O_DIRECTORY, 0, noLinks)
+	l.base, err = l.a.openAt(l.a.root, rel, unix.O_PATH|unix.O_DIRECTORY, 0, noLinks)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(base) //nolint:errcheck // a directory
-	if err := l.directory(base, folder{".", 1}); err != nil {
-		return err
-	}
-	for len(l.todo) > 0 && !l.outcome.More && !l.c.abandoned() {
-		next := l.todo[0]
-		l.todo = l.todo[1:]
-		_ = l.directory(base, next) // gone, replaced by a link, or closed to us: nothing to list
-	}
-	return nil
+	defer unix.Close(l.base) //nolint:errcheck // a directory
+	return l.directory(".", 1)
 }
 
-// directory lists one directory.
-func (l *listing) directory(base int, d folder) error {
+// directory lists one directory and, where the depth allows, what is below.
+// One descriptor is open at a time, however deep it goes.
+func (l *listing) directory(dir string, depth int) error {
+	keys, err := l.keys(dir, depth)
+	fd := -1
+	leave := func() {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		fd = -1
+	}
+	defer leave()
+	for _, key := range keys {
+		if l.outcome.More || l.c.abandoned() {
+			break
+		}
+		if below, ok := strings.CutSuffix(key, "/"); ok {
+			leave()
+			_ = l.directory(within(dir, below), depth+1) // gone, replaced by a link, or closed to us: nothing to list
+			continue
+		}
+		if fd < 0 {
+			if fd, err = l.open(dir); err != nil {
+				return err
+			}
+		}
+		l.entry(fd, dir, key)
+	}
+	return err
+}
+
+func within(dir, name string) string {
+	if dir == "." {
+		return name
+	}
+	return dir + "/" + name
+}
+
+func (l *listing) open(dir string) (int, error) {
 	defer l.a.slot()()
-	fd, err := l.a.openAt(base, d.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, noLinks)
+	return l.a.openAt(l.base, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, noLinks)
+}
+
+// keys returns the names in a directory, in the order in which their paths and
+// those below them stand: "x" is an entry, "x/" all that is below it. Of more
+// than may be listed it keeps the first.
+func (l *listing) keys(dir string, depth int) ([]string, error) {
+	fd, err := l.open(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer unix.Close(fd) //nolint:errcheck // a directory
+	room := 2 * (l.req.Max - l.listed + 1) // every "x/" has its "x"
+	var keys []string
+	keep := func() {
+		slices.Sort(keys)
+		keys = slices.Compact(keys) // of a directory that changes meanwhile, a name may come twice
+		if len(keys) > room {
+			keys, l.missed = keys[:room], true
+		}
+	}
 	for {
-		list, err := readEntries(fd, l.buf)
+		list, err := l.read(fd)
 		if err != nil || len(list) == 0 {
-			return err
+			keep()
+			return keys, err
 		}
 		for _, e := range list {
 			if l.left--; l.left < 0 {
-				l.outcome.More = true
+				l.missed = true
+				keep()
+				return keys, nil
 			}
-			if l.outcome.More {
-				return nil
+			if sandbox.CheckGuestPath("", within(dir, e.name)) != nil {
+				l.outcome.Unprintable++
+				continue
 			}
-			l.entry(fd, d, e)
+			keys = append(keys, e.name)
+			if depth < l.req.Depth && (e.kind == unix.DT_DIR || e.kind == unix.DT_UNKNOWN) {
+				keys = append(keys, e.name+"/")
+			}
+		}
+		if len(keys) > 2*room+len(l.buf) {
+			keep()
 		}
 	}
 }
 
+func (l *listing) read(fd int) ([]entry, error) {
+	defer l.a.slot()()
+	return readEntries(fd, l.buf)
+}
+
 // entry describes one entry.
-func (l *listing) entry(dir int, d folder, e entry) {
-	rel := e.name
-	if d.path != "." {
-		rel = d.path + "/" + e.name
-	}
+func (l *listing) entry(fd int, dir, name string) {
 	var st unix.Stat_t
-	if unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+	release := l.a.slot()
+	err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	release()
+	if err != nil {
 		return // gone
 	}
-	if sandbox.CheckGuestPath("", rel) != nil {
-		l.outcome.Unprintable++
-		return
-	}
 	x := wire.Entry{
-		Path: rel, Type: typeOf(st.Mode), Size: st.Size, Mode: st.Mode & 0o7777,
+		Path: within(dir, name), Type: typeOf(st.Mode), Size: st.Size, Mode: st.Mode & 0o7777,
 		MtimeNS: st.Mtim.Nano(), UID: int(st.Uid), GID: int(st.Gid),
 	}
 	if x.Type == wire.TypeSymlink {
-		x.Target = readLink(dir, e.name)
+		x.Target = readLink(fd, name)
 	}
 	l.bytes += len(x.Path) + len(x.Target)
 	if l.listed++; l.listed > l.req.Max || l.bytes > wire.MaxListBytes {
 		l.outcome.More = true
 		return
-	}
-	if x.Type == wire.TypeDir && d.depth < l.req.Depth {
-		l.todo = append(l.todo, folder{rel, d.depth + 1})
 	}
 	l.found = append(l.found, x)
 	if l.size += 300 + 2*len(x.Path) + 6*len(x.Target); l.size > eventBytes {

@@ -71,7 +71,7 @@ func (s *server) contentRoutes() []route {
 
 func (s *server) directoryRoutes() []route {
 	scopes, reads := []string{scopeSandbox}, []string{scopeSandbox, scopeRead}
-	limit := param{name: "limit", kind: kindInt, min: 1, max: sandbox.MaxFiles, fallback: "1000", doc: "Entries at most."}
+	limit := param{name: "limit", kind: kindInt, min: 1, max: sandbox.MaxFiles, fallback: "1000", doc: "Entries at most: the first by path."}
 	return []route{
 		{
 			method: http.MethodGet, path: filesPath + "/list", id: "listFiles", tag: "Files", summary: "List a directory", scopes: reads,

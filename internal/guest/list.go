@@ -14,8 +14,9 @@ type Entries struct {
 	// directory and have passed sandbox.CheckGuestPath; a link's target is the
 	// guest's word and may hold anything.
 	Items []wire.Entry
-	// More says that there were more than asked for, or too many to look at.
-	// Which ones are missing is then left to chance.
+	// More says that there were more than asked for, which are the ones that
+	// are missing: those here are the first. Or there were too many to look at
+	// (wire.MaxWalk); then which ones are missing is left to chance.
 	More bool
 	// Unprintable counts entries left out because of their names.
 	Unprintable int

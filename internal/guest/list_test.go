@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,48 @@ func TestListMany(t *testing.T) {
 	got, err = l.List(deadline(t), ".", 1, 299)
 	if err != nil || len(got.Items) != 299 || !got.More {
 		t.Fatalf("%d entries, more %v, %v", len(got.Items), got.More, err)
+	}
+}
+
+// Of more entries than are asked for the first by path are listed, in whatever
+// order the directory has them and however many directories are in between.
+func TestListGivesTheFirst(t *testing.T) {
+	l := startAgent(t, mode{pid1: true})
+	var all []string
+	for _, dir := range []string{"m", "m-1", "m/b", "m/b-1", "m/b/c", "z"} { // "-" stands before "/"
+		if err := os.MkdirAll(filepath.Join(l.home, "d", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, dir)
+		for i := range 40 {
+			name := fmt.Sprintf("%s/%02d", dir, i*27%40)
+			if err := os.WriteFile(filepath.Join(l.home, "d", name), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	for _, depth := range []int{1, 2, 3, 4} {
+		var want []string
+		for _, name := range all {
+			if strings.Count(name, "/") < depth {
+				want = append(want, name)
+			}
+		}
+		for _, limit := range []int{0, 1, 2, 7, 45, 60, 130, 160, 245, 246, 247} {
+			got, err := l.List(deadline(t), "d", depth, limit)
+			if err != nil || got.More != (len(want) > limit) {
+				t.Fatalf("%d of %d: more %v, %v", limit, len(want), got.More, err)
+			}
+			var paths []string
+			for _, x := range got.Items {
+				paths = append(paths, x.Path)
+			}
+			if !slices.Equal(paths, want[:min(limit, len(want))]) {
+				t.Fatalf("to depth %d, %d of %d: %v", depth, limit, len(want), paths)
+			}
+		}
 	}
 }
 

@@ -48,7 +48,7 @@ func Run(fd int, build string) error {
 	if a.root, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return err
 	}
-	a.message(wire.KindHello, 0, wire.Hello{Version: wire.Version, Agent: build})
+	a.message(wire.KindHello, 0, &wire.Hello{Version: wire.Version, Agent: build})
 	makeThreads(wire.MaxTasks) // while the host reads that
 	frames := wire.NewReader(conn, wire.Host)
 	if err := a.greet(frames); err != nil {
@@ -189,12 +189,8 @@ func (a *agent) slot() (release func()) {
 
 // message sends a control payload. An error means that the connection is gone,
 // which the reading side notices too and ends the agent.
-func (a *agent) message(kind wire.Kind, channel uint32, m any) {
-	payload, err := wire.Encode(m)
-	if err != nil { // our own types: cannot happen
-		panic("agent: " + err.Error())
-	}
-	a.frame(wire.AppendFrame(nil, kind, channel, payload))
+func (a *agent) message(kind wire.Kind, channel uint32, m wire.Message) {
+	a.frame(wire.AppendMessage(nil, kind, channel, m))
 }
 
 // frame sends a whole frame.

@@ -157,11 +157,11 @@ func (c *channel) finish(o wire.Outcome) {
 	c.a.mu.Lock()
 	delete(c.a.channels, c.id)
 	c.a.mu.Unlock()
-	c.a.message(wire.KindClose, c.id, o)
+	c.a.message(wire.KindClose, c.id, &o)
 }
 
 // event tells the host that something happened.
-func (c *channel) event(e wire.Event) { c.a.message(wire.KindEvent, c.id, e) }
+func (c *channel) event(e wire.Event) { c.a.message(wire.KindEvent, c.id, &e) }
 
 // received releases what the last Next returned and grants it to the host.
 func (c *channel) received() {

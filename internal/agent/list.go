@@ -39,7 +39,7 @@ type listing struct {
 	bytes   int // of paths and targets so far
 	buf     []byte
 	found   []wire.Entry
-	size    int // of found, at most, as JSON
+	size    int // of found as a message, at most
 	outcome wire.Outcome
 }
 
@@ -171,7 +171,7 @@ func (l *listing) entry(fd int, dir, name string) {
 		return
 	}
 	l.found = append(l.found, x)
-	if l.size += 300 + 2*len(x.Path) + 6*len(x.Target); l.size > eventBytes {
+	if l.size += 100 + len(x.Path) + len(x.Target); l.size > eventBytes {
 		l.flush()
 	}
 }
@@ -186,7 +186,7 @@ func readLink(dir int, name string) string {
 	return text(b[:n])
 }
 
-// text makes valid UTF-8 of what a guest wrote: JSON carries nothing else.
+// text makes valid UTF-8 of what a guest wrote: a message carries nothing else.
 func text(b []byte) string {
 	s := strings.ToValidUTF8(string(b), "?")
 	return s[:min(len(s), wire.MaxPath)]

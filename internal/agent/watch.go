@@ -118,21 +118,17 @@ func (w *watch) take() (events []wire.WatchEvent, gone bool) {
 	return events, w.gone
 }
 
-// sendEvents sends changes as lines on stream 1, as fast as the host takes
+// sendEvents sends changes on stream 1, as fast as the host takes
 // them. false: the host is gone.
 func (c *channel) sendEvents(events []wire.WatchEvent) bool {
 	for _, e := range events {
-		line, err := wire.Encode(e) // which ends it
-		if err != nil {
-			panic("agent: " + err.Error()) // our own types: cannot happen
-		}
-		for len(line) > 0 {
-			n := c.out[wire.Stdout].Take(len(line))
+		for b := wire.AppendWatchEvent(nil, &e); len(b) > 0; {
+			n := c.out[wire.Stdout].Take(len(b))
 			if n == 0 {
 				return false
 			}
-			c.a.frame(wire.AppendData(nil, c.id, wire.Stdout, line[:n]))
-			line = line[n:]
+			c.a.frame(wire.AppendData(nil, c.id, wire.Stdout, b[:n]))
+			b = b[n:]
 		}
 	}
 	return true

@@ -19,11 +19,8 @@ import (
 
 // mute is an agent that greets, reads, and never answers.
 func mute(conn net.Conn) {
-	hello, err := wire.Encode(wire.Hello{Version: wire.Version, Agent: "mute"})
-	if err == nil {
-		_, err = conn.Write(wire.AppendFrame(nil, wire.KindHello, 0, hello))
-	}
-	if err == nil {
+	hello := wire.AppendMessage(nil, wire.KindHello, 0, &wire.Hello{Version: wire.Version, Agent: "mute"})
+	if _, err := conn.Write(hello); err == nil {
 		_, _ = io.Copy(io.Discard, conn)
 	}
 }

@@ -57,10 +57,7 @@ func (g *Guest) open(ctx context.Context, req wire.Request, u use, s shape) (*ch
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	payload, err := wire.Encode(req)
-	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a request: %w", err)
-	}
+	payload := wire.Encode(&req)
 	if len(payload) > wire.MaxOpen {
 		return nil, sandbox.Errorf(sandbox.CodeTooLarge, "the request has %d bytes, more than %d", len(payload), wire.MaxOpen)
 	}
@@ -160,7 +157,7 @@ func (c *channel) abandon() {
 			inbox.Close()
 		}
 	}
-	c.g.send(func(b []byte) []byte { return wire.AppendFrame(b, wire.KindClose, c.id, []byte("{}")) })
+	c.g.send(func(b []byte) []byte { return wire.AppendMessage(b, wire.KindClose, c.id, &wire.Outcome{}) })
 }
 
 // giveUpPatience bounds how long giveUp waits: the agent may be hostile.

@@ -97,11 +97,7 @@ func (g *Guest) exchange(frames *wire.Reader) error {
 		return broken("the agent speaks another version")
 	}
 	g.build = sandbox.SafeText(theirs.Agent, 64)
-	ours, err := wire.Encode(g.hello)
-	if err != nil {
-		return err
-	}
-	_, err = g.conn.Write(wire.AppendFrame(nil, wire.KindHello, 0, ours))
+	_, err = g.conn.Write(wire.AppendMessage(nil, wire.KindHello, 0, &g.hello))
 	return err
 }
 

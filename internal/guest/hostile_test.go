@@ -3,6 +3,7 @@ package guest_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -22,14 +23,14 @@ type peer struct {
 	frames *wire.Reader
 }
 
-const hello = `{"version":1,"agent":"evil"}`
+var hello = message(wire.KindHello, 0, `{"version":2,"agent":"evil"}`)
 
 // newPeer returns a greeted guest and the peer behind it.
 func newPeer(t *testing.T) (*guest.Guest, *peer) {
 	t.Helper()
 	checkGoroutines(t)
 	conn, p := connect(t)
-	p.send(wire.AppendFrame(nil, wire.KindHello, 0, []byte(hello)))
+	p.send(hello)
 	g, err := guest.New(deadline(t), conn, wire.Hello{UID: 1, GID: 1, Home: "/home/user"})
 	if err != nil {
 		t.Fatal(err)
@@ -53,8 +54,26 @@ func connect(t *testing.T) (host net.Conn, p *peer) {
 // send writes bytes; that the host has hung up is not an error.
 func (p *peer) send(b []byte) { _, _ = p.conn.Write(b) }
 
-func (p *peer) json(kind wire.Kind, channel uint32, payload string) {
-	p.send(wire.AppendFrame(nil, kind, channel, []byte(payload)))
+// message is a frame with a message, which is written as JSON here, because
+// that can be read.
+func message(kind wire.Kind, channel uint32, text string) []byte {
+	var m wire.Message
+	switch kind {
+	case wire.KindHello:
+		m = new(wire.Hello)
+	case wire.KindEvent:
+		m = new(wire.Event)
+	case wire.KindClose:
+		m = new(wire.Outcome)
+	default:
+		panic("not a kind that an agent sends")
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(m); err != nil {
+		panic(text + ": " + err.Error())
+	}
+	return wire.AppendMessage(nil, kind, channel, m)
 }
 
 // await reads frames until one of a kind comes.
@@ -73,7 +92,9 @@ func (p *peer) await(kind wire.Kind) wire.Frame {
 
 const (
 	started = `{"kind":"started","pid":7}`
-	exited  = `{"kind":"exited","exit":{"code":0,"wall_ns":1,"cpu_ns":1}}`
+	exited  = `{"kind":"exited","exit":{"code":0,"WallNS":1,"CPUNS":1}}`
+
+	startedMessage = "\x07started\x0e\x00\x00\x00" // as it travels
 )
 
 // data is a data frame on channel 1.
@@ -89,9 +110,12 @@ func raw(length uint32, kind byte, payload string) []byte {
 
 func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
-func event(payload string) []byte { return wire.AppendFrame(nil, wire.KindEvent, 1, []byte(payload)) }
+func event(text string) []byte { return message(wire.KindEvent, 1, text) }
 
-func closing(payload string) []byte { return wire.AppendFrame(nil, wire.KindClose, 1, []byte(payload)) }
+func closing(text string) []byte { return message(wire.KindClose, 1, text) }
+
+// payload is an event with any bytes at all.
+func payload(b string) []byte { return wire.AppendFrame(nil, wire.KindEvent, 1, []byte(b)) }
 
 // flood is n data frames of the largest size.
 func flood(n int) []byte { return bytes.Repeat(data(1, wire.MaxData), n) }
@@ -107,7 +131,7 @@ func TestViolations(t *testing.T) {
 		"unknown kind":             raw(0, 77, ""),
 		"kind of the host":         raw(2, 2, "{}"),
 		"control from the guest":   raw(2, 7, "{}"),
-		"second hello":             wire.AppendFrame(nil, wire.KindHello, 0, []byte(hello)),
+		"second hello":             hello,
 		"data on channel 0":        wire.AppendData(nil, 0, 1, []byte("x")),
 		"channel never opened":     wire.AppendData(nil, 2, 1, []byte("x")),
 		"channel 2^32-1":           wire.AppendData(nil, 1<<32-1, 1, []byte("x")),
@@ -126,26 +150,32 @@ func TestViolations(t *testing.T) {
 		"window of no stdin":       wire.AppendWindow(nil, 1, 0, 5),
 		"window of an output":      wire.AppendWindow(nil, 1, 1, 5),
 		"short window":             raw(3, 5, "\x00\x00\x01"),
-		"event without JSON":       event(""),
-		"event null":               event("null"),
+		"event without a message":  payload(""),
+		"event of one field":       payload("\x07started"),
+		"event as JSON":            payload(`{"kind":"started","pid":7}`),
 		"unknown event":            event(`{"kind":"pwned"}`),
-		"unknown field":            event(`{"kind":"started","pid":7,"uid":0}`),
-		"trailing JSON":            event(started + started),
-		"depth bomb":               event(`{"kind":` + strings.Repeat("[", 60_000)),
-		"object bomb":              event(strings.Repeat(`{"exit":`, 8_000)),
-		"huge number":              event(`{"kind":"started","pid":` + strings.Repeat("9", 60_000) + `}`),
+		"one field more":           payload(startedMessage + "\x00"),
+		"trailing message":         payload(startedMessage + startedMessage),
+		"text that is not UTF-8":   payload("\x07starte\xff\x0e\x00\x00\x00"),
+		"text beyond the end":      payload("\x08started\x0e\x00\x00\x00"),
+		"text of all ones":         payload("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
+		"long form of a number":    payload("\x07started\x8e\x00\x00\x00\x00"),
+		"neither there nor not":    payload("\x07started\x0e\x02\x00\x00"),
+		"list beyond the end":      payload("\x05files\x00\x00\xff\xff\x03\x00"),
+		"list without end":         payload("\x05files\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" + strings.Repeat("\x00", 60_000)),
+		"huge number":              payload("\x07started" + strings.Repeat("\xff", 60_000)),
 		"pid 0":                    event(`{"kind":"started","pid":0}`),
 		"negative pid":             event(`{"kind":"started","pid":-1}`),
 		"started twice":            join(event(started), event(started)),
 		"exited before started":    event(exited),
 		"exited twice":             join(event(started), event(exited), event(exited)),
 		"exit without a status":    join(event(started), event(`{"kind":"exited"}`)),
-		"exit code 256":            join(event(started), event(`{"kind":"exited","exit":{"code":256,"wall_ns":1,"cpu_ns":1}}`)),
-		"negative exit code":       join(event(started), event(`{"kind":"exited","exit":{"code":-1,"wall_ns":1,"cpu_ns":1}}`)),
-		"signal 65":                join(event(started), event(`{"kind":"exited","exit":{"code":0,"signal":65,"wall_ns":1,"cpu_ns":1}}`)),
-		"code and signal":          join(event(started), event(`{"kind":"exited","exit":{"code":1,"signal":9,"wall_ns":1,"cpu_ns":1}}`)),
-		"negative time":            join(event(started), event(`{"kind":"exited","exit":{"code":0,"wall_ns":-1,"cpu_ns":1}}`)),
-		"files of a process":       event(`{"kind":"files","files":[{"path":"a","type":"file","size":1,"mtime_ns":1}]}`),
+		"exit code 256":            join(event(started), event(`{"kind":"exited","exit":{"code":256,"WallNS":1,"CPUNS":1}}`)),
+		"negative exit code":       join(event(started), event(`{"kind":"exited","exit":{"code":-1,"WallNS":1,"CPUNS":1}}`)),
+		"signal 65":                join(event(started), event(`{"kind":"exited","exit":{"code":0,"signal":65,"WallNS":1,"CPUNS":1}}`)),
+		"code and signal":          join(event(started), event(`{"kind":"exited","exit":{"code":1,"signal":9,"WallNS":1,"CPUNS":1}}`)),
+		"negative time":            join(event(started), event(`{"kind":"exited","exit":{"code":0,"WallNS":-1,"CPUNS":1}}`)),
+		"files of a process":       event(`{"kind":"files","files":[{"path":"a","type":"file","size":1,"MtimeNS":1}]}`),
 		"close without started":    closing(`{}`),
 		"close without exited":     join(event(started), closing(`{}`)),
 		"fault after started":      join(event(started), closing(`{"error":{"code":"internal","message":"x"}}`)),
@@ -155,8 +185,8 @@ func TestViolations(t *testing.T) {
 		"long message":             closing(`{"error":{"code":"internal","message":"` + strings.Repeat("x", 5000) + `"}}`),
 		"long step":                closing(`{"error":{"code":"internal","message":"x","step":"` + strings.Repeat("x", 500) + `"}}`),
 		"negative size":            closing(`{"size":-1,"error":{"code":"internal","message":"x"}}`),
-		"negative file":            closing(`{"stat":{"type":"file","size":-1,"mode":0,"mtime_ns":0,"uid":0,"gid":0},"error":{"code":"internal","message":"x"}}`),
-		"unknown file type":        closing(`{"stat":{"type":"door","size":1,"mode":0,"mtime_ns":0,"uid":0,"gid":0},"error":{"code":"internal","message":"x"}}`),
+		"negative file":            closing(`{"stat":{"type":"file","size":-1,"mode":0,"MtimeNS":0,"uid":0,"gid":0},"error":{"code":"internal","message":"x"}}`),
+		"unknown file type":        closing(`{"stat":{"type":"door","size":1,"mode":0,"MtimeNS":0,"uid":0,"gid":0},"error":{"code":"internal","message":"x"}}`),
 		"absurd unprintable count": closing(`{"unprintable":99999999,"error":{"code":"internal","message":"x"}}`),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +250,7 @@ func TestFaultTextIsEscaped(t *testing.T) {
 	g, p := newPeer(t)
 	go func() {
 		p.await(wire.KindOpen)
-		p.json(wire.KindClose, 1, `{"error":{"code":"file_not_found","message":"\u001b[2J\u202egone"}}`)
+		p.send(message(wire.KindClose, 1, `{"error":{"code":"file_not_found","message":"\u001b[2J\u202egone"}}`))
 	}()
 	_, err := g.Stat(deadline(t), "f\x1b")
 	if code(err) != sandbox.CodeFileNotFound || strings.ContainsAny(err.Error(), "\x1b\u202e") {
@@ -230,9 +260,9 @@ func TestFaultTextIsEscaped(t *testing.T) {
 
 func TestHandshakeRefusals(t *testing.T) {
 	for name, first := range map[string][]byte{
-		"other version": wire.AppendFrame(nil, wire.KindHello, 0, []byte(`{"version":2}`)),
-		"no JSON":       wire.AppendFrame(nil, wire.KindHello, 0, []byte(`hi`)),
-		"unknown field": wire.AppendFrame(nil, wire.KindHello, 0, []byte(`{"version":1,"root":true}`)),
+		"other version": message(wire.KindHello, 0, `{"version":1}`),
+		"no message":    wire.AppendFrame(nil, wire.KindHello, 0, []byte(`hi`)),
+		"JSON":          wire.AppendFrame(nil, wire.KindHello, 0, []byte(`{"version":1,"agent":"dev"}`)),
 		"not hello":     event(started),
 		"HTTP":          []byte("GET / HTTP/1.1\r\n\r\n"),
 		"long":          raw(1<<20, 1, ""),
@@ -349,7 +379,7 @@ func TestLateAnswerAfterCancel(t *testing.T) {
 		p.await(wire.KindClose)
 		p.send(join(flood(8), event(started), wire.AppendEOF(nil, 1, 1), closing(`{}`)))
 		p.await(wire.KindOpen)
-		p.json(wire.KindClose, 2, `{}`)
+		p.send(message(wire.KindClose, 2, `{}`))
 	}()
 	_, err := g.Start(ctx, guest.Command{Args: []string{"x"}}, guest.Streams{})
 	if !errors.Is(err, context.Canceled) {
@@ -361,7 +391,7 @@ func TestLateAnswerAfterCancel(t *testing.T) {
 }
 
 func TestFileViolations(t *testing.T) {
-	file := func(path string) string { return `{"path":"` + path + `","type":"file","size":1,"mtime_ns":1}` }
+	file := func(path string) string { return `{"path":"` + path + `","type":"file","size":1,"MtimeNS":1}` }
 	files := func(list ...string) []byte {
 		return event(`{"kind":"files","files":[` + strings.Join(list, ",") + `]}`)
 	}
@@ -388,8 +418,8 @@ func TestFileViolations(t *testing.T) {
 		{"empty path", "Glob", files(file(""))},
 		{"path with an escape", "Glob", files(file(`a\u001b[2J`))},
 		{"long path", "Glob", files(file(strings.Repeat("a/", 600) + "b"))},
-		{"unknown type", "Glob", files(`{"path":"a","type":"door","size":1,"mtime_ns":1}`)},
-		{"negative size", "Glob", files(`{"path":"a","type":"file","size":-1,"mtime_ns":1}`)},
+		{"unknown type", "Glob", files(`{"path":"a","type":"door","size":1,"MtimeNS":1}`)},
+		{"negative size", "Glob", files(`{"path":"a","type":"file","size":-1,"MtimeNS":1}`)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			g, p := newPeer(t)
@@ -432,13 +462,13 @@ func TestPeerThatDoesNotRead(t *testing.T) {
 // download, an upload and a listing. Every call must return.
 func FuzzPeer(f *testing.F) {
 	f.Add(join(event(started), data(1, 3), event(exited), closing(`{}`)))
-	f.Add(wire.AppendFrame(nil, wire.KindClose, 2, []byte(`{"size":3}`)))
+	f.Add(message(wire.KindClose, 2, `{"size":3}`))
 	f.Add(raw(1<<31, 3, "xxxx"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		conn, far := net.Pipe()
 		defer far.Close()
 		go func() {
-			_, _ = far.Write(wire.AppendFrame(nil, wire.KindHello, 0, []byte(hello)))
+			_, _ = far.Write(hello)
 			_, _ = far.Write(b)
 			_ = far.Close()
 		}()

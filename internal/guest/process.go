@@ -211,11 +211,7 @@ func (p *Process) control(c wire.Control) error {
 		return p.c.err
 	default:
 	}
-	m, err := wire.Encode(c)
-	if err != nil {
-		return sandbox.Errorf(sandbox.CodeInternal, "encoding a control: %w", err)
-	}
-	p.c.g.send(func(b []byte) []byte { return wire.AppendFrame(b, wire.KindControl, p.c.id, m) })
+	p.c.g.send(func(b []byte) []byte { return wire.AppendMessage(b, wire.KindControl, p.c.id, &c) })
 	return nil
 }
 

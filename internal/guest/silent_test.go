@@ -21,7 +21,7 @@ func pipePeer(t *testing.T) (*guest.Guest, *peer) {
 	host, theirs := net.Pipe()
 	p := &peer{t: t, conn: theirs, frames: wire.NewReader(theirs, wire.Host)}
 	go func() {
-		p.send(wire.AppendFrame(nil, wire.KindHello, 0, []byte(hello)))
+		p.send(hello)
 		p.await(wire.KindHello)
 	}()
 	g, err := guest.New(t.Context(), host, wire.Hello{UID: 1, GID: 1, Home: "/home/user"})
@@ -119,7 +119,7 @@ func TestSlowIsNotSilent(t *testing.T) {
 			go func() {
 				p.await(wire.KindEOF)
 				time.Sleep(later)
-				p.json(wire.KindClose, 1, `{"size":3}`)
+				p.send(message(wire.KindClose, 1, `{"size":3}`))
 				p.swallow()
 			}()
 			if err := g.WriteFile(t.Context(), "f", 0o644, 3, &leisurely{times: 3}); err != nil {
@@ -137,7 +137,7 @@ func TestSlowIsNotSilent(t *testing.T) {
 				}
 				time.Sleep(later)
 				p.send(wire.AppendEOF(nil, 1, 1))
-				p.json(wire.KindClose, 1, `{"size":30}`)
+				p.send(message(wire.KindClose, 1, `{"size":30}`))
 			}()
 			go p.swallow()
 			if n, err := g.ReadFile(t.Context(), "f", 100, &leisurely{}); err != nil || n != 30 {

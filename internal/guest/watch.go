@@ -53,33 +53,36 @@ func (g *Guest) Watch(ctx context.Context, dir string, recursive bool, f func(wi
 	return named(dir, err)
 }
 
-// watchReader takes the lines of a watch apart.
+// watchReader takes the stream of a watch apart.
 type watchReader struct {
-	part  []byte // the beginning of a line
+	part  []byte // the beginning of a change
 	ready bool
 }
 
 // read returns the changes in b, of which it keeps nothing.
 func (r *watchReader) read(b []byte) ([]wire.WatchEvent, error) {
 	var list []wire.WatchEvent
+	if len(r.part) > 0 {
+		b = append(r.part, b...)
+	}
 	for {
-		line, rest, whole := bytes.Cut(b, []byte("\n"))
-		if len(r.part)+len(line) > wire.MaxWatchLine {
-			return nil, broken("a change that is too long")
+		message, rest, whole, err := wire.CutWatchEvent(b)
+		if err != nil {
+			return nil, err
 		}
-		r.part = append(r.part, line...)
 		if !whole {
+			r.part = bytes.Clone(rest)
 			return list, nil
 		}
 		var e wire.WatchEvent
-		if err := wire.Decode(r.part, &e); err != nil {
+		if err := wire.Decode(message, &e); err != nil {
 			return nil, err
 		}
 		if err := r.check(e); err != nil {
 			return nil, err
 		}
 		list = append(list, e)
-		r.part, b = r.part[:0], rest
+		b = rest
 	}
 }
 

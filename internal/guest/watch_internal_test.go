@@ -8,12 +8,16 @@ import (
 	"pinfold/sandbox"
 )
 
-// However the lines of a watch are cut, the same comes out, every change has
-// been checked, and no more than a line is kept.
+// However the stream of a watch is cut, the same comes out, every change has
+// been checked, and no more than a change is kept.
 func FuzzWatchReader(f *testing.F) {
-	f.Add([]byte("{\"kind\":\"ready\"}\n{\"kind\":\"created\",\"path\":\"a\"}\n{\"kind\":\"overflow\"}\n"), 7)
-	f.Add([]byte("{\"kind\":\"created\",\"path\":\"../a\"}\n"), 1)
-	f.Add(bytes.Repeat([]byte("x"), wire.MaxWatchLine+1), 100)
+	var good []byte
+	for _, e := range []wire.WatchEvent{{Kind: wire.WatchReady}, {Kind: wire.WatchCreated, Path: "a"}, {Kind: wire.WatchOverflow}} {
+		good = wire.AppendWatchEvent(good, &e)
+	}
+	f.Add(good, 7)
+	f.Add(wire.AppendWatchEvent(nil, &wire.WatchEvent{Kind: wire.WatchCreated, Path: "../a"}), 1)
+	f.Add(bytes.Repeat([]byte{wire.MaxWatchEvent >> 8}, wire.MaxWatchEvent+1), 100)
 	f.Fuzz(func(t *testing.T, b []byte, cut int) {
 		var whole, parts watchReader
 		all, err := whole.read(b)
@@ -30,7 +34,7 @@ func FuzzWatchReader(f *testing.F) {
 		if err == nil && len(all) != len(first)+len(second) {
 			t.Fatalf("%d changes, in parts %d and %d", len(all), len(first), len(second))
 		}
-		if len(whole.part) > wire.MaxWatchLine {
+		if len(whole.part) > wire.MaxWatchEvent {
 			t.Fatalf("%d bytes are kept", len(whole.part))
 		}
 		for _, e := range all {

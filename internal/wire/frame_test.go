@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -13,14 +12,14 @@ import (
 
 // sample is a stream of every kind that the host may send.
 func sample() []byte {
-	b := AppendFrame(nil, KindHello, 0, []byte(`{"version":1}`))
-	b = AppendFrame(b, KindOpen, 1, []byte(`{"op":"kill_all"}`))
+	b := AppendFrame(nil, KindHello, 0, []byte("a hello"))
+	b = AppendFrame(b, KindOpen, 1, []byte("a request"))
 	b = AppendFrame(b, KindOpen, 2, bytes.Repeat([]byte("x"), MaxOpen))
 	b = AppendData(b, 2, Stdin, bytes.Repeat([]byte("y"), MaxData))
 	b = AppendWindow(b, 2, Stdout, 70_000)
 	b = AppendEOF(b, 2, Stdin)
-	b = AppendFrame(b, KindControl, 2, []byte(`{"signal":9}`))
-	return AppendFrame(b, KindClose, 2, []byte(`{}`))
+	b = AppendFrame(b, KindControl, 2, []byte("a control"))
+	return AppendFrame(b, KindClose, 2, nil)
 }
 
 func TestFramesRoundTrip(t *testing.T) {
@@ -30,14 +29,14 @@ func TestFramesRoundTrip(t *testing.T) {
 		Length  int
 	}
 	want := []seen{
-		{KindHello, 0, 13},
-		{KindOpen, 1, 17},
+		{KindHello, 0, 7},
+		{KindOpen, 1, 9},
 		{KindOpen, 2, MaxOpen},
 		{KindData, 2, MaxPayload},
 		{KindWindow, 2, 5},
 		{KindEOF, 2, 1},
-		{KindControl, 2, 12},
-		{KindClose, 2, 2},
+		{KindControl, 2, 9},
+		{KindClose, 2, 0},
 	}
 	for name, r := range map[string]io.Reader{
 		"whole":    bytes.NewReader(sample()),
@@ -102,7 +101,7 @@ func TestReaderRefuses(t *testing.T) {
 }
 
 func TestReaderTruncated(t *testing.T) {
-	whole := AppendFrame(nil, KindEvent, 1, []byte(`{"kind":"started"}`))
+	whole := AppendFrame(nil, KindEvent, 1, []byte("an event"))
 	for n := 1; n < len(whole); n++ {
 		if _, err := NewReader(bytes.NewReader(whole[:n]), Agent).Next(); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Fatalf("after %d of %d bytes: %v, want unexpected EOF", n, len(whole), err)
@@ -151,50 +150,8 @@ func TestPutDataHeader(t *testing.T) {
 	}
 }
 
-func TestDecodeIsStrict(t *testing.T) {
-	var e Event
-	good := `{"kind":"exited","exit":{"code":3,"wall_ns":5,"cpu_ns":1}}`
-	if err := Decode([]byte(good), &e); err != nil {
-		t.Fatal(err)
-	}
-	want := Event{Kind: EventExited, Exit: &Exit{Code: 3, WallNS: 5, CPUNS: 1}}
-	if diff := cmp.Diff(want, e); diff != "" {
-		t.Fatalf("event (-want +got):\n%s", diff)
-	}
-	for name, bad := range map[string]string{
-		"empty":          ``,
-		"null":           `null`,
-		"array":          `[]`,
-		"unknown field":  `{"kind":"exited","host":"/etc"}`,
-		"unknown nested": `{"kind":"exited","exit":{"core":1}}`,
-		"two":            `{"kind":"exited"}{"kind":"exited"}`,
-		"trailing":       `{"kind":"exited"} x`,
-		"wrong type":     `{"kind":7}`,
-		"overflow":       `{"kind":"exited","exit":{"code":99999999999999999999}}`,
-		"fraction":       `{"kind":"exited","exit":{"code":1.5}}`,
-		"truncated":      `{"kind":"exited"`,
-		"deep":           `{"kind":` + strings.Repeat("[", 30_000),
-		"deep objects":   strings.Repeat(`{"exit":`, 8_000),
-	} {
-		var v *Violation
-		if err := Decode([]byte(bad), new(Event)); !errors.As(err, &v) {
-			t.Errorf("%s: Decode returned %v, want a *Violation", name, err)
-		}
-	}
-}
-
-func TestEncodeKeepsText(t *testing.T) {
-	b, err := Encode(StartRequest{Args: []string{"<&>", "ü"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Contains(b, []byte(`["<&>","ü"]`)) {
-		t.Fatalf("encoded as %s", b)
-	}
-}
-
 func FuzzReader(f *testing.F) {
-	f.Add(AppendFrame(nil, KindHello, 0, []byte(`{"version":1}`)), true)
+	f.Add(AppendFrame(nil, KindHello, 0, []byte("a hello")), true)
 	f.Add(AppendWindow(AppendEOF(AppendData(nil, 1, 1, []byte("abc")), 1, 1), 1, 0, 5), true)
 	f.Add(bytes.Repeat([]byte{0xff}, 32), false)
 	f.Fuzz(func(t *testing.T, b []byte, host bool) {
@@ -218,25 +175,6 @@ func FuzzReader(f *testing.F) {
 		}
 		if !bytes.HasPrefix(b, rebuilt) {
 			t.Fatal("the frames read are not those that were written")
-		}
-	})
-}
-
-func FuzzDecode(f *testing.F) {
-	f.Add([]byte(`{"error":{"code":"internal","message":"x"},"stat":{"type":"file"}}`))
-	f.Add([]byte(`{"version":1,"agent":"v1"}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, m := range []any{new(Hello), new(Event), new(Outcome), new(Request), new(Control), new(WatchEvent)} {
-			if Decode(b, m) != nil {
-				continue
-			}
-			again, err := Encode(m)
-			if err != nil {
-				t.Fatalf("decoded but cannot be encoded: %v", err)
-			}
-			if err := Decode(again, m); err != nil {
-				t.Fatalf("own encoding refused: %v: %s", err, again)
-			}
 		}
 	})
 }

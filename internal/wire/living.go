@@ -1,12 +1,14 @@
 package wire
 
+import "encoding/binary"
+
 // The messages of what a living sandbox is asked for: terminals, listings,
 // moves, watches and connections.
 
 // TerminalSize is a terminal's size in characters, each from 1 to MaxTerminal.
 type TerminalSize struct {
-	Cols int `json:"cols"`
-	Rows int `json:"rows"`
+	Cols int
+	Rows int
 }
 
 // Valid says whether both numbers are within their bounds.
@@ -16,42 +18,42 @@ func (t TerminalSize) Valid() bool {
 
 // ListRequest lists what is below Dir. Links are not followed.
 type ListRequest struct {
-	Dir   string `json:"dir"`
-	Depth int    `json:"depth"` // 1: the directory's own entries
-	Max   int    `json:"max"`   // the most entries to list
+	Dir   string
+	Depth int // 1: the directory's own entries
+	Max   int // the most entries to list
 }
 
 // Entry is one entry of a listing.
 type Entry struct {
-	Path    string `json:"path"` // relative to Dir
-	Type    string `json:"type"`
-	Size    int64  `json:"size"`
-	Mode    uint32 `json:"mode"`
-	MtimeNS int64  `json:"mtime_ns"`
-	UID     int    `json:"uid"`
-	GID     int    `json:"gid"`
-	Target  string `json:"target,omitempty"` // of a symbolic link: what the guest wrote there
+	Path    string // relative to Dir
+	Type    string
+	Size    int64
+	Mode    uint32
+	MtimeNS int64
+	UID     int
+	GID     int
+	Target  string // of a symbolic link: what the guest wrote there
 }
 
 // MoveRequest gives From the name To. Missing directories above To are made. A
 // regular file at To is replaced, anything else there is a fault.
 type MoveRequest struct {
-	From string `json:"from"`
-	To   string `json:"to"`
+	From string
+	To   string
 }
 
 // WatchRequest watches a directory, and with Recursive all below it.
 type WatchRequest struct {
-	Dir       string `json:"dir"`
-	Recursive bool   `json:"recursive,omitempty"`
+	Dir       string
+	Recursive bool
 }
 
-// WatchEvent is one change. On stream 1 of a watch each is one JSON object on a
-// line of its own, of at most MaxWatchLine bytes. WatchReady comes first.
+// WatchEvent is one change. WatchReady comes first. See AppendWatchEvent for
+// how they travel.
 type WatchEvent struct {
-	Kind string `json:"kind"`
-	Path string `json:"path,omitempty"` // relative to the directory; empty for ready and overflow
-	Dir  bool   `json:"dir,omitempty"`  // it is a directory
+	Kind string
+	Path string // relative to the directory; empty for ready and overflow
+	Dir  bool   // it is a directory
 }
 
 // Kinds of changes.
@@ -67,11 +69,36 @@ const (
 	WatchOverflow = "overflow"
 )
 
-// MaxWatchLine is the most bytes of one change as a line.
-const MaxWatchLine = 16 << 10
+// MaxWatchEvent is the most bytes of one change as a message.
+const MaxWatchEvent = 8 << 10
+
+// AppendWatchEvent appends a change to b as it travels on stream 1 of a watch:
+// its length in two bytes, and then the message.
+func AppendWatchEvent(b []byte, e *WatchEvent) []byte {
+	m := Encode(e)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(m))) //nolint:gosec // at most MaxWatchEvent: its path has at most MaxPath bytes
+	return append(b, m...)
+}
+
+// CutWatchEvent returns the first change's message and what follows it; whole
+// is false while bytes of it are still to come. A length that cannot be is a
+// *Violation.
+func CutWatchEvent(b []byte) (message, rest []byte, whole bool, err error) {
+	if len(b) < 2 {
+		return nil, b, false, nil
+	}
+	n := int(binary.BigEndian.Uint16(b))
+	if n > MaxWatchEvent {
+		return nil, nil, false, violation("a change that is too long")
+	}
+	if len(b)-2 < n {
+		return nil, b, false, nil
+	}
+	return b[2 : 2+n], b[2+n:], true, nil
+}
 
 // DialRequest connects to a TCP server on 127.0.0.1, or else on ::1. The
 // channel lives until both directions have ended.
 type DialRequest struct {
-	Port int `json:"port"`
+	Port int
 }

@@ -1,7 +1,7 @@
 package wire
 
 // Version is the protocol's version. Both sides must say the same.
-const Version = 1
+const Version = 2
 
 // Bounds that both sides keep to.
 const (
@@ -39,21 +39,21 @@ const (
 // Hello is the first message of each side. The agent's says that it is ready;
 // the host's answers with what the agent needs to know.
 type Hello struct {
-	Version int    `json:"version"`
-	Agent   string `json:"agent,omitempty"` // the agent's build version
+	Version int
+	Agent   string // the agent's build version
 
 	// From the host:
 
 	// UID and GID are the default user of processes and files, as numbers
 	// inside the sandbox.
-	UID int `json:"uid,omitempty"`
-	GID int `json:"gid,omitempty"`
+	UID int
+	GID int
 	// SwitchUser says that the agent is the sandbox's root and must give up
 	// that identity in every process it starts. When false the agent already
 	// is the user and cannot become another.
-	SwitchUser bool `json:"switch_user,omitempty"`
+	SwitchUser bool
 	// Home is the working directory and the root of relative paths.
-	Home string `json:"home,omitempty"`
+	Home string
 }
 
 // Op names an operation.
@@ -78,49 +78,49 @@ const (
 
 // Request is the payload of open: one operation and its arguments.
 type Request struct {
-	Op    Op            `json:"op"`
-	Start *StartRequest `json:"start,omitempty"`
-	File  *FileRequest  `json:"file,omitempty"`
-	Put   *PutRequest   `json:"put,omitempty"`
-	Glob  *GlobRequest  `json:"glob,omitempty"`
-	List  *ListRequest  `json:"list,omitempty"`
-	Move  *MoveRequest  `json:"move,omitempty"`
-	Watch *WatchRequest `json:"watch,omitempty"`
-	Dial  *DialRequest  `json:"dial,omitempty"`
+	Op    Op
+	Start *StartRequest
+	File  *FileRequest
+	Put   *PutRequest
+	Glob  *GlobRequest
+	List  *ListRequest
+	Move  *MoveRequest
+	Watch *WatchRequest
+	Dial  *DialRequest
 }
 
 // StartRequest starts one process.
 type StartRequest struct {
-	Args    []string `json:"args"` // Args[0] is looked up in the PATH of Env unless it has a slash
-	Env     []string `json:"env"`  // the whole environment, K=V
-	Dir     string   `json:"dir"`  // absolute, resolved inside the sandbox
-	UID     int      `json:"uid"`
-	GID     int      `json:"gid"`
-	Stdin   bool     `json:"stdin"` // false: /dev/null
-	Rlimits []Rlimit `json:"rlimits,omitempty"`
+	Args    []string // Args[0] is looked up in the PATH of Env unless it has a slash
+	Env     []string // the whole environment, K=V
+	Dir     string   // absolute, resolved inside the sandbox
+	UID     int
+	GID     int
+	Stdin   bool // false: /dev/null
+	Rlimits []Rlimit
 	// Terminal gives the process a controlling terminal of that size. All its
 	// output is then on stream 1; the end of stream 0 is typed as ^D.
-	Terminal *TerminalSize `json:"terminal,omitempty"`
+	Terminal *TerminalSize
 }
 
 // Rlimit is one resource limit (soft and hard alike), by its kernel number.
 type Rlimit struct {
-	Resource int    `json:"resource"`
-	Value    uint64 `json:"value"`
+	Resource int
+	Value    uint64
 }
 
 // FileRequest is about one path: absolute, or relative to Home. A symbolic
 // link is never followed, in no component; only stat follows links in the
 // components before the last.
 type FileRequest struct {
-	Path string `json:"path"`
-	Mode uint32 `json:"mode,omitempty"` // permission bits of a new file or directory
-	Size int64  `json:"size,omitempty"` // write: the expected size, -1 when unknown. read: the most to send
+	Path string
+	Mode uint32 // permission bits of a new file or directory
+	Size int64  // write: the expected size, -1 when unknown. read: the most to send
 
 	// read: Part asks for a part of the file, from Offset on and at most Size
 	// bytes, -1 for all. Without it a file larger than Size is a fault.
-	Part   bool  `json:"part,omitempty"`
-	Offset int64 `json:"offset,omitempty"`
+	Part   bool
+	Offset int64
 }
 
 // MaxPut is the most bytes of content in one put.
@@ -130,23 +130,23 @@ const MaxPut = 1 << 20
 // operation. The first that fails ends it; Outcome.Size is how many were
 // written.
 type PutRequest struct {
-	Files []PutFile `json:"files"`
+	Files []PutFile
 }
 
 // PutFile is one small file. Its path is as in a FileRequest.
 type PutFile struct {
-	Path    string `json:"path"`
-	Mode    uint32 `json:"mode"`
-	Content []byte `json:"content"`
+	Path    string
+	Mode    uint32
+	Content []byte
 }
 
 // GlobRequest lists regular files below Dir. Patterns match the whole path
 // relative to Dir, component by component; "**" matches any number of
 // directories.
 type GlobRequest struct {
-	Dir      string   `json:"dir"`
-	Patterns []string `json:"patterns"`
-	Max      int      `json:"max"` // the most entries to list
+	Dir      string
+	Patterns []string
+	Max      int // the most entries to list
 }
 
 // EventKind names an event.
@@ -163,50 +163,50 @@ const (
 
 // Event is the payload of an event frame.
 type Event struct {
-	Kind  EventKind   `json:"kind"`
-	PID   int         `json:"pid,omitempty"`   // started
-	Exit  *Exit       `json:"exit,omitempty"`  // exited
-	Files []FileEntry `json:"files,omitempty"` // files
+	Kind  EventKind
+	PID   int         // started
+	Exit  *Exit       // exited
+	Files []FileEntry // files
 
-	Entries []Entry `json:"entries,omitempty"` // entries
+	Entries []Entry // entries
 }
 
 // Exit is how a process ended. Exactly one of Code and Signal is meaningful:
 // Signal is 0 for a process that returned Code. Times are in nanoseconds.
 type Exit struct {
-	Code   int   `json:"code"`
-	Signal int   `json:"signal,omitempty"`
-	WallNS int64 `json:"wall_ns"`
-	CPUNS  int64 `json:"cpu_ns"` // of the process and the children it waited for
+	Code   int
+	Signal int
+	WallNS int64
+	CPUNS  int64 // of the process and the children it waited for
 }
 
 // Control is the payload of a control frame.
 type Control struct {
-	Signal int  `json:"signal,omitempty"` // send this signal
-	Group  bool `json:"group,omitempty"`  // to the process group, not just the process
+	Signal int  // send this signal
+	Group  bool // to the process group, not just the process
 	// Resize changes the size of the process's terminal.
-	Resize *TerminalSize `json:"resize,omitempty"`
+	Resize *TerminalSize
 }
 
 // Outcome is the payload of close. From the host it is empty.
 type Outcome struct {
-	Error *Fault `json:"error,omitempty"`
-	Held  bool   `json:"held,omitempty"` // start: another process still held the output when the stream was cut
-	Size  int64  `json:"size,omitempty"` // read, write: bytes moved
-	Stat  *Stat  `json:"stat,omitempty"` // stat
-	More  bool   `json:"more,omitempty"` // glob, list: there were more than Max, or the walk was cut
+	Error *Fault
+	Held  bool  // start: another process still held the output when the stream was cut
+	Size  int64 // read, write: bytes moved
+	Stat  *Stat // stat
+	More  bool  // glob, list: there were more than Max, or the walk was cut
 	// Unprintable counts what a glob or a list left out because its name is
 	// not printable UTF-8.
-	Unprintable int `json:"unprintable,omitempty"`
+	Unprintable int
 }
 
 // Fault is an operation's failure. Code is one of the sandbox package's error
 // codes; the host checks that and bounds the message.
 type Fault struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	Step    string `json:"step,omitempty"` // start: the step that failed
-	Errno   int    `json:"errno,omitempty"`
+	Code    string
+	Message string
+	Step    string // start: the step that failed
+	Errno   int
 }
 
 // Types of files.
@@ -219,20 +219,20 @@ const (
 
 // Stat describes a file.
 type Stat struct {
-	Type    string `json:"type"`
-	Size    int64  `json:"size"`
-	Mode    uint32 `json:"mode"`
-	MtimeNS int64  `json:"mtime_ns"`
-	UID     int    `json:"uid"`
-	GID     int    `json:"gid"`
-	Target  string `json:"target,omitempty"` // of a symbolic link: what the guest wrote there
+	Type    string
+	Size    int64
+	Mode    uint32
+	MtimeNS int64
+	UID     int
+	GID     int
+	Target  string // of a symbolic link: what the guest wrote there
 }
 
 // FileEntry is one match of a glob. Type other than "file" is reported only
 // for a pattern without wildcards, so that the host can say why it was skipped.
 type FileEntry struct {
-	Path    string `json:"path"` // relative to Dir
-	Type    string `json:"type"`
-	Size    int64  `json:"size"`
-	MtimeNS int64  `json:"mtime_ns"`
+	Path    string // relative to Dir
+	Type    string
+	Size    int64
+	MtimeNS int64
 }

@@ -56,8 +56,8 @@ var hostileModes = []struct {
 	{"host-kind", refused},
 	{"no-channel", refused},
 	{"second-hello", refused},
-	{"deep", refused},
-	{"not-json", refused},
+	{"endless-list", refused},
+	{"no-message", refused},
 	{"unknown-field", refused},
 	{"exit-first", refused},
 	{"exit-twice", refused},
@@ -178,14 +178,15 @@ func (a *arena) arrives(mode string) error {
 	if err != nil {
 		return err
 	}
-	request := wire.AppendFrame(nil, wire.KindOpen, 1, []byte(`{"op":"start"}`))
+	request := wire.AppendMessage(nil, wire.KindOpen, 1, &wire.Request{Op: wire.OpStart})
 	if _, err := ours.Write(request); err != nil {
 		return err
 	}
 	_ = unix.Shutdown(int(ours.Fd()), unix.SHUT_WR)
 	n, _ := io.Copy(io.Discard, ours)
 	_ = cmd.Wait()
-	if greeting := int64(49); n <= greeting {
+	greeting := wire.AppendMessage(nil, wire.KindHello, 0, &wire.Hello{Version: wire.Version, Agent: "\x1b[2Jhostile"})
+	if n <= int64(len(greeting)) {
 		return fmt.Errorf("only %d bytes arrived", n)
 	}
 	return nil

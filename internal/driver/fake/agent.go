@@ -30,7 +30,7 @@ func newAgent(m *Machine, conn net.Conn) *agent {
 // serve answers the host until the connection ends, and then ends all programs.
 func (a *agent) serve() {
 	defer a.stop()
-	if !a.message(wire.KindHello, 0, wire.Hello{Version: wire.Version, Agent: "fake"}) {
+	if !a.message(wire.KindHello, 0, &wire.Hello{Version: wire.Version, Agent: "fake"}) {
 		return
 	}
 	frames := wire.NewReader(a.conn, wire.Host)
@@ -157,7 +157,7 @@ func (c *channel) glob(req *wire.GlobRequest) wire.Outcome {
 	}
 	for len(found) > 0 {
 		n := min(len(found), eventFiles)
-		c.a.message(wire.KindEvent, c.id, wire.Event{Kind: wire.EventFiles, Files: found[:n]})
+		c.a.message(wire.KindEvent, c.id, &wire.Event{Kind: wire.EventFiles, Files: found[:n]})
 		found = found[n:]
 	}
 	return wire.Outcome{More: more}
@@ -184,12 +184,8 @@ func (a *agent) killAll() {
 }
 
 // message sends a control payload. false: the connection has ended.
-func (a *agent) message(kind wire.Kind, channel uint32, m any) bool {
-	payload, err := wire.Encode(m)
-	if err != nil {
-		panic("fake: " + err.Error()) // our own types: cannot happen
-	}
-	return a.frame(wire.AppendFrame(nil, kind, channel, payload))
+func (a *agent) message(kind wire.Kind, channel uint32, m wire.Message) bool {
+	return a.frame(wire.AppendMessage(nil, kind, channel, m))
 }
 
 func (a *agent) frame(b []byte) bool {

@@ -69,7 +69,7 @@ func (c *channel) finish(o wire.Outcome) {
 	c.close()
 	c.last.Lock()
 	c.shut = true
-	c.a.message(wire.KindClose, c.id, o)
+	c.a.message(wire.KindClose, c.id, &o)
 	c.last.Unlock()
 	c.a.mu.Lock()
 	defer c.a.mu.Unlock()

@@ -33,7 +33,7 @@ func (c *channel) dial(req *wire.DialRequest) wire.Outcome {
 		defer theirs.Close() //nolint:errcheck // the server is done
 		serve(theirs)
 	})
-	c.a.message(wire.KindEvent, c.id, wire.Event{Kind: wire.EventOpened})
+	c.a.message(wire.KindEvent, c.id, &wire.Event{Kind: wire.EventOpened})
 	var in sync.WaitGroup
 	in.Go(func() {
 		if _, err := io.Copy(ours, c.inbound()); err != nil {

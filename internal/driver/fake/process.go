@@ -141,7 +141,7 @@ func (p *Process) run() wire.Outcome {
 	if program == nil {
 		program = Builtin
 	}
-	p.a.message(wire.KindEvent, p.c.id, wire.Event{Kind: wire.EventStarted, PID: p.pid})
+	p.a.message(wire.KindEvent, p.c.id, &wire.Event{Kind: wire.EventStarted, PID: p.pid})
 	begin := time.Now()
 	returned := make(chan Exit, 1)
 	p.a.m.agent.Go(func() { returned <- program(p) })
@@ -155,6 +155,6 @@ func (p *Process) run() wire.Outcome {
 	}
 	close(p.ended)
 	exit := wire.Exit{Code: e.Code, Signal: e.Signal, WallNS: time.Since(begin).Nanoseconds()}
-	p.a.message(wire.KindEvent, p.c.id, wire.Event{Kind: wire.EventExited, Exit: &exit})
+	p.a.message(wire.KindEvent, p.c.id, &wire.Event{Kind: wire.EventExited, Exit: &exit})
 	return wire.Outcome{Held: held}
 }

@@ -119,7 +119,7 @@ func (f *Files) entry(dir, rel string) wire.Entry {
 func (c *channel) list(req *wire.ListRequest) wire.Outcome {
 	found, o := c.a.m.Files.list(req)
 	for part := range slices.Chunk(found, eventFiles) {
-		c.a.message(wire.KindEvent, c.id, wire.Event{Kind: wire.EventEntries, Entries: part})
+		c.a.message(wire.KindEvent, c.id, &wire.Event{Kind: wire.EventEntries, Entries: part})
 	}
 	return o
 }
@@ -199,11 +199,7 @@ func (c *channel) watch(req *wire.WatchRequest) wire.Outcome {
 		case <-w.wake:
 		}
 		for _, e := range w.take() {
-			line, err := wire.Encode(e)
-			if err != nil {
-				panic("fake: " + err.Error()) // our own types: cannot happen
-			}
-			if _, err := c.outbound(wire.Stdout).Write(line); err != nil {
+			if _, err := c.outbound(wire.Stdout).Write(wire.AppendWatchEvent(nil, &e)); err != nil {
 				return failed(sandbox.CodeInternal, err.Error())
 			}
 		}

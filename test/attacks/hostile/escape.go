@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -47,8 +46,7 @@ func escape(channel uint32) {
 	send(wire.KindEOF, channel, "\x01")
 	send(wire.KindEOF, channel, "\x02")
 	send(wire.KindEvent, channel, exited)
-	outcome, _ := json.Marshal(wire.Outcome{})
-	send(wire.KindClose, channel, string(outcome))
+	send(wire.KindClose, channel, done)
 }
 
 func writable(name string) error {

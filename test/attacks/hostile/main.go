@@ -6,10 +6,8 @@ package main
 
 import (
 	"encoding/binary"
-	"encoding/json"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -36,29 +34,31 @@ func raw(length uint32, kind byte, channel uint32, payload string) {
 }
 
 func hello() {
-	b, _ := json.Marshal(wire.Hello{Version: wire.Version, Agent: "\x1b[2Jhostile"})
-	send(wire.KindHello, 0, string(b))
+	send(wire.KindHello, 0, string(wire.Encode(&wire.Hello{Version: wire.Version, Agent: "\x1b[2Jhostile"})))
 }
 
-// started and exited are what an honest agent says.
-const (
-	started = `{"kind":"started","pid":7}`
-	exited  = `{"kind":"exited","exit":{"code":0,"signal":0,"wall_ns":1,"cpu_ns":1}}`
+// started, exited and done are what an honest agent says.
+var (
+	started = string(wire.Encode(&wire.Event{Kind: wire.EventStarted, PID: 7}))
+	exited  = string(wire.Encode(&wire.Event{Kind: wire.EventExited, Exit: &wire.Exit{WallNS: 1, CPUNS: 1}}))
+	done    = string(wire.Encode(&wire.Outcome{}))
 )
 
 // violations answer the request for a program. Each is given its channel.
 var violations = map[string]func(channel uint32){
-	"length-max":    func(c uint32) { raw(1<<32-1, 3, c, "x") },
-	"length-2g":     func(c uint32) { raw(1<<31, 6, c, "x") },
-	"empty-data":    func(c uint32) { raw(0, 3, c, "") },
-	"truncated":     func(c uint32) { raw(1000, 6, c, "half"); _ = syscall.Close(connection) },
-	"unknown-kind":  func(c uint32) { raw(2, 99, c, "{}") },
-	"host-kind":     func(c uint32) { raw(2, 2, c, "{}") },
-	"no-channel":    func(uint32) { send(wire.KindEvent, 77, started) },
-	"second-hello":  func(uint32) { hello() },
-	"deep":          func(c uint32) { send(wire.KindEvent, c, strings.Repeat("[", 60_000)) },
-	"not-json":      func(c uint32) { send(wire.KindClose, c, "\x00\xff") },
-	"unknown-field": func(c uint32) { send(wire.KindClose, c, `{"root":true}`) },
+	"length-max":   func(c uint32) { raw(1<<32-1, 3, c, "x") },
+	"length-2g":    func(c uint32) { raw(1<<31, 6, c, "x") },
+	"empty-data":   func(c uint32) { raw(0, 3, c, "") },
+	"truncated":    func(c uint32) { raw(1000, 6, c, "half"); _ = syscall.Close(connection) },
+	"unknown-kind": func(c uint32) { raw(2, 99, c, "{}") },
+	"host-kind":    func(c uint32) { raw(2, 2, c, "{}") },
+	"no-channel":   func(uint32) { send(wire.KindEvent, 77, started) },
+	"second-hello": func(uint32) { hello() },
+	"endless-list": func(c uint32) {
+		send(wire.KindEvent, c, "\x05files\x00\x00\xff\xff\xff\xff\x0f"+strings.Repeat("\x00", 60_000))
+	},
+	"no-message":    func(c uint32) { send(wire.KindClose, c, "\x00\xff") },
+	"unknown-field": func(c uint32) { send(wire.KindClose, c, done+"\x01") },
 	"exit-first":    func(c uint32) { send(wire.KindEvent, c, exited) },
 	"exit-twice": func(c uint32) {
 		send(wire.KindEvent, c, started)
@@ -67,7 +67,7 @@ var violations = map[string]func(channel uint32){
 	},
 	"exit-999": func(c uint32) {
 		send(wire.KindEvent, c, started)
-		send(wire.KindEvent, c, strings.Replace(exited, `"code":0`, `"code":999`, 1))
+		send(wire.KindEvent, c, string(wire.Encode(&wire.Event{Kind: wire.EventExited, Exit: &wire.Exit{Code: 999}})))
 	},
 	"overrun": func(c uint32) {
 		send(wire.KindEvent, c, started)
@@ -84,7 +84,9 @@ var violations = map[string]func(channel uint32){
 		}
 	},
 	"files": func(c uint32) {
-		send(wire.KindEvent, c, `{"kind":"files","files":[{"path":"../../etc/passwd","type":"file","size":1}]}`)
+		send(wire.KindEvent, c, string(wire.Encode(&wire.Event{
+			Kind: wire.EventFiles, Files: []wire.FileEntry{{Path: "../../etc/passwd", Type: wire.TypeFile, Size: 1}},
+		})))
 	},
 	"rights": func(c uint32) {
 		fds := make([]int, 253)
@@ -100,7 +102,7 @@ var violations = map[string]func(channel uint32){
 	"stuck": func(c uint32) { // says that the program has ended, and then nothing
 		send(wire.KindEvent, c, started)
 		send(wire.KindEvent, c, exited)
-		send(wire.KindClose, c, "{}")
+		send(wire.KindClose, c, done)
 		time.Sleep(time.Hour)
 	},
 	"bomb": func(c uint32) {
@@ -132,7 +134,7 @@ func main() {
 			continue
 		}
 		var req wire.Request
-		if json.Unmarshal(f.Payload, &req) != nil {
+		if wire.Decode(f.Payload, &req) != nil {
 			os.Exit(1)
 		}
 		serve(which, f.Channel, req)
@@ -145,15 +147,15 @@ func serve(which string, channel uint32, req wire.Request) {
 	case wire.OpStart:
 		violations[which](channel)
 	case wire.OpWrite:
-		send(wire.KindClose, channel, `{"size":`+number(req.File.Size)+`}`)
+		send(wire.KindClose, channel, moved(req.File.Size))
 	case wire.OpPut:
-		send(wire.KindClose, channel, `{"size":`+number(int64(len(req.Put.Files)))+`}`)
+		send(wire.KindClose, channel, moved(int64(len(req.Put.Files))))
 	default:
-		send(wire.KindClose, channel, `{}`)
+		send(wire.KindClose, channel, done)
 	}
 }
 
-func number(n int64) string { return strconv.FormatInt(n, 10) }
+func moved(n int64) string { return string(wire.Encode(&wire.Outcome{Size: n})) }
 
 type reader struct{}
 

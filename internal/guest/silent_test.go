@@ -150,8 +150,8 @@ func TestSlowIsNotSilent(t *testing.T) {
 			g, p := pipePeer(t)
 			go func() {
 				time.Sleep(later)
-				p.send(wire.AppendData(nil, 1, 1, []byte("{\"kind\":\"ready\"}\n")))
-				p.send(wire.AppendFrame(nil, wire.KindEvent, 2, []byte(started)))
+				p.send(watched(watchReady))
+				p.send(message(wire.KindEvent, 2, started))
 				p.swallow()
 			}()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

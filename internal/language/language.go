@@ -40,7 +40,8 @@ type Language struct {
 	Compile  []string  // the compile step's arguments; nil for interpreted languages
 	Run      []string  // the run's arguments
 	Wait     []string  // starts an interpreter that waits for its program; a marker and modules follow. nil: there is none
-	WaitWith []string  // support files that only Wait needs
+	Parent   []string  // starts an interpreter that is forked for each program. nil: there is none
+	WaitWith []string  // support files that only Wait and Parent need
 	Env      []string  // K=V, in addition to BaseEnv, for both steps
 	Support  []string  // files of Pinfold's that the steps need: keys of the support files
 	Harness  Harness

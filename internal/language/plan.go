@@ -98,7 +98,19 @@ type Wait struct {
 // WaitStep says how to start a waiting interpreter. ok is false when the
 // language has none.
 func (l Language) WaitStep(modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
-	if l.Wait == nil {
+	return l.wait(l.Wait, modules, limits, lookup)
+}
+
+// ParentStep says how to start an interpreter that is forked for each program,
+// in the way that driver.ParentSpec wants it: it is told its modules when it has
+// started, and each fork takes its program as a waiting interpreter does. ok is
+// false when the language has none.
+func (l Language) ParentStep(modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
+	return l.wait(l.Parent, modules, limits, lookup)
+}
+
+func (l Language) wait(args, modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
+	if args == nil {
 		return w, false, nil
 	}
 	words, err := l.words(lookup)
@@ -109,7 +121,7 @@ func (l Language) WaitStep(modules []string, limits sandbox.Limits, lookup Looku
 	if err != nil {
 		return w, false, sandbox.Errorf(sandbox.CodeInternal, "support files of %s: %w", l.Name, err)
 	}
-	step := l.step(l.Wait, nil, words, limits.WithDefaults())
+	step := l.step(args, nil, words, limits.WithDefaults())
 	return Wait{Args: step.Args, Env: step.Env, Modules: modules, Files: files, Dir: SupportDir}, true, nil
 }
 

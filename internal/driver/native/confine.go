@@ -12,6 +12,7 @@ import (
 
 // filterProgram is the compiled system-call filter, shared by all sandboxes.
 type filterProgram struct {
+	program seccomp.Program
 	fprog   *seccomp.Fprog
 	flags   uintptr
 	listens bool // refused calls are reported to a listener
@@ -27,7 +28,7 @@ func newFilterProgram(s seccomp.Support) (*filterProgram, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &filterProgram{fprog: program.Fprog(), flags: s.InstallFlags(listens), listens: listens}, nil
+	return &filterProgram{program: program, fprog: program.Fprog(), flags: s.InstallFlags(listens), listens: listens}, nil
 }
 
 // apply installs the filter. The result holds the listener's descriptor, if

@@ -34,8 +34,7 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 		return nil, err
 	}
 	failpoint.Hit("native.claimed")
-	m := &machine{plan: plan, host: h, dead: make(chan struct{})}
-	m.meter = meter{machine: m, root: -1, limit: plan.Limits.MemoryBytes, agent: wire.MaxTasks}
+	m := d.newMachine(plan, h)
 	if err := m.build(ctx, h.groupName(d.token, plan.ID)); err != nil {
 		if destroyErr := m.Destroy(context.WithoutCancel(ctx)); destroyErr != nil {
 			err = errors.Join(err, destroyErr)
@@ -87,13 +86,14 @@ func (m *machine) build(ctx context.Context, name string) error {
 		if m.block, err = h.ids.pool.Lease(name); err != nil {
 			return err
 		}
+		m.birth.leased()
 	}
 	failpoint.Hit("native.leased")
 	if m.cgroup, err = h.newGroup(name, m.plan); err != nil {
 		return err
 	}
 	failpoint.Hit("native.cgroup")
-	ours, theirs, err := socketPair()
+	ours, theirs, err := socketPair(m.birth.socket)
 	if err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func (h *host) newGroup(name string, plan driver.Plan) (*cgroup.Group, error) {
 }
 
 // socketPair makes the connection to the agent.
-func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+func socketPair(kind int) (ours *net.UnixConn, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -152,7 +152,7 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 		return nil, err
 	}
 	defer closeFiles(n.trees)
-	clone := spawn.Clone{Flags: namespaces}
+	clone := spawn.Clone{Flags: m.birth.namespaces, Below: m.birth.below}
 	if m.cgroup != nil {
 		files, err := m.cgroup.JoinFiles()
 		if err != nil {
@@ -166,7 +166,7 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 			clone.Cgroup = int(dir.Fd())
 		}
 	}
-	child, err := n.program().Start(clone)
+	child, err := m.birth.program(n).Start(clone)
 	runtime.KeepAlive(h.agent)
 	return child, err
 }
@@ -179,6 +179,7 @@ func (m *machine) pen(socket int) *pen {
 		socket: socket, agent: int(h.agent.Fd()), agentOnDisk: h.agentOnDisk,
 		switchUser: m.plan.SwitchUser,
 		uid:        sandbox.UID, gid: sandbox.GID,
+		forked: m.parent != nil,
 		timeNS: m.plan.Enforces(sandbox.FeatureTimeNS),
 	}
 	if !h.can(cgroup.Pids) {
@@ -226,6 +227,9 @@ func (m *machine) release(ctx context.Context) error {
 	return m.adopt(fds)
 }
 
+// isParent says that the machine is a parent's, in no user namespace of its own.
+func (m *machine) isParent() bool { return m.birth.namespaces&unix.CLONE_NEWUSER == 0 }
+
 func (m *machine) mapIDs(ctx context.Context) error {
 	// The host's memory is worth more than a sandbox's: should the whole host run
 	// out, sandboxes go first. Raising one's score needs no privilege.
@@ -233,6 +237,8 @@ func (m *machine) mapIDs(ctx context.Context) error {
 		return err
 	}
 	switch {
+	case m.isParent():
+		return nil
 	case m.block != nil:
 		return userns.MapBlock(m.child.PID, userns.Range{First: m.block.Base, Count: idblock.Size})
 	case m.plan.SwitchUser:
@@ -245,7 +251,9 @@ func (m *machine) mapIDs(ctx context.Context) error {
 // listener of its system-call filter.
 func (m *machine) adopt(fds []int) error {
 	want := 1
-	if m.plan.Enforces(sandbox.FeatureSeccomp) && m.host.features.filter.listens {
+	if m.isParent() {
+		want = 1
+	} else if m.plan.Enforces(sandbox.FeatureSeccomp) && m.host.features.filter.listens {
 		want = 2
 	}
 	if len(fds) != want {

@@ -38,14 +38,16 @@ type tree struct {
 //
 // The agent needs a rule of its own when it is a file of the host's; one in
 // memory belongs to no file tree and is beyond Landlock.
-func (l *landlockRules) apply(p *spawn.Program, writable []string, agentFile int) {
-	trees := []tree{{"/", landlock.ReadExecute}, {"/dev", landlock.Devices}, {"/proc", landlock.Proc}}
-	for _, w := range writable {
-		trees = append(trees, tree{w, landlock.Write})
-	}
+//
+// signalsOut lets signals out of the domain: a fork has one of its own beside
+// the agent's, which must be able to end it.
+func (l *landlockRules) apply(p *spawn.Program, writable []string, agentFile int, signalsOut bool) {
 	attr := landlock.RulesetAttr(l.level)
+	if signalsOut {
+		attr = landlock.RulesetAttrWithSignals(l.level)
+	}
 	rules := p.Result("make Landlock rules", unix.SYS_LANDLOCK_CREATE_RULESET, attr, len(attr), 0)
-	for _, t := range trees {
+	for _, t := range l.trees(writable) {
 		l.allow(p, rules, t)
 	}
 	if agentFile >= 0 {
@@ -54,6 +56,15 @@ func (l *landlockRules) apply(p *spawn.Program, writable []string, agentFile int
 	}
 	p.Call("apply Landlock rules", unix.SYS_LANDLOCK_RESTRICT_SELF, rules.Ref(), landlock.RestrictFlags(l.level))
 	p.Call("close Landlock rules", unix.SYS_CLOSE, rules.Ref())
+}
+
+// trees are the rules, but for the agent's own.
+func (l *landlockRules) trees(writable []string) []tree {
+	trees := []tree{{"/", landlock.ReadExecute}, {"/dev", landlock.Devices}, {"/proc", landlock.Proc}}
+	for _, w := range writable {
+		trees = append(trees, tree{w, landlock.Write})
+	}
+	return trees
 }
 
 // allow adds one rule. Only directories are given.

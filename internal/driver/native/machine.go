@@ -17,6 +17,7 @@ import (
 	"pinfold/internal/linux/cgroup"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
+	"pinfold/internal/wire"
 )
 
 // destroyPatience bounds how long Destroy waits for the kernel to finish.
@@ -24,13 +25,17 @@ const destroyPatience = 10 * time.Second
 
 // machine is one native sandbox.
 type machine struct {
-	plan driver.Plan
-	host *host
+	plan   driver.Plan
+	host   *host
+	birth  birth
+	parent *parent // of the process that was forked into it; nil for none
 
 	block    *idblock.Block // nil when not root
 	cgroup   *cgroup.Group  // nil without usable cgroups
 	child    *spawn.Child   // nil before the start
 	listener *listener      // nil when the filter does not listen
+
+	forkListener *listener // of the filter of the process that was forked into it
 
 	connOnce sync.Once
 	conn     *net.UnixConn
@@ -41,6 +46,23 @@ type machine struct {
 	mu        sync.Mutex   // held by Destroy
 	destroyed bool         // nothing is left
 	death     driver.Death // valid once dead is closed
+}
+
+// birth is how a machine's first process is made.
+type birth struct {
+	namespaces uint64
+	socket     int // type of the connection
+	below      *spawn.Below
+	program    func(*pen) *spawn.Program
+	leased     func() // the ids are known now
+}
+
+// newMachine returns a machine that is to have the agent as its first process.
+func (d *Driver) newMachine(plan driver.Plan, h *host) *machine {
+	m := &machine{plan: plan, host: h, dead: make(chan struct{})}
+	m.meter = meter{machine: m, root: -1, limit: plan.Limits.MemoryBytes, agent: wire.MaxTasks}
+	m.birth = birth{namespaces: namespaces, socket: unix.SOCK_STREAM, program: (*pen).program, leased: func() {}}
+	return m
 }
 
 // Usage reads the counters.
@@ -133,8 +155,10 @@ func (m *machine) Destroy(ctx context.Context) error {
 	if m.conn != nil {
 		_ = m.conn.Close()
 	}
-	if m.listener != nil {
-		m.listener.close()
+	for _, l := range []*listener{m.listener, m.forkListener} {
+		if l != nil {
+			l.close()
+		}
 	}
 	m.meter.close()
 	if m.child != nil {

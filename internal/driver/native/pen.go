@@ -73,6 +73,7 @@ type pen struct {
 	uid, gid   int   // the user's ids inside
 	processes  int64 // where no cgroup limits tasks: the limit for RLIMIT_NPROC
 	timeNS     bool
+	forked     bool // the program comes by a fork, not from the agent
 
 	timeOffsets spawn.Cell // of openTimeOffsets
 	landlock    *landlockRules
@@ -89,13 +90,7 @@ func (n *pen) program() *spawn.Program {
 		}
 	}
 	p := spawn.New(keep...)
-	for _, fd := range n.join {
-		p.Call("join cgroup", unix.SYS_WRITE, fd, "0", 1)
-	}
-	p.Positive("wait for the host", unix.SYS_READ, n.socket, make([]byte, 1), 1)
-	if n.timeNS {
-		n.openTimeOffsets(p)
-	}
+	n.begin(p)
 	n.identity(p)
 	limitShared(p)
 	n.root(p)
@@ -106,6 +101,17 @@ func (n *pen) program() *spawn.Program {
 	p.UnblockSignals()
 	p.ExecFD(n.agent, []string{"pinfold-agent"}, []string{})
 	return p
+}
+
+// begin joins the cgroup and waits for the host.
+func (n *pen) begin(p *spawn.Program) {
+	for _, fd := range n.join {
+		p.Call("join cgroup", unix.SYS_WRITE, fd, "0", 1)
+	}
+	p.Positive("wait for the host", unix.SYS_READ, n.socket, make([]byte, 1), 1)
+	if n.timeNS {
+		n.openTimeOffsets(p)
+	}
 }
 
 // identity makes the process the root of its user namespace, where it has one.
@@ -316,7 +322,7 @@ func (n *pen) confine(p *spawn.Program) {
 		if n.agentOnDisk {
 			agentFile = n.agent
 		}
-		n.landlock.apply(p, n.writablePaths(), agentFile)
+		n.landlock.apply(p, n.writablePaths(), agentFile, n.forked)
 	}
 	fds := []spawn.Cell{root}
 	if n.filter != nil {

@@ -94,6 +94,9 @@ func (t *meter) snapshot() driver.Usage {
 	if l := t.machine.listener; l != nil {
 		u.Denied, u.Killed = l.report()
 	}
+	if l := t.machine.forkListener; l != nil { // the agent refuses itself nothing
+		u.Denied, u.Killed = l.report()
+	}
 	return u
 }
 

@@ -196,9 +196,24 @@ func (g *Group) JoinFiles() ([]*os.File, error) {
 	if g.version != 1 {
 		return nil, nil
 	}
+	return g.openAll("tasks")
+}
+
+// EntryFiles opens the files into which any other process writes "0" to enter
+// the group, on both versions. Who opened them is who moves it, so the process
+// itself needs no right. The caller closes them.
+func (g *Group) EntryFiles() ([]*os.File, error) {
+	if g.version != 1 {
+		return g.openAll("cgroup.procs")
+	}
+	return g.openAll("tasks")
+}
+
+// openAll opens a file of each of the group's directories for writing.
+func (g *Group) openAll(file string) ([]*os.File, error) {
 	files := make([]*os.File, 0, len(g.dirs))
 	for _, dir := range g.dirs {
-		name := path.Join(dir, "tasks")
+		name := path.Join(dir, file)
 		fd, err := openFile(name, unix.O_WRONLY)
 		if err != nil {
 			for _, f := range files {

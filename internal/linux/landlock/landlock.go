@@ -144,14 +144,22 @@ func (u Use) FileRights(level int) Access { return u.Rights(level) & forFiles }
 // RulesetAttr is the attribute of landlock_create_ruleset for a level: struct
 // landlock_ruleset_attr as far as that level knows it. The call's second
 // argument is its length. It is nil for a level below 1.
-func RulesetAttr(level int) []byte {
+func RulesetAttr(level int) []byte { return rulesetAttr(level, Scoped(level)) }
+
+// RulesetAttrWithSignals is RulesetAttr for processes that may send signals to
+// others outside, as far as everything else allows it.
+func RulesetAttrWithSignals(level int) []byte {
+	return rulesetAttr(level, Scoped(level)&^scopeSignal)
+}
+
+func rulesetAttr(level int, scoped uint64) []byte {
 	if level < 1 {
 		return nil
 	}
 	b := binary.NativeEndian.AppendUint64(nil, uint64(Handled(level)))
-	if s := Scoped(level); s != 0 {
+	if scoped != 0 {
 		b = binary.NativeEndian.AppendUint64(b, 0) // network rights, none handled
-		b = binary.NativeEndian.AppendUint64(b, s)
+		b = binary.NativeEndian.AppendUint64(b, scoped)
 	}
 	return b
 }

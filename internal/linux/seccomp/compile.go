@@ -1,6 +1,7 @@
 package seccomp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -14,6 +15,12 @@ type Instruction struct {
 	JT   uint8 // instructions to skip when the condition holds
 	JF   uint8 // and when it does not
 	K    uint32
+}
+
+// Bytes returns the instruction as the kernel reads it.
+func (i Instruction) Bytes() []byte {
+	b := binary.NativeEndian.AppendUint16(nil, i.Code)
+	return binary.NativeEndian.AppendUint32(append(b, i.JT, i.JF), i.K)
 }
 
 // Program is a compiled filter. It is read-only and may be shared.

@@ -21,8 +21,9 @@ type step struct {
 // Flag bits of a step. Bits 0 to 5 say that the argument of that number is the
 // address of a word to load it from.
 const (
-	flagOptional = 1 << 8 // go on after an error
-	flagPositive = 1 << 9 // a result of zero is an error too
+	flagOptional = 1 << 8  // go on after an error
+	flagPositive = 1 << 9  // a result of zero is an error too
+	flagDouble   = 1 << 10 // a clone: the process that gets a result ends, the new one goes on
 )
 
 // outcome is where the child says how far it came. The parent reads it after
@@ -187,6 +188,21 @@ type cloneArgs struct {
 //go:noescape
 func cloneAndWalk(trap, a0, a1, a2 uintptr, steps *step, count uintptr, out *outcome) uintptr
 
+// double adds the step in which the process is replaced by a child of its
+// parent, made with those flags. Its pidfd goes into out, into the parent's
+// table of descriptors where both share it.
+func (p *Program) double(c Clone, out *outcome) {
+	flags := c.Flags | unix.CLONE_VM | unix.CLONE_PIDFD | unix.CLONE_PARENT
+	pidfdAt := uintptr(unsafe.Pointer(&out.pidfd))
+	p.keep = append(p.keep, out)
+	if c.Cgroup > 0 {
+		out.args = cloneArgs{flags: flags | unix.CLONE_INTO_CGROUP, pidfd: uint64(pidfdAt), cgroup: uint64(c.Cgroup)}
+		p.add("clone", unix.SYS_CLONE3, flagDouble, []any{uintptr(unsafe.Pointer(&out.args)), unsafe.Sizeof(out.args)})
+		return
+	}
+	p.add("clone", unix.SYS_CLONE, flagDouble, []any{flags | uint64(unix.SIGCHLD), nil, pidfdAt, nil, nil})
+}
+
 // clone makes the process. The caller's thread has all signals blocked while
 // the child is made, so that none can run one of the Go runtime's handlers in
 // it; the child resets the handlers and unblocks in steps of its own.
@@ -197,7 +213,10 @@ func clone(c Clone, steps []step, out *outcome) (pid, pidfd int, err error) {
 	flags := c.Flags | unix.CLONE_VM | unix.CLONE_PIDFD
 	pidfdAt := uintptr(unsafe.Pointer(&out.pidfd))
 	trap, a0, a1, a2 := uintptr(unix.SYS_CLONE), uintptr(flags)|uintptr(unix.SIGCHLD), uintptr(0), pidfdAt
-	if c.Cgroup > 0 {
+	switch {
+	case c.Below != nil: // one that makes the process, see double
+		trap, a0, a1, a2 = unix.SYS_CLONE, unix.CLONE_VM|unix.CLONE_FILES|uintptr(unix.SIGCHLD), 0, 0
+	case c.Cgroup > 0:
 		out.args = cloneArgs{
 			flags: flags | unix.CLONE_INTO_CGROUP, pidfd: uint64(pidfdAt),
 			exitSignal: uint64(unix.SIGCHLD), cgroup: uint64(c.Cgroup),

@@ -19,6 +19,7 @@ import (
 type Clone struct {
 	Flags  uint64 // CLONE_NEW… flags
 	Cgroup int    // descriptor of a cgroup v2 directory to start in, 0 for none
+	Below  *Below // nil: below the caller's own namespaces
 }
 
 // StepError is a step that failed. The process has ended and been waited for.
@@ -59,22 +60,41 @@ func (p *Program) Start(c Clone) (*Child, error) {
 		return nil, fmt.Errorf("status pipe: %w", err)
 	}
 	defer unix.Close(held) //nolint:errcheck // a pipe's end
-	first := p.closeOthers(held)
-	first.resetSignals()
-	steps := slices.Concat(first.steps, p.steps)
-	p.names = slices.Concat(first.names, p.names)
-	p.keep = append(p.keep, first.keep...)
 	out := new(outcome)
-	p.keep = append(p.keep, steps, out)
+	first := &Program{}
+	if c.Below != nil {
+		first = c.Below.enter(c, out)
+	}
+	first.append(p.closeOthers(held))
+	first.resetSignals()
+	first.append(p)
+	p.steps, p.names, p.keep = first.steps, first.names, append(first.keep, out)
 
-	runtime.LockOSThread()
-	pid, pidfd, err := clone(c, steps, out)
-	runtime.UnlockOSThread()
+	var pid, pidfd int
+	if c.Below != nil {
+		pid, pidfd, err = p.startBelow(c, out)
+	} else {
+		runtime.LockOSThread()
+		pid, pidfd, err = clone(c, p.steps, out)
+		runtime.UnlockOSThread()
+	}
+	var step *StepError
+	if errors.As(err, &step) {
+		status.Close() //nolint:errcheck,gosec // nothing was written
+		return nil, step
+	}
 	if err != nil {
 		status.Close() //nolint:errcheck,gosec // nothing was written
 		return nil, &StepError{Step: "clone", Errno: errnoOf(err)}
 	}
 	return &Child{PID: pid, Pidfd: pidfd, program: p, outcome: out, status: status}, nil
+}
+
+// append adds the steps of another program.
+func (p *Program) append(q *Program) {
+	p.steps = append(p.steps, q.steps...)
+	p.names = append(p.names, q.names...)
+	p.keep = append(p.keep, q.keep...)
 }
 
 // statusPipe returns a pipe whose write end only the child will hold. The

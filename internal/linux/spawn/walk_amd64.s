@@ -68,6 +68,12 @@ failed:
 	JMP  end
 
 save:
+	BTQ  $10, CX             // flagDouble: this one ends, the new one has got zero
+	JCC  keep
+	TESTQ AX, AX
+	JNE  quit
+
+keep:
 	MOVQ STEP_SAVE(R12), CX
 	TESTQ CX, CX
 	JEQ  advance
@@ -77,6 +83,12 @@ advance:
 	ADDQ $STEP_SIZE, R12
 	INCQ R15
 	JMP  next
+
+quit:
+	XORL DI, DI
+	MOVL $231, AX            // exit_group
+	SYSCALL
+	JMP  quit
 
 end:
 	MOVL $127, DI

@@ -62,6 +62,10 @@ failed:
 	B    end
 
 save:
+	TBZ  $10, R9, keep       // flagDouble: this one ends, the new one has got zero
+	CBNZ R0, quit
+
+keep:
 	MOVD STEP_SAVE(R19), R10
 	CBZ  R10, advance
 	MOVD R0, (R10)
@@ -70,6 +74,12 @@ advance:
 	ADD  $STEP_SIZE, R19
 	ADD  $1, R22
 	B    next
+
+quit:
+	MOVD ZR, R0
+	MOVD $94, R8             // exit_group
+	SVC
+	B    quit
 
 end:
 	MOVD $127, R0

@@ -1,0 +1,85 @@
+package driver
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"time"
+)
+
+// Forker is a driver that can fork machines' first programs from a process that
+// has loaded everything already.
+type Forker interface {
+	// NewParent starts a parent in a machine of its own: the plan's limits, no
+	// network, no privilege on the host, an id that nobody else has. It returns
+	// when the parent has loaded what it was told. It fails with errors.ErrUnsupported
+	// where this host cannot do it, and with an *UnfitError when the parent
+	// says that it cannot be forked.
+	NewParent(ctx context.Context, plan Plan, spec ParentSpec) (Parent, error)
+}
+
+// ParentSpec describes a parent. The program speaks the protocol that package
+// native describes on descriptor 3.
+type ParentSpec struct {
+	Args   []string // Args[0] is the program's absolute path inside
+	Env    []string // K=V, the whole environment, also of the forks
+	Files  []ParentFile
+	Setup  json.RawMessage // for the program, as it is
+	Limits []Rlimit        // of each fork
+	Home   string          // the forks' working directory
+	UID    int             // the forks' user and group
+	GID    int
+}
+
+// ParentFile is a file of root's in the parent's machine.
+type ParentFile struct {
+	Path    string
+	Content []byte
+}
+
+// Rlimit is a limit of one process, soft and hard. Resource is Linux's number.
+type Rlimit struct {
+	Resource int
+	Value    uint64
+}
+
+// UnfitError says why a parent cannot be forked, or could not load what it was
+// told (Load). It is the parent's word.
+type UnfitError struct {
+	Why  string
+	Load bool
+}
+
+func (e *UnfitError) Error() string { return e.Why }
+
+// Parent is a process from which others are forked. It runs no run's code. All methods
+// are safe for concurrent use.
+type Parent interface {
+	// Fork makes the machine that the plan describes, with everything that it
+	// enforces in force, and a fork of the parent in it, which waits for its
+	// program on its standard input.
+	Fork(ctx context.Context, plan Plan) (Machine, *Forked, error)
+	// Dead is closed when the parent has ended. Its machines have ended with it.
+	Dead() <-chan struct{}
+	// Usage reads the counters of the parent alone.
+	Usage() Usage
+	// Destroy ends the parent and all machines that still live with a fork of
+	// it, and removes its traces. The machines must be destroyed too.
+	Destroy(ctx context.Context) error
+}
+
+// Forked is a process that was forked into a machine. Its owner closes the
+// descriptors.
+type Forked struct {
+	Stdin, Stdout, Stderr *os.File // our ends of its pipes
+	PID                   int      // in the machine
+	// Exited receives how it ended, once, and is closed without that when
+	// nobody knows because the parent ended first.
+	Exited <-chan ForkExit
+}
+
+// ForkExit is how a forked process ended. Signal is 0 when it exited.
+type ForkExit struct {
+	Code, Signal int
+	CPU          time.Duration // since the fork
+}

@@ -1,0 +1,458 @@
+//go:build linux
+
+package native
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/driver"
+	"pinfold/internal/linux/mount"
+	"pinfold/internal/linux/spawn"
+	"pinfold/sandbox"
+)
+
+// # Parents
+//
+// A parent is an interpreter that has loaded its modules and is forked for each
+// run. It lives in a pen of its own: mount, pid, network, IPC, host name, cgroup
+// and time namespaces, a read-only root, a cgroup, a user id that nobody else has,
+// no capabilities, no_new_privs. It is no root anywhere, so it has no user
+// namespace; and no system-call filter, since a fork inherits it, and what
+// it refused would be missing from the fork's own count.
+//
+// A fork gets a machine that is made like any other, by the same table of system
+// calls, with two differences: its pid namespace lies below the parent's, and
+// its user namespace belongs to the parent's id. So the parent's child may, without
+// any privilege, enter exactly this machine's namespaces (setns with the pidfd
+// of its first process), and its own child is born there. That one then takes on
+// everything that a process started by the agent has, before it learns what it is
+// to run: see confinement. It is handed nothing else: of the parent's descriptors it
+// has its three pipes.
+//
+// The parent is process 1 of its pid namespace. So it inherits the forks, learns how
+// each ended, and takes all of them with it when it ends.
+//
+// # Protocol
+//
+// Packets of JSON on descriptor 3, a SOCK_SEQPACKET socket. To the parent, first:
+//
+//	{"setup": …, "confinement": …}
+//
+// It answers {"loaded": true}, {"unfit": "why"} or {"failed": "why"}. Then for each fork
+// {"fork": ID, "joins": N} with descriptors: the pidfd of the machine's first
+// process, standard input, output and error, and N files to which "0" is to be
+// written to join the machine's cgroup. The fork answers {"ready": ID, "pid": PID},
+// with the listener of its filter, or {"failed": "why", "fork": ID}. When it has ended, the
+// parent says {"exit": ID, "status": S, "cpu_ns": T}, S as of wait(2).
+
+// maxPacket bounds a packet from a parent.
+const maxPacket = 4 << 10
+
+// forkPatience bounds how long a fork may take.
+const forkPatience = 10 * time.Second
+
+// parentTasks is for the parent itself and the forks that have not left its
+// cgroup yet.
+const parentTasks = 64
+
+// parent is a parent and the machine it is in.
+type parent struct {
+	machine *machine
+	driver  *Driver
+	uid     int
+
+	send sync.Mutex
+
+	mu    sync.Mutex
+	last  int64
+	forks map[int64]*fork
+	gone  bool // no answers come any more
+	ready chan said
+}
+
+// fork is one that was asked for and has not ended.
+type fork struct {
+	ready  chan said
+	exited chan driver.ForkExit
+}
+
+// said is a packet from the parent or a fork.
+type said struct {
+	Loaded bool   `json:"loaded"`
+	Unfit  string `json:"unfit"`
+	Failed string `json:"failed"`
+	Fork   int64  `json:"fork"`
+	Ready  int64  `json:"ready"`
+	PID    int    `json:"pid"`
+	Exit   int64  `json:"exit"`
+	Status int    `json:"status"`
+	CPUNS  int64  `json:"cpu_ns"`
+
+	fds []int
+}
+
+// NewParent implements driver.Forker.
+func (d *Driver) NewParent(ctx context.Context, plan driver.Plan, spec driver.ParentSpec) (driver.Parent, error) {
+	h, err := d.prepare()
+	if err != nil {
+		return nil, err
+	}
+	if !h.ids.root {
+		return nil, fmt.Errorf("only root can give a parent a user id of its own: %w", errors.ErrUnsupported)
+	}
+	if err := h.claim(d); err != nil {
+		return nil, err
+	}
+	plan.Limits.Processes = max(plan.Limits.Processes, parentTasks)
+	plan.Limits.CPUs = float64(runtime.NumCPU())
+	plan.SwitchUser = false
+	m := d.newMachine(plan, h)
+	p := &parent{machine: m, driver: d, forks: map[int64]*fork{}, ready: make(chan said, 1)}
+	m.birth = birth{
+		namespaces: namespaces &^ unix.CLONE_NEWUSER, socket: unix.SOCK_SEQPACKET,
+		program: func(n *pen) *spawn.Program { return n.parentProgram(p.uid, spec) },
+		leased:  func() { p.uid = m.block.Base + sandbox.UID },
+	}
+	if err := m.build(ctx, h.groupName(d.token, plan.ID)); err != nil {
+		return nil, createError(errors.Join(err, m.Destroy(context.WithoutCancel(ctx))))
+	}
+	go p.listen()
+	if err := p.load(ctx, spec, plan); err != nil {
+		return nil, errors.Join(err, m.Destroy(context.WithoutCancel(ctx)))
+	}
+	return p, nil
+}
+
+// load has the parent load its modules.
+func (p *parent) load(ctx context.Context, spec driver.ParentSpec, plan driver.Plan) error {
+	first, err := json.Marshal(map[string]any{"setup": spec.Setup, "confinement": newConfinement(p.machine.host, plan, spec)})
+	if err != nil {
+		return sandbox.Errorf(sandbox.CodeInternal, "encoding a parent's setup: %w", err)
+	}
+	if err := p.packet(first); err != nil {
+		return err
+	}
+	select {
+	case s := <-p.ready:
+		switch {
+		case s.Unfit != "":
+			return &driver.UnfitError{Why: s.Unfit}
+		case s.Failed != "":
+			return &driver.UnfitError{Why: s.Failed, Load: true}
+		}
+		return nil
+	case <-p.machine.dead:
+		return &driver.UnfitError{Why: "it ended", Load: true}
+	case <-ctx.Done():
+		return &driver.UnfitError{Why: "it took too long", Load: true}
+	}
+}
+
+// packet sends a packet with descriptors.
+func (p *parent) packet(b []byte, fds ...int) error {
+	var control []byte
+	if len(fds) > 0 {
+		control = unix.UnixRights(fds...)
+	}
+	p.send.Lock()
+	defer p.send.Unlock()
+	_ = p.machine.conn.SetWriteDeadline(time.Now().Add(forkPatience)) // a stopped parent reads nothing
+	if _, _, err := p.machine.conn.WriteMsgUnix(b, control, nil); err != nil {
+		return &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters does not answer: " + err.Error(), Err: err}
+	}
+	return nil
+}
+
+// listen hands out what the parent and its forks say.
+func (p *parent) listen() {
+	b, control := make([]byte, maxPacket), make([]byte, unix.CmsgSpace(4*4))
+	for {
+		n, cn, flags, _, err := p.machine.conn.ReadMsgUnix(b, control)
+		if err != nil || n == 0 {
+			break
+		}
+		var s said
+		s.fds = rights(control[:cn])
+		if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || json.Unmarshal(b[:n], &s) != nil || !p.take(s) {
+			closeAll(s.fds)
+			_ = p.machine.child.Kill() // it is not what we started any more
+			break
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.gone = true
+	for _, f := range p.forks {
+		close(f.exited)
+	}
+	p.forks = nil
+}
+
+// rights returns the descriptors of a message.
+func rights(control []byte) (fds []int) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return nil
+	}
+	for i := range messages {
+		got, err := unix.ParseUnixRights(&messages[i])
+		if err == nil {
+			fds = append(fds, got...)
+		}
+	}
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+	return fds
+}
+
+// take acts on a packet and says whether it made sense.
+func (p *parent) take(s said) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case s.Exit != 0:
+		f := p.forks[s.Exit]
+		if f == nil {
+			return true // it failed and was given up
+		}
+		delete(p.forks, s.Exit)
+		f.exited <- exitOf(s)
+		close(f.exited)
+		return len(s.fds) == 0
+	case s.Ready != 0 || s.Fork != 0:
+		f := p.forks[max(s.Ready, s.Fork)]
+		if f == nil {
+			closeAll(s.fds)
+			return true
+		}
+		select {
+		case f.ready <- s:
+			return true
+		default:
+			return false
+		}
+	}
+	select {
+	case p.ready <- s:
+		return len(s.fds) == 0
+	default:
+		return false
+	}
+}
+
+func exitOf(s said) driver.ForkExit {
+	status := unix.WaitStatus(s.Status) //nolint:gosec // as wait(2) gives it
+	e := driver.ForkExit{CPU: time.Duration(s.CPUNS)}
+	if status.Signaled() {
+		e.Signal = int(status.Signal())
+	} else {
+		e.Code = status.ExitStatus()
+	}
+	return e
+}
+
+// Dead implements driver.Parent.
+func (p *parent) Dead() <-chan struct{} { return p.machine.dead }
+
+// Usage implements driver.Parent.
+func (p *parent) Usage() driver.Usage { return p.machine.Usage() }
+
+// Destroy implements driver.Parent.
+func (p *parent) Destroy(ctx context.Context) error { return p.machine.Destroy(ctx) }
+
+// Fork implements driver.Parent.
+func (p *parent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Forked, error) {
+	d, h := p.driver, p.machine.host
+	m := d.newMachine(plan, h)
+	m.parent = p
+	m.birth.below = &spawn.Below{Process: p.machine.child.Pidfd, Owner: p.uid}
+	err := m.build(ctx, h.groupName(d.token, plan.ID))
+	var f *driver.Forked
+	if err == nil {
+		f, err = p.fork(ctx, m)
+	}
+	if err != nil {
+		if destroyErr := m.Destroy(context.WithoutCancel(ctx)); destroyErr != nil {
+			err = errors.Join(err, destroyErr)
+		}
+		return nil, nil, createError(err)
+	}
+	return m, f, nil
+}
+
+// fork asks for a fork in the machine and waits until it is ready.
+func (p *parent) fork(ctx context.Context, m *machine) (*driver.Forked, error) {
+	pipes, err := newForkPipes()
+	if err != nil {
+		return nil, err
+	}
+	defer pipes.closeTheirs()
+	fds := append([]int{m.child.Pidfd}, pipes.theirs[:]...)
+	if m.cgroup != nil {
+		files, err := m.cgroup.EntryFiles()
+		if err != nil {
+			pipes.closeOurs()
+			return nil, err
+		}
+		defer closeFiles(files)
+		for _, f := range files {
+			fds = append(fds, int(f.Fd()))
+		}
+	}
+	f := &fork{ready: make(chan said, 1), exited: make(chan driver.ForkExit, 1)}
+	id, err := p.register(f)
+	if err == nil {
+		err = p.packet(fmt.Appendf(nil, `{"fork":%d,"joins":%d}`, id, len(fds)-4), fds...)
+	}
+	var s said
+	if err == nil {
+		s, err = p.await(ctx, f)
+	}
+	if err == nil {
+		err = m.listenToFork(s.fds)
+	}
+	if err != nil {
+		pipes.closeOurs()
+		return nil, err
+	}
+	return &driver.Forked{Stdin: pipes.ours[0], Stdout: pipes.ours[1], Stderr: pipes.ours[2], PID: s.PID, Exited: f.exited}, nil
+}
+
+func (p *parent) register(f *fork) (int64, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone {
+		return 0, errParentGone
+	}
+	p.last++
+	p.forks[p.last] = f
+	return p.last, nil
+}
+
+var errParentGone = &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters has ended"}
+
+// await waits for a fork. A parent that does not answer is ended.
+func (p *parent) await(ctx context.Context, f *fork) (said, error) {
+	patience := time.NewTimer(forkPatience)
+	defer patience.Stop()
+	select {
+	case s := <-f.ready:
+		if s.Failed != "" {
+			closeAll(s.fds)
+			return s, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "cannot fork the interpreter: " + sandbox.SafeText(s.Failed, 300)}
+		}
+		return s, nil
+	case <-p.machine.dead:
+		return said{}, errParentGone
+	case <-patience.C:
+		_ = p.machine.child.Kill()
+		return said{}, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters did not fork in time"}
+	case <-ctx.Done():
+		return said{}, ctx.Err()
+	}
+}
+
+// listenToFork takes over the listener of the fork's filter.
+func (m *machine) listenToFork(fds []int) error {
+	want := 0
+	if m.plan.Enforces(sandbox.FeatureSeccomp) && m.host.features.filter.listens {
+		want = 1
+	}
+	if len(fds) != want {
+		closeAll(fds)
+		return fmt.Errorf("the fork sent %d descriptors, not %d", len(fds), want)
+	}
+	if want == 1 {
+		var err error
+		m.forkListener, err = startListener(fds[0])
+		return err
+	}
+	return nil
+}
+
+// forkPipes are the standard streams of a fork.
+type forkPipes struct {
+	ours   [3]*os.File
+	theirs [3]int
+}
+
+func newForkPipes() (*forkPipes, error) {
+	p := &forkPipes{theirs: [3]int{-1, -1, -1}}
+	for i := range p.theirs {
+		var ends [2]int // read, write
+		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+			p.closeTheirs()
+			p.closeOurs()
+			return nil, err
+		}
+		ours, theirs := ends[0], ends[1]
+		if i == 0 {
+			ours, theirs = theirs, ours
+		}
+		_ = unix.SetNonblock(ours, true) // on our own pipe
+		p.ours[i], p.theirs[i] = os.NewFile(uintptr(ours), "stdio"), theirs
+	}
+	return p, nil
+}
+
+func (p *forkPipes) closeTheirs() {
+	for _, fd := range p.theirs {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+func (p *forkPipes) closeOurs() {
+	for _, f := range p.ours {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
+
+// parentProgram is the life of a parent up to its exec.
+func (n *pen) parentProgram(uid int, spec driver.ParentSpec) *spawn.Program {
+	n.switchUser, n.uid, n.gid = true, uid, uid // its writable places are the parent's
+	made := map[string]bool{}
+	p := spawn.New(append([]int{n.socket}, n.join...)...)
+	n.begin(p)
+	p.Call("set umask", unix.SYS_UMASK, 0)
+	n.root(p)
+	for _, f := range spec.Files { // in a writable place: seen here only
+		if dir := rel(path.Dir(f.Path)); !made[dir] {
+			mount.Mkdir(p, dir, 0o755)
+			made[dir] = true
+		}
+		mount.WriteFile(p, rel(f.Path), f.Content, 0o644)
+	}
+	n.surroundings(p)
+	n.descriptors(p)
+	root := p.Result("open root", unix.SYS_OPENAT, unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	p.NoNewPrivs()
+	p.DropBounding()
+	p.Setresgid(uid)
+	p.Setresuid(uid)
+	p.ClearCapabilities()
+	p.Call("keep host dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	p.Call("die with the host", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL), 0, 0, 0)
+	sendDescriptors(p, n.socket, []spawn.Cell{root})
+	p.CloseOnExecFrom(agentFD)
+	p.Dup2(n.socket, agentFD)
+	p.Chdir(strings.TrimSuffix(spec.Home, "/"))
+	p.Setsid()
+	p.UnblockSignals()
+	p.Exec(spec.Args[0], spec.Args, spec.Env)
+	return p
+}

@@ -1,0 +1,313 @@
+# A Python interpreter that loads modules and is then forked for each program,
+# into a machine of the program's own. It never runs a program itself. What it
+# says to the host, and the host to it, is described in package native (parent.go).
+import pinfold_harness  # first: it notes what Python itself has loaded
+import pinfold_warm
+
+import ctypes
+import gc
+import json
+import os
+import random
+import select
+import signal
+import sys
+import threading
+import _socket
+
+HOST = 3  # our connection
+libc = ctypes.CDLL(None, use_errno=True)
+LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # on every machine
+SECCOMP = {"x86_64": 317, "aarch64": 277}
+SETNS = {"x86_64": 308, "aarch64": 268}
+PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_DUMPABLE, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 23, 24, 4, 47, 4
+LAST_CAPABILITY = 47
+
+
+def call(what, number, *args):
+    """Make a system call. An integer is passed in full, bytes by their address."""
+    words = [ctypes.c_long(number)]
+    words += [a if isinstance(a, (bytes, ctypes.Array, type(None))) else ctypes.c_long(a) for a in args]
+    got = libc.syscall(*words)
+    if got < 0:
+        e = ctypes.get_errno()
+        raise OSError(e, what + ": " + os.strerror(e))
+    return got
+
+
+class Confinement:
+    """What a fork does to itself, in the order in which it has to be done."""
+
+    def __init__(self, d):
+        machine = os.uname().machine
+        self.seccomp, self.setns = SECCOMP[machine], SETNS[machine]
+        self.d = d
+        if d["landlock"]:
+            self.ruleset = bytes.fromhex(d["landlock"]["ruleset"])
+            self.trees = [(path, bytes.fromhex(attr)) for path, attr in d["landlock"]["trees"]]
+        if d["filter"]:
+            self.program = bytes.fromhex(d["filter"]["program"])
+
+    def enter(self, machine):
+        """Become a process whose children are born in the machine."""
+        call("enter namespaces", self.setns, machine, self.d["namespaces"])
+
+    def take_on(self, machine, pipes):
+        """Take away everything that a program must not have. Returns the
+        filter's listener, or None."""
+        d = self.d
+        if d["time_ns"]:
+            call("enter time namespace", self.setns, machine, d["time_ns"])
+        os.setsid()
+        os.umask(0o022)
+        os.chdir(d["home"])
+        for resource, value in d["rlimits"]:
+            prlimit(resource, value)
+        for c in range(LAST_CAPABILITY + 1):
+            libc.prctl(PR_CAPBSET_DROP, c, 0, 0, 0)  # fails for those that this kernel does not have
+        os.setgroups([])
+        os.setresgid(d["gid"], d["gid"], d["gid"])
+        os.setresuid(d["uid"], d["uid"], d["uid"])
+        libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+        call("clear capabilities", CAPSET[os.uname().machine], CAP_HEADER, b"\0" * 24)
+        libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # as after an exec
+        for fd, pipe in enumerate(pipes):
+            os.dup2(pipe, fd)
+        self.restrict()
+        if not d["filter"]:
+            return None
+        fprog = Fprog(len(self.program) // 8, self.program)
+        got = call("install system-call filter", self.seccomp, 1, d["filter"]["flags"], ctypes.addressof(fprog))
+        return got if d["filter"]["listens"] else None
+
+    def restrict(self):
+        if not self.d["landlock"]:
+            return
+        rules = call("make Landlock rules", LANDLOCK_CREATE, self.ruleset, len(self.ruleset), 0)
+        for path, attr in self.trees:
+            fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            call("add Landlock rule for " + path, LANDLOCK_ADD, rules, 1, attr + fd.to_bytes(4, sys.byteorder), 0)
+            os.close(fd)
+        call("apply Landlock rules", LANDLOCK_RESTRICT, rules, self.d["landlock"]["flags"])
+        os.close(rules)
+
+
+CAPSET = {"x86_64": 126, "aarch64": 91}
+CAP_HEADER = (0x20080522).to_bytes(4, sys.byteorder) + b"\0" * 4
+
+
+class Fprog(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_char_p)]
+
+
+def prlimit(resource, value):
+    # Through setrlimit of the C library, which every machine has under that name.
+    if libc.setrlimit(ctypes.c_int(resource), (ctypes.c_ulong * 2)(value, value)) != 0:
+        e = ctypes.get_errno()
+        raise OSError(e, "set resource limit: " + os.strerror(e))
+
+
+class Unfit(Exception):
+    """This process cannot be forked."""
+
+
+def load(modules):
+    before = open_descriptors()
+    pinfold_harness.load("pinfold_rich.py")
+    pinfold_harness.load("pinfold_imports.py")
+    for name in modules:
+        __import__(name)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if threading.active_count() > 1:
+        raise Unfit("a module has started a thread")
+    opened = open_descriptors() - before
+    if opened:
+        raise Unfit("a module has left something open: " + ", ".join(sorted(opened)))
+    if children():
+        raise Unfit("a module has started a process")
+    gc.collect()
+    found = generators()
+    gc.freeze()  # what is loaded now is not looked at again
+    probe()
+    return found
+
+
+def open_descriptors():
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found.add(fd + " " + os.readlink("/proc/self/fd/" + fd))
+        except OSError:
+            pass  # that of the listing itself
+    return found
+
+
+def children():
+    try:
+        return os.waitpid(-1, os.WNOHANG) is not None
+    except ChildProcessError:
+        return False
+
+
+def probe():
+    """Fork once: threads of libraries that can be forked end for it."""
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    if len(os.listdir("/proc/self/task")) > 1:
+        raise Unfit("a library has threads that do not end for a fork")
+
+
+def generators():
+    """Return what begins anew all random numbers that modules have begun."""
+    anew = []
+    arrays = sys.modules.get("numpy.random")
+    for o in gc.get_objects():
+        kind = type(o)
+        if kind is random.Random and o is not random._inst:
+            anew.append(o.seed)
+        elif arrays and isinstance(o, arrays.RandomState):
+            anew.append(o.seed)
+        elif arrays and isinstance(o, arrays.Generator):
+            anew.append(lambda b=o.bit_generator: setattr(b, "state", type(b)().state))
+    if arrays:
+        anew.append(arrays.seed)
+    return anew
+
+
+def begin_anew(generators):
+    """Make what a fork must not share with its siblings its own. Python itself
+    does so for the module random."""
+    for seed in generators:
+        seed()
+    loaded = sys.modules.get
+    if loaded("uuid"):
+        sys.modules["uuid"]._node = sys.modules["uuid"]._last_timestamp = None
+    if loaded("tempfile"):
+        sys.modules["tempfile"]._name_sequence = None
+    if loaded("multiprocessing.process"):
+        sys.modules["multiprocessing.process"].current_process().authkey = os.urandom(32)
+
+
+def say(what, descriptor=None):
+    send = _socket.socket(fileno=os.dup(HOST))
+    try:
+        rights = descriptor is not None and [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptor.to_bytes(4, sys.byteorder))]
+        send.sendmsg([json.dumps(what).encode()], rights or [])
+    finally:
+        send.close()
+
+
+def serve(host, confinement, generators):
+    """Fork whenever the host asks for it, and say how the forks end."""
+    wake, woken = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    poll = select.poll()
+    poll.register(host, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    running = {}
+    while True:
+        ready = [fd for fd, _ in poll.poll()]
+        if wake in ready:
+            os.read(wake, 4096)
+        collect(running)
+        if HOST not in ready:
+            continue
+        data, ancillary, _, _ = host.recvmsg(4096, _socket.CMSG_SPACE(4 * 16))
+        if not data:
+            os._exit(0)
+        job = json.loads(data)
+        rights = b"".join(data for _, _, data in ancillary)
+        fds = [int.from_bytes(rights[i : i + 4], sys.byteorder) for i in range(0, len(rights), 4)]
+        pid = fork(job["fork"], fds, confinement)
+        if pid == 0:  # we are the fork
+            begin_anew(generators)
+            return
+        if pid is not None:
+            running[pid] = job["fork"]
+        for fd in fds:
+            os.close(fd)
+
+
+def collect(running):
+    while True:
+        try:
+            pid, status, used = os.wait4(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        if pid in running:
+            say({"exit": running.pop(pid), "status": status, "cpu_ns": int((used.ru_utime + used.ru_stime) * 1e9)})
+
+
+def fork(job, fds, confinement):
+    """Fork into a machine. Returns the fork's number, None if it came to
+    nothing, and 0 in the fork."""
+    read, write = os.pipe2(os.O_CLOEXEC)
+    first = os.fork()
+    if first == 0:
+        try:
+            for fd in fds[4:]:
+                os.write(fd, b"0")
+            confinement.enter(fds[0])
+            second = os.fork()
+        except BaseException as e:
+            say({"failed": str(e), "fork": job})
+            os._exit(1)
+        if second:
+            os.write(write, second.to_bytes(4, "little"))
+            os._exit(0)
+        become(job, fds, confinement)
+        return 0
+    os.close(write)
+    number = os.read(read, 4)
+    os.close(read)
+    os.waitpid(first, 0)
+    return int.from_bytes(number, "little") if number else None
+
+
+def become(job, fds, confinement):
+    """Be a process of the machine and of nothing else."""
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        listener = confinement.take_on(fds[0], fds[1:4])
+        os.mkdir(SUPPORT, 0o755)
+        say({"ready": job, "pid": os.getpid()}, listener)
+    except BaseException as e:
+        say({"failed": str(e), "fork": job})
+        os._exit(1)
+    os.closerange(3, 1 << 16)
+
+
+SUPPORT = os.path.dirname(os.path.abspath(__file__))
+
+
+def main():
+    host = _socket.socket(fileno=HOST)
+    first = json.loads(host.recvmsg(1 << 16)[0])
+    try:
+        found = load(first["setup"]["modules"] or [])
+        confinement = Confinement(first["confinement"])
+    except Unfit as e:
+        say({"unfit": str(e)[:500]})
+        os._exit(1)
+    except BaseException as e:
+        say({"failed": (type(e).__name__ + ": " + str(e))[:500]})
+        os._exit(1)
+    say({"loaded": True})
+    serve(host, confinement, found)
+    host.detach()
+    job = json.loads(pinfold_warm.read_exactly(int(pinfold_warm.read_exactly(8), 16)))
+    pinfold_warm.end(pinfold_warm.become(job))
+
+
+if __name__ == "__main__":
+    # The program gets this namespace; what goes on here lives in a module.
+    import pinfold_parent
+
+    pinfold_parent.main()

@@ -44,6 +44,7 @@ const (
 	FeatureTimeNS       = "namespace:time"
 	FeatureUIDBlock     = "uid:distinct"
 	FeatureReadOnlyRoot = "root:read-only"
+	FeatureASLR         = "aslr:fresh"
 	FeatureAgentSealed  = "agent:sealed"
 )
 
@@ -79,6 +80,7 @@ var features = []Feature{
 	{FeatureTimeNS, "an own time namespace"},
 	{FeatureUIDBlock, "host user ids that no other sandbox has"},
 	{FeatureReadOnlyRoot, "everything but the declared writable places is read-only"},
+	{FeatureASLR, "an address layout, and what else a program takes from its start, that no other has"},
 	{FeatureAgentSealed, "Pinfold's own program inside is sealed against writing"},
 }
 

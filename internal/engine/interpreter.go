@@ -21,13 +21,14 @@ import (
 // loadPatience bounds how long an interpreter may take to load its modules.
 const loadPatience = 2 * time.Minute
 
-// interpreter is a started interpreter that waits in a sandbox of a pool for
-// its one program. It was executed in that sandbox, has loaded the modules that
-// the pool declares, and has run nothing of anybody's. What is said about the
+// interpreter is an interpreter that waits in a sandbox of a pool for its one
+// program. It was started in that sandbox, or forked into it from a parent; it has
+// loaded the modules that the pool declares, and has run nothing of anybody's. What is said about the
 // program counts from the moment in which it is handed over.
 type interpreter struct {
-	process *guest.Process
-	stdin   *io.PipeWriter
+	process program
+	forked  bool
+	stdin   io.WriteCloser
 	stdout  *relay
 	stderr  *relay
 }
@@ -120,8 +121,8 @@ func startInterpreter(ctx context.Context, s *session, step language.Wait, rlimi
 	}
 	marker := newMarker()
 	i := &interpreter{stdout: newRelay(marker + "\n"), stderr: newRelay("")}
-	var stdin *io.PipeReader
-	stdin, i.stdin = io.Pipe()
+	stdin, theirs := io.Pipe()
+	i.stdin = theirs
 	args := append(slices.Clone(step.Args), marker)
 	var err error
 	i.process, err = s.guest.Start(ctx, guest.Command{
@@ -142,7 +143,7 @@ func startInterpreter(ctx context.Context, s *session, step language.Wait, rlimi
 }
 
 // doneContext ends with a process.
-func doneContext(p *guest.Process) context.Context {
+func doneContext(p program) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		<-p.Done()
@@ -154,9 +155,13 @@ func doneContext(p *guest.Process) context.Context {
 // notLoaded says why an interpreter cannot wait for programs.
 func (i *interpreter) notLoaded(what string) error {
 	lines := strings.Split(strings.TrimSpace(i.stderr.said()), "\n")
+	return notLoaded(what+": ", lines[len(lines)-1])
+}
+
+func notLoaded(what, said string) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeSpecInvalid, Field: "warm",
-		Message: fmt.Sprintf("the interpreter could not load its modules: %s: %s", what, sandbox.SafeText(lines[len(lines)-1], 300)),
+		Message: fmt.Sprintf("the interpreter could not load its modules: %s%s", what, sandbox.SafeText(said, 300)),
 		Hint:    "import the modules in a run to see what they say",
 	}
 }
@@ -188,11 +193,13 @@ type handover struct {
 	Env            map[string]string `json:"env"`
 	AllowedImports []string          `json:"allowed_imports"`
 	Results        bool              `json:"results"`
+	// Code is what File is to hold; nil when it is there already.
+	Code *string `json:"code"`
 }
 
 // begin hands the program over. From now on what the interpreter writes is the
 // program's.
-func (i *interpreter) begin(h handover, st guest.Streams) (*guest.Process, error) {
+func (i *interpreter) begin(h handover, st guest.Streams) (program, error) {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a program's start: %w", err)

@@ -66,6 +66,7 @@ type pool struct {
 	pause   time.Duration
 	closed  bool
 	fillers sync.WaitGroup
+	nursery *nursery
 	quit    chan struct{}
 }
 
@@ -150,7 +151,7 @@ func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.Po
 	old := e.pools[spec.Name]
 	p := old
 	if old == nil || old.shape != key {
-		p = &pool{engine: e, driver: d, shape: key, quit: make(chan struct{}), pause: fillPause}
+		p = &pool{engine: e, driver: d, shape: key, quit: make(chan struct{}), pause: fillPause, nursery: &nursery{engine: e, driver: d}}
 		e.pools[spec.Name] = p
 		e.background.Go(p.look)
 	}
@@ -207,7 +208,7 @@ func (p *pool) info() sandbox.PoolInfo {
 // else a new one. A plan that is not plain has mounts.
 func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan, plain bool) (*session, *pool, error) {
 	if plain {
-		if w, p := e.takeWarm(d, plan, warmKey{}); w != nil {
+		if w, p := e.takeWarm(d, plan, warmKey{}, false); w != nil {
 			return w.session, p, nil
 		}
 	}
@@ -218,8 +219,8 @@ func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan,
 }
 
 // takeWarm takes what waits in a pool with machines like the plan's, and with
-// that interpreter.
-func (e *Engine) takeWarm(d driver.Driver, plan driver.Plan, interpreter warmKey) (*waiting, *pool) {
+// that interpreter; fresh says that it must not be a fork.
+func (e *Engine) takeWarm(d driver.Driver, plan driver.Plan, interpreter warmKey, fresh bool) (*waiting, *pool) {
 	key := shapeOf(plan.Template, d.Name(), plan.Limits)
 	key.interpreter = interpreter
 	e.mu.Lock()
@@ -231,11 +232,21 @@ func (e *Engine) takeWarm(d driver.Driver, plan driver.Plan, interpreter warmKey
 	}
 	e.mu.Unlock()
 	for _, p := range fitting {
+		if fresh && p.forks() {
+			continue
+		}
 		if w := p.take(); w != nil {
 			return w, p
 		}
 	}
 	return nil, nil
+}
+
+// forks says whether the pool's interpreters are forks.
+func (p *pool) forks() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiting) > 0 && p.waiting[0].interpreter != nil && p.waiting[0].interpreter.forked
 }
 
 // take hands out the machine that has waited longest, if it still lives.
@@ -323,6 +334,11 @@ func (p *pool) make() (*waiting, error) {
 	plan, err := driver.MakePlan(c.Plannable(), report, machineID(newID("run_")))
 	if err != nil {
 		return nil, err
+	}
+	if spec.Language != "" {
+		if w, ok, err := p.nursery.fork(ctx, plan, spec); ok {
+			return w, err
+		}
 	}
 	s, err := openSession(ctx, p.driver, plan)
 	if err != nil {
@@ -443,6 +459,7 @@ func (p *pool) close() {
 			p.engine.log.Error("cannot destroy a machine of a pool", "pool", p.spec.Name, "error", err)
 		}
 	}
+	p.nursery.close()
 }
 
 // dead says whether the machine has ended by itself.

@@ -53,18 +53,22 @@ func (j *job) inputPaths() map[string]bool {
 // fill copies everything into the sandbox that has to be there before the
 // program starts.
 func (j *job) fill(ctx context.Context, s *session) error {
-	if j.steps.Dir != "" && len(j.steps.Files) == 0 { // else it comes with its files
-		if err := s.guest.Mkdir(ctx, j.steps.Dir, 0o755); err != nil {
+	steps := j.steps
+	if j.warm != nil { // it has its own
+		steps.Dir, steps.Files = "", nil
+	}
+	if steps.Dir != "" && len(steps.Files) == 0 { // else it comes with its files
+		if err := s.guest.Mkdir(ctx, steps.Dir, 0o755); err != nil {
 			return err
 		}
 	}
 	p := &parcel{session: s}
-	for _, f := range j.steps.Files {
+	for _, f := range steps.Files {
 		if err := p.add(ctx, "", f.Path, 0o644, f.Content); err != nil {
 			return err
 		}
 	}
-	if j.spec.Code != "" {
+	if j.spec.Code != "" && !j.codeInHandover() {
 		if err := p.add(ctx, "", j.main, 0o644, []byte(j.spec.Code)); err != nil {
 			return err
 		}

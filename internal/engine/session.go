@@ -26,6 +26,7 @@ type session struct {
 	plan    driver.Plan
 	machine driver.Machine
 	guest   *guest.Guest
+	after   func() // called when the machine is gone; may be nil, may be called again
 }
 
 // openSession makes a machine and greets its agent. On error nothing is left.
@@ -61,6 +62,9 @@ func (s *session) close(ctx context.Context) error {
 	err := s.machine.Destroy(context.WithoutCancel(ctx))
 	if s.guest != nil {
 		_ = s.guest.Close()
+	}
+	if s.after != nil && err == nil {
+		s.after()
 	}
 	return err
 }
@@ -124,7 +128,7 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 }
 
 // begin starts the program, or hands it to an interpreter that waits for it.
-func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (*guest.Process, error) {
+func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (program, error) {
 	if x.warm != nil {
 		return x.warm.begin(x.handover, st)
 	}
@@ -135,7 +139,7 @@ func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (*gu
 
 // await waits for the first of: the program's end, a reason to end it, the
 // caller's wish, the machine's death.
-func (s *session) await(ctx context.Context, p *guest.Process, w *watch, r *execResult) error {
+func (s *session) await(ctx context.Context, p program, w *watch, r *execResult) error {
 	ended := make(chan error, 1)
 	waitCtx, stopWaiting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWaiting()

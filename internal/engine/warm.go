@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,8 +25,12 @@ const (
 func (j *job) machine(ctx context.Context) (*session, *pool, error) {
 	plain := len(j.spec.Mounts) == 0
 	if key, ok := j.warmKey(); ok && plain {
-		if w, p := j.engine.takeWarm(j.driver, j.plan, key); w != nil {
+		fresh := slices.Contains(j.spec.Require, sandbox.FeatureASLR)
+		if w, p := j.engine.takeWarm(j.driver, j.plan, key, fresh); w != nil {
 			j.warm, j.result.Warm = w.interpreter, true
+			if w.interpreter.forked {
+				j.result.Isolation = forkedPosture(j.result.Isolation)
+			}
 			return w.session, p, nil
 		}
 		if len(j.spec.Warm) > 0 {
@@ -33,6 +38,18 @@ func (j *job) machine(ctx context.Context) (*session, *pool, error) {
 		}
 	}
 	return j.engine.machine(ctx, j.driver, j.plan, plain)
+}
+
+// forkedPosture is what is enforced for a fork: everything, but for what it has
+// in common with its siblings.
+func forkedPosture(i sandbox.Isolation) sandbox.Isolation {
+	i.Enforced = slices.DeleteFunc(slices.Clone(i.Enforced), func(f string) bool { return f == sandbox.FeatureASLR })
+	i.NotEnforced = append(slices.Clone(i.NotEnforced), sandbox.Gap{
+		What: sandbox.FeatureASLR,
+		Why:  "the interpreter was forked from one that had loaded its modules; such siblings have one address layout and one secret for the hashes of strings",
+		Fix:  "--cold",
+	})
+	return i
 }
 
 // warmKey says which interpreters can take the program. ok is false when it
@@ -59,7 +76,22 @@ func (j *job) warmKey() (key warmKey, ok bool) {
 
 // handover is what a waiting interpreter is told.
 func (j *job) handover() handover {
-	return handover{File: j.main, Args: j.spec.Args, Env: j.spec.Env, AllowedImports: j.spec.AllowedImports, Results: j.steps.Results != ""}
+	h := handover{File: j.main, Args: j.spec.Args, Env: j.spec.Env, AllowedImports: j.spec.AllowedImports, Results: j.steps.Results != ""}
+	if j.codeInHandover() {
+		h.Code = &j.spec.Code
+	}
+	return h
+}
+
+// maxHandoverCode bounds a program that is handed over with the rest; a larger
+// one goes as a file before.
+const maxHandoverCode = 256 << 10
+
+// codeInHandover says whether the waiting interpreter writes the program's file
+// itself, which saves a journey to the agent.
+func (j *job) codeInHandover() bool {
+	return j.warm != nil && j.spec.Code != "" && len(j.spec.Code) <= maxHandoverCode && !strings.Contains(j.main, "/") &&
+		j.spec.Limits.WithDefaults().DiskBytes >= 2*maxHandoverCode
 }
 
 // keepWarm begins to keep interpreters with the modules that a request asked

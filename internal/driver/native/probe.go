@@ -96,7 +96,24 @@ func (h *host) kernelFindings() []driver.Finding {
 	return []driver.Finding{
 		seccompFinding, landlockFinding,
 		byError(sandbox.FeatureTimeNS, k.timeNS, "boot Linux 6.3 or later, with CONFIG_TIME_NS"),
+		addressFinding(),
 	}
+}
+
+// addressFinding says whether every program that is started gets an address
+// layout of its own.
+func addressFinding() driver.Finding {
+	const file, all = "/proc/sys/kernel/randomize_va_space", "2"
+	f := driver.Finding{Feature: sandbox.FeatureASLR}
+	switch value, err := os.ReadFile(file); {
+	case err != nil:
+		f.Because = err.Error()
+	case strings.TrimSpace(string(value)) == all:
+		f.Answer, f.Because = driver.Yes, "the kernel gives every program that is started a layout of its own"
+	default:
+		f.Answer, f.Because, f.Fix = driver.No, file+" is not "+all, "sudo sysctl -w kernel.randomize_va_space="+all
+	}
+	return f
 }
 
 // byError turns a check's error into a finding.

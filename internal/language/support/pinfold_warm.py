@@ -37,6 +37,9 @@ def wait(marker, modules):
 
 def become(job):
     """Run the program and return its exit status."""
+    if job.get("code") is not None:
+        with open(job["file"], "w", encoding="utf-8", newline="") as f:
+            f.write(job["code"])
     os.environ.update(job["env"] or {})
     try:
         pinfold_harness.run_main([job["file"]] + (job["args"] or []), job["allowed_imports"], job["results"])

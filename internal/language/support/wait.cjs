@@ -20,6 +20,7 @@ function readExactly(n) {
 }
 
 const job = JSON.parse(readExactly(parseInt(readExactly(8).toString(), 16)).toString());
+if (typeof job.code === "string") fs.writeFileSync(job.file, job.code);
 Object.assign(process.env, job.env);
 process.argv.splice(1, process.argv.length, path.resolve(job.file), ...(job.args || []));
 process.execArgv.length = 0;

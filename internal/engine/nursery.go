@@ -1,0 +1,206 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/language"
+	"pinfold/sandbox"
+)
+
+const (
+	// maxParentAge is after how long a parent is replaced, so that a change of what
+	// is installed on the host is seen.
+	maxParentAge = time.Hour
+	// maxParentGrowth is how much memory a parent may gain, which it has no
+	// reason to, before it is replaced.
+	maxParentGrowth = 64 << 20
+)
+
+// nursery has the parent from which a pool's interpreters are forked. A parent
+// that is given up lives on until the last machine with a fork of it is gone.
+type nursery struct {
+	engine *Engine
+	driver driver.Driver
+
+	mu      sync.Mutex
+	current *parent
+	unfit   error // why interpreters are started instead
+}
+
+// parent is one parent. The nursery's lock guards it.
+type parent struct {
+	driver.Parent
+	made     time.Time
+	memory   int64 // when it had loaded everything
+	machines int
+	retired  bool
+}
+
+// wrong says whether the parent should make no more forks.
+func (p *parent) wrong() bool {
+	select {
+	case <-p.Dead():
+		return true
+	default:
+		return time.Since(p.made) > maxParentAge || p.Usage().MemoryBytes > p.memory+maxParentGrowth
+	}
+}
+
+// fork makes a machine with a fork in it. ok is false when the pool's
+// interpreters cannot be forked here and must be started.
+func (n *nursery) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolSpec) (w *waiting, ok bool, err error) {
+	p, err := n.borrow(ctx, spec)
+	if p == nil || err != nil {
+		return nil, err != nil, err
+	}
+	m, f, err := p.Fork(ctx, plan)
+	if err != nil {
+		n.retire(p) // whatever was wrong, a new one is not
+		n.giveBack(p)
+		return nil, true, err
+	}
+	s := &session{plan: plan, machine: m, after: sync.OnceFunc(func() { n.giveBack(p) })}
+	i := newForkedInterpreter(f)
+	if err := s.greet(ctx); err != nil {
+		return nil, true, errors.Join(err, s.close(ctx))
+	}
+	return &waiting{session: s, interpreter: i, made: time.Now()}, true, nil
+}
+
+// borrow returns the parent, or nil when there can be none. It is to be given
+// back.
+func (n *nursery) borrow(ctx context.Context, spec sandbox.PoolSpec) (*parent, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.unfit != nil {
+		return nil, nil //nolint:nilnil // said above
+	}
+	if n.current != nil && n.current.wrong() {
+		n.retireLocked(n.current)
+	}
+	if n.current == nil {
+		p, err := n.start(ctx, spec)
+		var unfit *driver.UnfitError
+		switch {
+		case errors.As(err, &unfit) && unfit.Load:
+			return nil, notLoaded("", unfit.Why)
+		case errors.As(err, &unfit) || errors.Is(err, errors.ErrUnsupported):
+			n.unfit = err
+			n.engine.log.Info("interpreters are started, not forked", "pool", spec.Name, "because", err)
+			return nil, nil //nolint:nilnil // said above
+		case err != nil:
+			return nil, err
+		}
+		n.current = p
+	}
+	n.current.machines++
+	return n.current, nil
+}
+
+// start starts a parent.
+func (n *nursery) start(ctx context.Context, spec sandbox.PoolSpec) (*parent, error) {
+	forker, ok := n.driver.(driver.Forker)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	lang, err := language.Find(spec.Language)
+	if err != nil {
+		return nil, err
+	}
+	template, err := n.engine.options.Template(spec.Template)
+	if err != nil {
+		return nil, err
+	}
+	limits := spec.Limits.WithDefaults()
+	lookup := func(candidates []string) (string, bool) { return template.Lookup(n.engine.options.Host, candidates) }
+	step, ok, err := lang.ParentStep(spec.Warm, limits, lookup)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	p := driver.ParentSpec{Args: step.Args, Env: step.Env, Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID}
+	for _, f := range step.Files {
+		p.Files = append(p.Files, driver.ParentFile{Path: f.Path, Content: f.Content})
+	}
+	for _, l := range rlimits(limits) {
+		p.Limits = append(p.Limits, driver.Rlimit{Resource: l.Resource, Value: l.Value})
+	}
+	if p.Setup, err = json.Marshal(map[string]any{"modules": step.Modules}); err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a parent's modules: %w", err)
+	}
+	report, err := n.driver.Probe(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := sandbox.Create{Template: spec.Template, Driver: spec.Driver, Limits: spec.Limits}
+	plan, err := driver.MakePlan(c.Plannable(), report, machineID(newID("run_")))
+	if err != nil {
+		return nil, err
+	}
+	made, err := forker.NewParent(ctx, plan, p)
+	if err != nil {
+		return nil, err
+	}
+	return &parent{Parent: made, made: time.Now(), memory: made.Usage().MemoryBytes}, nil
+}
+
+// giveBack says that a machine is gone, or was not made after all.
+func (n *nursery) giveBack(p *parent) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p.machines--
+	n.sweep(p)
+}
+
+func (n *nursery) retire(p *parent) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.retireLocked(p)
+}
+
+func (n *nursery) retireLocked(p *parent) {
+	if n.current == p {
+		n.current = nil
+	}
+	p.retired = true
+	n.sweep(p)
+}
+
+// sweep ends a parent that nobody needs. The lock is held.
+func (n *nursery) sweep(p *parent) {
+	if !p.retired || p.machines > 0 {
+		return
+	}
+	p.retired = false // once
+	n.engine.background.Go(func() {
+		if err := p.Destroy(context.Background()); err != nil {
+			n.engine.log.Error("cannot destroy a parent", "error", err)
+		}
+	})
+}
+
+// close gives up the parent. Machines with forks of it live on.
+func (n *nursery) close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.current != nil {
+		n.retireLocked(n.current)
+	}
+}
+
+// how says how the pool's interpreters come to be.
+func (n *nursery) how() (forked bool, why string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.unfit != nil {
+		return false, n.unfit.Error()
+	}
+	return n.current != nil, ""
+}

@@ -195,6 +195,41 @@ func (n *nursery) close() {
 	}
 }
 
+// ready says whether there is a parent to fork from.
+func (n *nursery) ready() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.current != nil && n.unfit == nil
+}
+
+// forkNow makes a machine with a fork for a request that found none waiting:
+// that takes less than to start an interpreter. It returns nil where there is
+// nothing to fork from, or no room in the pool, or the fork fails.
+func (p *pool) forkNow(ctx context.Context, plan driver.Plan, fresh bool) *waiting {
+	if fresh || !p.nursery.ready() {
+		return nil
+	}
+	p.mu.Lock()
+	spec := p.spec
+	if p.closed || spec.Max > 0 && len(p.waiting)+p.filling+p.inUse >= spec.Max {
+		p.mu.Unlock()
+		return nil
+	}
+	p.inUse++
+	p.mu.Unlock()
+	p.engine.making.Add(1)
+	w, ok, err := p.nursery.fork(ctx, plan, spec)
+	p.engine.making.Add(-1)
+	if err == nil && ok {
+		return w
+	}
+	p.returned()
+	if err != nil {
+		p.engine.log.Warn("cannot fork an interpreter", "pool", spec.Name, "error", err)
+	}
+	return nil
+}
+
 // how says how the pool's interpreters come to be.
 func (n *nursery) how() (forked bool, why string) {
 	n.mu.Lock()

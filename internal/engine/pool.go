@@ -208,7 +208,7 @@ func (p *pool) info() sandbox.PoolInfo {
 // else a new one. A plan that is not plain has mounts.
 func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan, plain bool) (*session, *pool, error) {
 	if plain {
-		if w, p := e.takeWarm(d, plan, warmKey{}, false); w != nil {
+		if w, p := e.takeWarm(ctx, d, plan, warmKey{}, false); w != nil {
 			return w.session, p, nil
 		}
 	}
@@ -220,7 +220,7 @@ func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan,
 
 // takeWarm takes what waits in a pool with machines like the plan's, and with
 // that interpreter; fresh says that it must not be a fork.
-func (e *Engine) takeWarm(d driver.Driver, plan driver.Plan, interpreter warmKey, fresh bool) (*waiting, *pool) {
+func (e *Engine) takeWarm(ctx context.Context, d driver.Driver, plan driver.Plan, interpreter warmKey, fresh bool) (*waiting, *pool) {
 	key := shapeOf(plan.Template, d.Name(), plan.Limits)
 	key.interpreter = interpreter
 	e.mu.Lock()
@@ -236,6 +236,11 @@ func (e *Engine) takeWarm(d driver.Driver, plan driver.Plan, interpreter warmKey
 			continue
 		}
 		if w := p.take(); w != nil {
+			return w, p
+		}
+	}
+	for _, p := range fitting {
+		if w := p.forkNow(ctx, plan, fresh); w != nil {
 			return w, p
 		}
 	}

@@ -26,7 +26,7 @@ func (j *job) machine(ctx context.Context) (*session, *pool, error) {
 	plain := len(j.spec.Mounts) == 0
 	if key, ok := j.warmKey(); ok && plain {
 		fresh := slices.Contains(j.spec.Require, sandbox.FeatureASLR)
-		if w, p := j.engine.takeWarm(j.driver, j.plan, key, fresh); w != nil {
+		if w, p := j.engine.takeWarm(ctx, j.driver, j.plan, key, fresh); w != nil {
 			j.warm, j.result.Warm = w.interpreter, true
 			if w.interpreter.forked {
 				j.result.Isolation = forkedPosture(j.result.Isolation)

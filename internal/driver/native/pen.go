@@ -221,10 +221,24 @@ func (n *pen) proc(p *spawn.Program) {
 
 // openTimeOffsets takes hold of the file before the change of user: afterwards
 // it may be refused, at the moment in which another sandbox's change of user has
-// made the memory that all share with the host process undumpable.
+// made the memory that all share with the host process undumpable. A fork's
+// machine is not the host's user from its birth on, so it tries more than once.
+// What it opens too much is closed with the rest.
 func (n *pen) openTimeOffsets(p *spawn.Program) {
-	n.timeOffsets = p.Result("open time offsets", unix.SYS_OPENAT, unix.AT_FDCWD, "/proc/self/timens_offsets", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	n.timeOffsets = p.CellOf(-1)
+	for range timeOffsetsTries {
+		p.Call("keep host dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+		p.Optional("open time offsets", unix.SYS_OPENAT, unix.AT_FDCWD, "/proc/self/timens_offsets", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		p.SaveTo(n.timeOffsets)
+		if !n.forked {
+			break
+		}
+	}
 }
+
+// timeOffsetsTries is enough: each fails only if another sandbox's change of
+// user comes between two system calls.
+const timeOffsetsTries = 4
 
 // hideUptime makes the sandbox's clocks that count from boot begin near zero.
 func (n *pen) hideUptime(p *spawn.Program) {

@@ -98,6 +98,13 @@ func (p *Program) Cell() Cell {
 	return c
 }
 
+// CellOf returns a new cell that holds v until a step's result is saved there.
+func (p *Program) CellOf(v int) Cell {
+	c := p.Cell()
+	*c.word = uintptr(v) //nolint:gosec // a negative one is meant to be no descriptor
+	return c
+}
+
 // CellAt returns a cell that lies in buf at the offset, so that a result can
 // become part of a structure that a later step passes. Eight bytes of buf are
 // overwritten.

@@ -338,6 +338,11 @@ type PoolInfo struct {
 	Misses    int64  `json:"misses"` // its shape was asked for while it was empty
 	Replaced  int64  `json:"replaced"`
 	Error     *Error `json:"error,omitempty"` // why it could not be filled, last time
+	// Interpreters says how those that wait come to be: "forked" from one that has
+	// loaded the modules, or "started". Empty where there are none (yet). Why says why they
+	// are not forked.
+	Interpreters string `json:"interpreters,omitempty"`
+	Why          string `json:"why,omitempty"`
 }
 
 // Codes of errors that a server can give.

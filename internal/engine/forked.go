@@ -14,9 +14,9 @@ import (
 	"pinfold/sandbox"
 )
 
-// program is a program that runs in a machine: started by its agent, or forked
+// running is a program that runs in a machine: started by its agent, or forked
 // into it.
-type program interface {
+type running interface {
 	Exited() <-chan struct{}
 	Done() <-chan struct{}
 	Wait(ctx context.Context) (guest.Exit, error)

@@ -26,7 +26,7 @@ const loadPatience = 2 * time.Minute
 // loaded the modules that the pool declares, and has run nothing of anybody's. What is said about the
 // program counts from the moment in which it is handed over.
 type interpreter struct {
-	process program
+	process running
 	forked  bool
 	stdin   io.WriteCloser
 	stdout  *relay
@@ -143,7 +143,7 @@ func startInterpreter(ctx context.Context, s *session, step language.Wait, rlimi
 }
 
 // doneContext ends with a process.
-func doneContext(p program) context.Context {
+func doneContext(p running) context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
 		<-p.Done()
@@ -199,7 +199,7 @@ type handover struct {
 
 // begin hands the program over. From now on what the interpreter writes is the
 // program's.
-func (i *interpreter) begin(h handover, st guest.Streams) (program, error) {
+func (i *interpreter) begin(h handover, st guest.Streams) (running, error) {
 	b, err := json.Marshal(h)
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a program's start: %w", err)

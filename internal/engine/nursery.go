@@ -231,11 +231,14 @@ func (p *pool) forkNow(ctx context.Context, plan driver.Plan, fresh bool) *waiti
 }
 
 // how says how the pool's interpreters come to be.
-func (n *nursery) how() (forked bool, why string) {
+func (n *nursery) how() (interpreters, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.unfit != nil {
-		return false, n.unfit.Error()
+	switch {
+	case n.unfit != nil:
+		return "started", n.unfit.Error()
+	case n.current != nil:
+		return "forked", ""
 	}
-	return n.current != nil, ""
+	return "", ""
 }

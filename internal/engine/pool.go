@@ -198,10 +198,14 @@ func (e *Engine) Pools() []sandbox.PoolInfo {
 func (p *pool) info() sandbox.PoolInfo {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return sandbox.PoolInfo{
+	info := sandbox.PoolInfo{
 		PoolSpec: p.spec, Available: len(p.waiting), Filling: p.filling, InUse: p.inUse,
 		Total: len(p.waiting) + p.filling + p.inUse, Hits: p.hits, Misses: p.misses, Replaced: p.swapped, Error: p.failure,
 	}
+	if p.spec.Language != "" {
+		info.Interpreters, info.Why = p.nursery.how()
+	}
+	return info
 }
 
 // machine gives a machine for a plan: a waiting one if a pool has its shape, or

@@ -128,7 +128,7 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 }
 
 // begin starts the program, or hands it to an interpreter that waits for it.
-func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (program, error) {
+func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (running, error) {
 	if x.warm != nil {
 		return x.warm.begin(x.handover, st)
 	}
@@ -139,7 +139,7 @@ func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (pro
 
 // await waits for the first of: the program's end, a reason to end it, the
 // caller's wish, the machine's death.
-func (s *session) await(ctx context.Context, p program, w *watch, r *execResult) error {
+func (s *session) await(ctx context.Context, p running, w *watch, r *execResult) error {
 	ended := make(chan error, 1)
 	waitCtx, stopWaiting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWaiting()

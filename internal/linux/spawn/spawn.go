@@ -68,7 +68,8 @@ func (p *Program) Start(c Clone) (*Child, error) {
 	first.append(p.closeOthers(held))
 	first.resetSignals()
 	first.append(p)
-	p.steps, p.names, p.keep = first.steps, first.names, append(first.keep, out)
+	first.keep = append(first.keep, out)
+	p.steps, p.names, p.keep = first.steps, first.names, first.keep
 
 	var pid, pidfd int
 	if c.Below != nil {

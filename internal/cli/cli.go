@@ -105,15 +105,60 @@ func (a *app) root() *cobra.Command {
 	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	a.bindServer(root)
-	root.AddCommand(a.runCommand(), a.createCommand(), a.execCommand(), a.cpCommand(), a.lsCommand(), a.psCommand(), a.logsCommand(),
-		a.extendCommand(), a.killCommand(), a.poolCommand(), a.usageCommand(), a.serveCommand(), a.keyCommand(),
-		a.languagesCommand(), a.doctorCommand(), a.benchCommand(), a.versionCommand())
+	a.addCommands(root)
+	return root
+}
+
+// addCommands adds the command that the line begins with. Only when it begins
+// with something else (help, a flag, a mistyped word) all of them are added:
+// making every command with its flags takes as long as the rest of a start.
+func (a *app) addCommands(root *cobra.Command) {
+	all := a.commands()
+	if len(a.Args) > 0 {
+		for _, c := range all {
+			if c.name == a.Args[0] {
+				root.AddCommand(c.make())
+				root.CompletionOptions.DisableDefaultCmd = true
+				return
+			}
+		}
+	}
+	for _, c := range all {
+		root.AddCommand(c.make())
+	}
 	// What follows "completion" is a shell: one that we do not know is an error.
 	root.InitDefaultCompletionCmd("run")
 	if c, _, err := root.Find([]string{"completion"}); err == nil {
 		c.Args, c.RunE = unknownCommand, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
-	return root
+}
+
+// namedCommand makes the command of a name.
+type namedCommand struct {
+	name string
+	make func() *cobra.Command
+}
+
+func (a *app) commands() []namedCommand {
+	return []namedCommand{
+		{"run", a.runCommand},
+		{"create", a.createCommand},
+		{"exec", a.execCommand},
+		{"cp", a.cpCommand},
+		{"ls", a.lsCommand},
+		{"ps", a.psCommand},
+		{"logs", a.logsCommand},
+		{"extend", a.extendCommand},
+		{"kill", a.killCommand},
+		{"pool", a.poolCommand},
+		{"usage", a.usageCommand},
+		{"serve", a.serveCommand},
+		{"key", a.keyCommand},
+		{"languages", a.languagesCommand},
+		{"doctor", a.doctorCommand},
+		{benchName, a.benchCommand},
+		{"version", a.versionCommand},
+	}
 }
 
 const rootExamples = `  pinfold run script.py                      run a file

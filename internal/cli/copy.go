@@ -66,7 +66,7 @@ func (a *app) cpCommand() *cobra.Command {
 // copyHint is the command as it may have been meant: an id lacks its colon.
 func copyHint(args []string) string {
 	const general = "pinfold cp data.csv SANDBOX:data.csv"
-	from, to := idForm.MatchString(args[0]), idForm.MatchString(args[1])
+	from, to := isID(args[0]), isID(args[1])
 	switch {
 	case from == to:
 		return general

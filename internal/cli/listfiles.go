@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"strings"
 	"time"
 
@@ -16,15 +15,14 @@ import (
 // remotePath is a path in a sandbox as the command line names it.
 type remotePath struct{ id, path string }
 
-var remoteForm = regexp.MustCompile(`^(sbx_[a-z2-7]+):`)
-
 // splitRemote splits SANDBOX:PATH. An empty path is the home directory.
 func splitRemote(text string) (remotePath, bool) {
-	m := remoteForm.FindStringSubmatch(text)
-	if m == nil {
+	id, name, ok := strings.Cut(text, ":")
+	letters, isSandbox := strings.CutPrefix(id, "sbx_")
+	if !ok || !isSandbox || letters == "" || strings.Trim(letters, idLetters) != "" {
 		return remotePath{}, false
 	}
-	return remotePath{m[1], path.Clean(text[len(m[0]):])}, true
+	return remotePath{id, path.Clean(name)}, true
 }
 
 // listedPath is what ls was asked for: a path in a sandbox, or its home.

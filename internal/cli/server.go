@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -98,13 +97,21 @@ func cancelled() *sandbox.Error {
 	return &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "cancelled", Err: context.Canceled}
 }
 
-// idForm is what the ids of sandboxes and processes look like.
-var idForm = regexp.MustCompile(`^(sbx|prc)_[a-z2-7]{26}$`)
+// isID says whether a word looks like the id of a sandbox or a process.
+func isID(word string) bool {
+	kind, rest, _ := strings.Cut(word, "_")
+	return (kind == "sbx" || kind == "prc") && len(rest) == idLength && strings.Trim(rest, idLetters) == ""
+}
+
+const (
+	idLetters = "abcdefghijklmnopqrstuvwxyz234567"
+	idLength  = 26
+)
 
 // checkIDs says which of the words cannot be ids, before a server is asked.
 func checkIDs(prefix, what string, ids ...string) error {
 	for _, id := range ids {
-		if !idForm.MatchString(id) || !strings.HasPrefix(id, prefix) {
+		if !isID(id) || !strings.HasPrefix(id, prefix) {
 			return (&sandbox.Error{
 				Code: sandbox.CodeNotFound, Message: fmt.Sprintf("\"%s\" is not the id of a %s", sandbox.SafeText(id, maxID), what),
 			}).WithHint(map[string]string{"sbx_": "pinfold ls lists the sandboxes", "prc_": "pinfold ps SANDBOX lists the processes"}[prefix])

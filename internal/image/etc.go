@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"strings"
-	"sync"
 
 	"pinfold/sandbox"
 )
@@ -121,11 +119,24 @@ type phpINI struct{ path, content string }
 
 const maxPHPFiles = 128
 
-// phpExtension is the one kind of line that is taken from PHP's settings. The
-// rest of them may hold passwords and licence keys.
-var phpExtension = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`(?m)^[ \t]*((?:zend_)?extension)[ \t]*=[ \t]*"?([A-Za-z0-9_]{1,64}(?:\.so)?)"?[ \t\r]*$`)
-})
+// phpExtension takes the one kind of line of PHP's settings that is wanted:
+// "extension=name" or "zend_extension=name". The rest of them may hold passwords
+// and licence keys.
+func phpExtension(line string) (setting, module string, ok bool) {
+	setting, module, ok = strings.Cut(line, "=")
+	setting = strings.Trim(setting, " \t")
+	module = strings.TrimRight(strings.TrimLeft(module, " \t"), " \t\r")
+	module = strings.TrimSuffix(strings.TrimPrefix(module, `"`), `"`)
+	name := strings.TrimSuffix(module, ".so")
+	ok = ok && (setting == "extension" || setting == "zend_extension") &&
+		name != "" && len(name) <= maxPHPName && strings.Trim(name, phpNameLetters) == ""
+	return setting, module, ok
+}
+
+const (
+	phpNameLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+	maxPHPName     = 64
+)
 
 // phpExtensions makes a php.ini for each PHP of Debian's that the host has: it
 // loads the extensions that the host's command-line PHP loads, in its order,
@@ -141,8 +152,10 @@ func phpExtensions(v view) []phpINI {
 			if !ok {
 				continue
 			}
-			for _, m := range phpExtension().FindAllSubmatch(content, -1) {
-				fmt.Fprintf(&b, "%s=%s\n", m[1], m[2])
+			for line := range strings.SplitSeq(string(content), "\n") {
+				if setting, module, ok := phpExtension(line); ok {
+					b.WriteString(setting + "=" + module + "\n")
+				}
 			}
 		}
 		out = append(out, phpINI{"/" + dir + "/php.ini", b.String()})

@@ -64,6 +64,7 @@ func (v view) lstat(p string) (fs.FileInfo, error) {
 
 // read returns the content of a regular file that everybody may read, when it
 // is at most limit bytes long and ends, after links, below one of the places.
+// A file that grows meanwhile is not read.
 func (v view) read(p string, limit int64, places ...string) ([]byte, bool) {
 	end, info, ok := v.resolve(p)
 	if !ok || !info.Mode().IsRegular() || !public(info) || info.Size() > limit || !below(end, places) {
@@ -74,8 +75,9 @@ func (v view) read(p string, limit int64, places ...string) ([]byte, bool) {
 		return nil, false
 	}
 	defer func() { _ = f.Close() }()
-	content, err := io.ReadAll(io.LimitReader(f, limit+1))
-	return content, err == nil && int64(len(content)) <= limit
+	content := make([]byte, info.Size()+1) // one more than there should be
+	n, err := io.ReadFull(f, content)
+	return content[:n], err == io.EOF || err == io.ErrUnexpectedEOF
 }
 
 // executable says whether p is a program: after all links a regular file

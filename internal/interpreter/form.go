@@ -6,10 +6,14 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+	"sync"
 )
 
-// jsonTypes are the media types whose values are JSON.
-var jsonTypes = regexp.MustCompile(`^application/(json|geo\+json|vnd\.[a-z0-9][a-z0-9.-]{0,80}\+json)$`)
+// jsonTypes are the media types whose values are JSON. It is compiled when it is
+// needed: every start of the program would pay for it.
+var jsonTypes = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^application/(json|geo\+json|vnd\.[a-z0-9][a-z0-9.-]{0,80}\+json)$`)
+})
 
 // maxSVG bounds how far a picture may begin with comments and declarations.
 const maxSVG = 4096
@@ -30,7 +34,7 @@ func form(media string, value json.RawMessage) (checked any, why string) {
 		return s, ""
 	case strings.HasPrefix(media, "image/"):
 		return s, imageFault(media, s)
-	case !jsonTypes.MatchString(media):
+	case !jsonTypes().MatchString(media):
 		return nil, "no such type of results"
 	case isString:
 		return s, ""

@@ -3,7 +3,6 @@ package wiring
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"sync"
 
 	"pinfold/internal/agentbin"
@@ -26,7 +25,7 @@ func NewEngine(o engine.Options, agent string) (*engine.Engine, error) {
 			return nil, err
 		}
 	}
-	o.Host = os.DirFS("/")
+	o.Host = image.HostTree()
 	o.Template = templates(o.Host)
 	o.Drivers = []driver.Driver{native.New(native.Options{Agent: source.Open, AgentFile: source.File, Template: o.Template})}
 	return engine.New(o), nil
@@ -38,7 +37,7 @@ func NewDriver() (driver.Driver, error) {
 	if err := CheckAgent(""); err != nil {
 		return nil, err
 	}
-	return native.New(native.Options{Agent: agentbin.Open, AgentFile: agentbin.File, Template: templates(os.DirFS("/"))}), nil
+	return native.New(native.Options{Agent: agentbin.Open, AgentFile: agentbin.File, Template: templates(image.HostTree())}), nil
 }
 
 // AgentSize is how many bytes the agent's executable has.

@@ -3,8 +3,10 @@ package image
 import (
 	"errors"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -239,6 +241,46 @@ func checkCoherent(t *testing.T, template Template) {
 	}
 	for _, b := range template.Binds {
 		add(b.Target)
+	}
+}
+
+// TestPathsEndWhereTheKernelSays follows links through random trees.
+func TestPathsEndWhereTheKernelSays(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	name := func() string { return []string{"a", "b", "c", "d"}[random.IntN(4)] }
+	some := func() string {
+		words := make([]string, 1+random.IntN(4))
+		for i := range words {
+			words[i] = []string{name(), name(), "..", ".", ""}[random.IntN(5)]
+		}
+		return strings.Join(words, "/")
+	}
+	found := 0
+	for range 20 {
+		root := t.TempDir()
+		for range 12 { // what cannot be made is left out
+			_ = os.MkdirAll(filepath.Join(root, some()), 0o755)
+			_ = os.Symlink(some(), filepath.Join(root, some(), name()))
+			_ = os.WriteFile(filepath.Join(root, some(), name()), nil, 0o600)
+		}
+		for range 50 {
+			p := path.Clean(root + "/" + some())
+			want, err := filepath.EvalSymlinks(p)
+			got, info, ok := newView(HostTree()).resolve(p)
+			if ok != (err == nil) || ok && got != want {
+				t.Fatalf("resolve(%s) = %q, %v; want %q, %v", p, got, ok, want, err)
+			}
+			if !ok {
+				continue
+			}
+			found++
+			if there, err := os.Lstat(want); err != nil || !os.SameFile(there, info) {
+				t.Fatalf("resolve(%s) describes another file", p)
+			}
+		}
+	}
+	if found < 40 {
+		t.Errorf("only %d paths led anywhere", found)
 	}
 }
 

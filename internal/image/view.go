@@ -1,6 +1,7 @@
 package image
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"path"
@@ -23,35 +24,56 @@ func newView(root fs.FS) view { return view{root, map[string]fs.FileInfo{}} }
 // resolve returns the path at which p ends after all symbolic links. ok is
 // false when something on the way does not exist or links go round in circles.
 func (v view) resolve(p string) (end string, info fs.FileInfo, ok bool) {
-	todo := strings.Split(strings.TrimPrefix(path.Clean(p), "/"), "/")
-	end = "/"
-	for links := 0; len(todo) > 0; {
-		next := path.Join(end, todo[0]) // Join cleans "..", which at / stays /
-		todo = todo[1:]
-		fi, seen := v.dirs[next]
+	p, done := path.Clean(p), 0 // p[:done] exists and has no links in it
+	for links := 0; done < len(p); {
+		if info != nil && !info.IsDir() {
+			return "", nil, false
+		}
+		next := len(p)
+		if i := strings.IndexByte(p[done+1:], '/'); i >= 0 {
+			next = done + 1 + i
+		}
+		rest := p[next:]
+		switch p[done+1 : next] {
+		case "", ".":
+			p = p[:done] + rest
+			continue
+		case "..":
+			done = max(0, strings.LastIndexByte(p[:done], '/'))
+			p, info = p[:done]+rest, nil
+			continue
+		}
+		here, seen := v.dirs[p[:next]]
 		if !seen {
 			var err error
-			if fi, err = v.lstat(next); err != nil {
+			if here, err = v.lstat(p[:next]); err != nil {
 				return "", nil, false
 			}
 		}
-		if fi.IsDir() {
-			v.dirs[next] = fi
+		if here.IsDir() {
+			v.dirs[p[:next]] = here
 		}
-		if fi.Mode()&fs.ModeSymlink == 0 {
-			end, info = next, fi
+		if here.Mode()&fs.ModeSymlink == 0 {
+			done, info = next, here
 			continue
 		}
-		target, err := fs.ReadLink(v.root, strings.TrimPrefix(next, "/"))
+		target, err := fs.ReadLink(v.root, p[1:next])
 		if links++; err != nil || links > maxLinks {
 			return "", nil, false
 		}
 		if path.IsAbs(target) {
-			end = "/"
+			p, done, info = target+rest, 0, nil
+		} else {
+			p = p[:done] + "/" + target + rest
 		}
-		todo = append(strings.Split(strings.Trim(target, "/"), "/"), todo...)
 	}
-	return end, info, info != nil
+	if p == "" {
+		p = "/"
+	}
+	if info == nil { // the last step was one up
+		info, _ = v.lstat(p)
+	}
+	return p, info, info != nil
 }
 
 // lstat describes p itself, without following it.
@@ -64,7 +86,7 @@ func (v view) lstat(p string) (fs.FileInfo, error) {
 
 // read returns the content of a regular file that everybody may read, when it
 // is at most limit bytes long and ends, after links, below one of the places.
-// A file that grows meanwhile is not read.
+// A file that changes its size meanwhile is not read.
 func (v view) read(p string, limit int64, places ...string) ([]byte, bool) {
 	end, info, ok := v.resolve(p)
 	if !ok || !info.Mode().IsRegular() || !public(info) || info.Size() > limit || !below(end, places) {
@@ -76,8 +98,8 @@ func (v view) read(p string, limit int64, places ...string) ([]byte, bool) {
 	}
 	defer func() { _ = f.Close() }()
 	content := make([]byte, info.Size()+1) // one more than there should be
-	n, err := io.ReadFull(f, content)
-	return content[:n], err == io.EOF || err == io.ErrUnexpectedEOF
+	n, err := f.Read(content)              // of a file, it reads all that there is
+	return content[:n], int64(n) == info.Size() && (err == nil || errors.Is(err, io.EOF))
 }
 
 // executable says whether p is a program: after all links a regular file

@@ -117,15 +117,17 @@ func (d *Driver) open() (*host, error) {
 			h.template, err = d.options.Template(sandbox.TemplateHost)
 			return err
 		},
-		func() (err error) {
-			h.agent, h.agentOnDisk, err = agentProgram(d.options)
-			return err
-		},
 		func() error {
 			h.features = kernelSupport()
 			return nil
 		},
 		h.lookAround,
+		// Where the agent must be copied, this takes the longest. Go starts what
+		// comes last first.
+		func() (err error) {
+			h.agent, h.agentOnDisk, err = agentProgram(d.options)
+			return err
+		},
 	)
 	if err != nil {
 		h.close()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 
@@ -14,6 +13,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/highfd"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/linux/userns"
@@ -125,23 +125,6 @@ func (h *host) newGroup(name string, plan driver.Plan) (*cgroup.Group, error) {
 	return h.hierarchy.New(name, l)
 }
 
-// socketPair makes the connection to the agent.
-func socketPair(kind int) (ours *net.UnixConn, theirs *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	theirs = os.NewFile(uintptr(fds[1]), "agent")
-	f := os.NewFile(uintptr(fds[0]), "host")
-	conn, err := net.FileConn(f)
-	_ = f.Close() // FileConn has a copy
-	if err != nil {
-		_ = theirs.Close()
-		return nil, nil, err
-	}
-	return conn.(*net.UnixConn), theirs, nil //nolint:errcheck,forcetypeassert // a unix socket by construction
-}
-
 // start makes the process, which then waits for release.
 func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	h := m.host
@@ -152,7 +135,7 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 		return nil, err
 	}
 	defer closeFiles(n.trees)
-	clone := spawn.Clone{Flags: m.birth.namespaces, Below: m.birth.below}
+	clone := spawn.Clone{Flags: m.birth.namespaces, Below: m.birth.below, CopyLow: true}
 	if m.cgroup != nil {
 		files, err := m.cgroup.JoinFiles()
 		if err != nil {
@@ -181,6 +164,7 @@ func (m *machine) pen(socket int) *pen {
 		uid:        sandbox.UID, gid: sandbox.GID,
 		forked: m.parent != nil,
 		timeNS: m.plan.Enforces(sandbox.FeatureTimeNS),
+		quotas: h.features.quotas,
 	}
 	if !h.can(cgroup.Pids) {
 		n.processes = m.plan.Limits.Processes
@@ -200,7 +184,11 @@ func (m *machine) release(ctx context.Context) error {
 	child := m.child
 	stop := context.AfterFunc(ctx, func() { _ = child.Kill() })
 	defer stop()
-	mapErr := m.mapIDs(ctx)
+	score, mapErr := openOOMScore(child.PID)
+	if mapErr == nil {
+		defer score.Close() //nolint:errcheck // written in one call
+		mapErr = m.mapIDs(ctx)
+	}
 	if mapErr == nil {
 		_, mapErr = m.conn.Write([]byte{1})
 	}
@@ -220,6 +208,13 @@ func (m *machine) release(ctx context.Context) error {
 		return err
 	}
 	m.watch()
+	// Not before the exec: until then the process shares our memory, and the
+	// kernel gives all that share it the same score, after a look at every
+	// process of the host.
+	if _, err := score.WriteString("500"); err != nil && !errors.Is(err, unix.ESRCH) {
+		closeAll(fds)
+		return fmt.Errorf("let the host's memory come first: %w", err)
+	}
 	if recvErr != nil {
 		closeAll(fds)
 		return fmt.Errorf("receive the sandbox's descriptors: %w", recvErr)
@@ -230,12 +225,14 @@ func (m *machine) release(ctx context.Context) error {
 // isParent says that the machine is a parent's, in no user namespace of its own.
 func (m *machine) isParent() bool { return m.birth.namespaces&unix.CLONE_NEWUSER == 0 }
 
+// openOOMScore opens the file that says how soon the kernel ends a process when
+// the host runs out of memory. Raising the score needs no privilege, but the
+// file is an ordinary user's only until the process changes its user.
+func openOOMScore(pid int) (*os.File, error) {
+	return os.OpenFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), os.O_WRONLY, 0)
+}
+
 func (m *machine) mapIDs(ctx context.Context) error {
-	// The host's memory is worth more than a sandbox's: should the whole host run
-	// out, sandboxes go first. Raising one's score needs no privilege.
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", m.child.PID), []byte("500"), 0); err != nil {
-		return err
-	}
 	switch {
 	case m.isParent():
 		return nil
@@ -274,10 +271,10 @@ func (m *machine) adopt(fds []int) error {
 
 // receiveDescriptors reads the one message that carries descriptors. It comes
 // from the table of system calls, not from the agent or a guest.
-func receiveDescriptors(conn *net.UnixConn) ([]int, error) {
+func receiveDescriptors(conn *channel) ([]int, error) {
 	data := make([]byte, 1)
 	control := make([]byte, unix.CmsgSpace(4*4))
-	n, controlLen, flags, _, err := conn.ReadMsgUnix(data, control)
+	n, controlLen, flags, err := conn.recvmsg(data, control)
 	if err != nil {
 		return nil, err
 	}
@@ -297,8 +294,8 @@ func receiveDescriptors(conn *net.UnixConn) ([]int, error) {
 		}
 		fds = append(fds, got...)
 	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
+	for i := range fds {
+		fds[i] = highfd.Move(fds[i])
 	}
 	if flags&unix.MSG_CTRUNC != 0 {
 		closeAll(fds)

@@ -15,6 +15,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/highfd"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/wire"
@@ -38,7 +39,7 @@ type machine struct {
 	forkListener *listener // of the filter of the process that was forked into it
 
 	connOnce sync.Once
-	conn     *net.UnixConn
+	conn     *channel
 
 	dead  chan struct{}
 	meter meter
@@ -109,6 +110,7 @@ func waitEnd(child *spawn.Child) (status unix.WaitStatus) {
 		return got == child.PID || err != nil && !errors.Is(err, unix.EINTR)
 	}
 	if fd, err := unix.FcntlInt(uintptr(child.Pidfd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+		fd = highfd.Move(fd)
 		if unix.SetNonblock(fd, true) == nil {
 			f := os.NewFile(uintptr(fd), "pidfd")
 			defer f.Close() //nolint:errcheck // only polled

@@ -5,6 +5,7 @@ package native
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -52,4 +53,33 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceAsUser(t *testing.T) {
 	asuser.Rerun(t, "TestConformance", []string{agenttest.Agent, drivertest.Probe}, nil)
+}
+
+// The kernel ends sandboxes before it ends the process that made them.
+func TestOOMScore(t *testing.T) {
+	score := func(who string) string {
+		text, err := os.ReadFile("/proc/" + who + "/oom_score_adj")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(text))
+	}
+	before := score("self")
+	d := newDriver(t, filepath.Join(t.TempDir(), "state"))
+	m, err := d.Create(t.Context(), planFor(t, d, "oom-score"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := m.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	pid := m.(*machine).child.PID
+	if got := score(strconv.Itoa(pid)); got != "500" {
+		t.Errorf("the sandbox's score is %s, want 500", got)
+	}
+	if got := score("self"); got != before {
+		t.Errorf("making a sandbox changed our own score from %s to %s", before, got)
+	}
 }

@@ -167,7 +167,7 @@ func (p *parent) packet(b []byte, fds ...int) error {
 	p.send.Lock()
 	defer p.send.Unlock()
 	_ = p.machine.conn.SetWriteDeadline(time.Now().Add(forkPatience)) // a stopped parent reads nothing
-	if _, _, err := p.machine.conn.WriteMsgUnix(b, control, nil); err != nil {
+	if err := p.machine.conn.sendmsg(b, control); err != nil {
 		return &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters does not answer: " + err.Error(), Err: err}
 	}
 	return nil
@@ -177,7 +177,7 @@ func (p *parent) packet(b []byte, fds ...int) error {
 func (p *parent) listen() {
 	b, control := make([]byte, maxPacket), make([]byte, unix.CmsgSpace(4*4))
 	for {
-		n, cn, flags, _, err := p.machine.conn.ReadMsgUnix(b, control)
+		n, cn, flags, err := p.machine.conn.recvmsg(b, control)
 		if err != nil || n == 0 {
 			break
 		}
@@ -209,9 +209,6 @@ func rights(control []byte) (fds []int) {
 		if err == nil {
 			fds = append(fds, got...)
 		}
-	}
-	for _, fd := range fds {
-		unix.CloseOnExec(fd)
 	}
 	return fds
 }

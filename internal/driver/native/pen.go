@@ -78,6 +78,7 @@ type pen struct {
 	timeOffsets spawn.Cell // of openTimeOffsets
 	landlock    *landlockRules
 	filter      *filterProgram
+	quotas      []quota // of the user namespace
 }
 
 // program returns the whole life of a sandbox's first process, from its birth
@@ -92,7 +93,7 @@ func (n *pen) program() *spawn.Program {
 	p := spawn.New(keep...)
 	n.begin(p)
 	n.identity(p)
-	limitShared(p)
+	limitShared(p, n.quotas)
 	n.root(p)
 	n.surroundings(p)
 	n.descriptors(p)

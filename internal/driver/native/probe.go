@@ -25,6 +25,7 @@ type kernelFeatures struct {
 	filter      *filterProgram // nil when there is none
 	filterErr   error
 	timeNS      error // nil when there are time namespaces
+	quotas      []quota
 }
 
 // kernelSupport asks the kernel.
@@ -33,6 +34,7 @@ func kernelSupport() kernelFeatures {
 	k.landlock, k.landlockErr = newLandlockRules()
 	k.filter, k.filterErr = newFilterProgram(seccomp.Probe())
 	k.timeNS = timeNamespaces()
+	k.quotas = settable()
 	return k
 }
 

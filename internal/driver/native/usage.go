@@ -174,7 +174,7 @@ func (t *meter) countAgent() {
 
 // readPeaks takes the kernel's high-water marks.
 func (t *meter) readPeaks(g *cgroup.Group) {
-	s, err := g.Stats()
+	s, err := g.Peaks()
 	if err != nil {
 		return
 	}

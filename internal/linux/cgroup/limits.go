@@ -21,6 +21,7 @@ type Limits struct {
 	CPUPeriodUS int64
 }
 
+// defaultPeriodUS is what the kernel gives a new group.
 const defaultPeriodUS = 100_000
 
 const (
@@ -63,9 +64,12 @@ func (h *Hierarchy) settings(l Limits) []setting {
 			period = defaultPeriodUS
 		}
 		if h.version == 1 {
-			all = append(all,
-				setting{CPU, "cpu.cfs_period_us", itoa(period), false},
-				setting{CPU, "cpu.cfs_quota_us", itoa(l.CPUQuotaUS), false})
+			// Each of these writes walks every cpu group of the host, so the
+			// period that a new group has anyway is not written.
+			if period != defaultPeriodUS {
+				all = append(all, setting{CPU, "cpu.cfs_period_us", itoa(period), false})
+			}
+			all = append(all, setting{CPU, "cpu.cfs_quota_us", itoa(l.CPUQuotaUS), false})
 		} else {
 			all = append(all, setting{CPU, "cpu.max", itoa(l.CPUQuotaUS) + " " + itoa(period), false})
 		}

@@ -8,6 +8,7 @@ import (
 	"path"
 
 	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/highfd"
 )
 
 // Counters are what is read every few milliseconds. A value of -1 means that
@@ -24,16 +25,12 @@ type Counters struct {
 // means that a value cannot be read.
 type Stats struct {
 	Counters
-	MemoryPeak int64 // bytes, may pass the limit by a few pages; version 2: since Linux 5.19
-	TasksPeak  int64 // since Linux 6.1
+	Peaks
 
 	Anon   int64 // bytes now, part of MemoryBytes
 	Shmem  int64 // files on tmpfs and shared memory
 	File   int64 // page cache without Shmem
 	Kernel int64
-
-	ReadBytes    int64 // from block devices
-	WrittenBytes int64
 }
 
 // counter names one number in one control file.
@@ -118,7 +115,7 @@ func (g *Group) fast(c counter) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
-		g.files[c] = fd
+		g.files[c] = highfd.Move(fd)
 	}
 	if g.files[c] == absent {
 		return -1, nil
@@ -154,27 +151,53 @@ func (s *source) parse(b []byte) int64 {
 	return n * s.scale
 }
 
-// Stats reads everything.
-func (g *Group) Stats() (Stats, error) {
+// Peaks are the high-water marks and sums that matter once the group is empty.
+type Peaks struct {
+	MemoryPeak   int64 // bytes, may pass the limit by a few pages; version 2: since Linux 5.19
+	TasksPeak    int64 // since Linux 6.1
+	ReadBytes    int64 // from block devices
+	WrittenBytes int64
+}
+
+// Peaks reads the peaks: a few files fewer than Stats.
+func (g *Group) Peaks() (p Peaks, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	fast, err := g.counters()
-	if err != nil {
+	return g.peaks()
+}
+
+func (g *Group) peaks() (p Peaks, err error) {
+	if p.MemoryPeak, err = g.slow(memoryPeak); err != nil {
+		return p, err
+	}
+	if p.TasksPeak, err = g.slow(tasksPeak); err != nil {
+		return p, err
+	}
+	p.ReadBytes, p.WrittenBytes = -1, -1
+	return p, g.countIO(&p)
+}
+
+// Stats reads everything.
+func (g *Group) Stats() (all Stats, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if all.Counters, err = g.counters(); err != nil {
 		return Stats{}, err
 	}
-	all := Stats{Counters: fast, ReadBytes: -1, WrittenBytes: -1}
-	for _, slow := range []struct {
-		counter counter
-		to      *int64
-	}{{memoryPeak, &all.MemoryPeak}, {tasksPeak, &all.TasksPeak}, {kernelMemory, &all.Kernel}} {
-		s := &sources[g.version][slow.counter]
-		text, err := g.read(s.controller, s.file)
-		if err != nil {
-			return Stats{}, err
-		}
-		*slow.to = s.parse(text)
+	if all.Peaks, err = g.peaks(); err != nil {
+		return Stats{}, err
 	}
-	return all, errors.Join(g.splitMemory(&all), g.countIO(&all))
+	if all.Kernel, err = g.slow(kernelMemory); err != nil {
+		return Stats{}, err
+	}
+	return all, g.splitMemory(&all)
+}
+
+// slow reads a counter whose file is opened for it.
+func (g *Group) slow(c counter) (int64, error) {
+	s := &sources[g.version][c]
+	text, err := g.read(s.controller, s.file)
+	return s.parse(text), err
 }
 
 // read returns the content of a control file, nil when there is none.
@@ -214,7 +237,7 @@ func (g *Group) splitMemory(to *Stats) error {
 	return nil
 }
 
-func (g *Group) countIO(to *Stats) error {
+func (g *Group) countIO(to *Peaks) error {
 	file, read, write := "io.stat", " rbytes=", " wbytes="
 	if g.version == 1 {
 		file, read, write = "blkio.throttle.io_service_bytes", " Read ", " Write "

@@ -1,11 +1,10 @@
 package cgroup
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,21 +50,30 @@ func writeFile(path, value string) error {
 }
 
 // readFile reads a whole file of at most limit bytes; a longer one is an error.
-func readFile(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
+func readFile(path string, limit int) ([]byte, error) {
+	fd, err := openFile(path, unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	var buf bytes.Buffer
-	n, err := buf.ReadFrom(io.LimitReader(f, limit+1))
-	if err != nil {
-		return nil, err
+	defer func() { _ = unix.Close(fd) }()
+	for buf := make([]byte, 0, 2048); ; buf = slices.Grow(buf, len(buf)) {
+		for len(buf) < cap(buf) {
+			var n int
+			err := retry(func() (err error) {
+				n, err = unix.Read(fd, buf[len(buf):cap(buf)])
+				return err
+			})
+			if err != nil {
+				return nil, &os.PathError{Op: "read", Path: path, Err: err}
+			}
+			if n == 0 {
+				return buf, nil
+			}
+			if buf = buf[:len(buf)+n]; len(buf) > limit {
+				return nil, fmt.Errorf("%s is longer than %d bytes", path, limit)
+			}
+		}
 	}
-	if n > limit {
-		return nil, fmt.Errorf("%s is longer than %d bytes", path, limit)
-	}
-	return buf.Bytes(), nil
 }
 
 func mkdir(path string) error {

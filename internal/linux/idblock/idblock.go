@@ -16,7 +16,6 @@ package idblock
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -24,6 +23,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/highfd"
 )
 
 // The ids from First to First+Count*Size-1 are Pinfold's. They lie above the
@@ -61,7 +61,8 @@ func New(dir string, gone func(base int) bool) (*Pool, error) {
 // Block is a held block of ids: Base to Base+Size-1.
 type Block struct {
 	Base int
-	file *os.File
+	name string
+	lock int // the locked file, -1 after Release
 }
 
 // Lease takes a free block and records its owner, a name of at most 255 bytes.
@@ -82,55 +83,58 @@ func (p *Pool) Lease(owner string) (*Block, error) {
 // try takes block n, or returns nil when somebody has it.
 func (p *Pool) try(n int, owner string) (*Block, error) {
 	name := filepath.Join(p.dir, strconv.Itoa(First+n*Size))
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	fd, err := open(name, unix.O_CREAT)
 	if errors.Is(err, os.ErrNotExist) { // the directory was removed by a process that was the last one
 		if err = os.MkdirAll(p.dir, 0o700); err == nil {
-			f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+			fd, err = open(name, unix.O_CREAT)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if !p.take(f, name, First+n*Size) {
-		return nil, f.Close()
+	if !p.take(fd, name, First+n*Size) {
+		return nil, unix.Close(fd)
 	}
-	if _, err := f.WriteAt([]byte(owner), 0); err != nil {
-		_ = f.Close()
+	if _, err := unix.Pwrite(fd, []byte(owner), 0); err != nil {
+		_ = unix.Close(fd)
 		return nil, fmt.Errorf("record the owner of %s: %w", name, err)
 	}
-	return &Block{Base: First + n*Size, file: f}, nil
+	return &Block{Base: First + n*Size, name: name, lock: highfd.Move(fd)}, nil
+}
+
+// open opens a block's file.
+func open(name string, flags int) (int, error) {
+	fd, err := unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|flags, 0o600)
+	if err != nil {
+		return -1, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return fd, nil
 }
 
 // take locks the file and makes sure that its last owner is gone.
-func (p *Pool) take(f *os.File, name string, base int) bool {
-	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+func (p *Pool) take(fd int, name string, base int) bool {
+	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return false
 	}
 	// The file may have been removed by its last holder between our open and
 	// our lock; a lock on a name that is gone protects nothing.
 	var mine, there unix.Stat_t
-	if unix.Fstat(int(f.Fd()), &mine) != nil || unix.Lstat(name, &there) != nil || mine.Ino != there.Ino || mine.Dev != there.Dev {
+	if unix.Fstat(fd, &mine) != nil || unix.Lstat(name, &there) != nil || mine.Ino != there.Ino || mine.Dev != there.Dev {
 		return false
 	}
-	last, err := io.ReadAll(io.LimitReader(f, 256))
-	if err != nil {
-		return false
-	}
-	if len(last) > 0 && !p.gone(base) {
-		return false
-	}
-	return f.Truncate(0) == nil
+	// A file with a content is that of a holder who died.
+	return mine.Size == 0 || p.gone(base) && unix.Ftruncate(fd, 0) == nil
 }
 
 // Release gives the block back. The caller has made sure that no process and
 // no file of the sandbox is left.
 func (b *Block) Release() error {
-	if b.file == nil {
+	if b.lock < 0 {
 		return nil
 	}
-	f := b.file
-	b.file = nil
-	return errors.Join(os.Remove(f.Name()), f.Close())
+	lock := b.lock
+	b.lock = -1
+	return errors.Join(os.Remove(b.name), unix.Close(lock))
 }
 
 // Held returns the bases of the blocks in use by living processes, for tests
@@ -154,15 +158,15 @@ func (p *Pool) Sweep() (removed []string, err error) {
 	held, err := p.Held()
 	for _, base := range held {
 		name := filepath.Join(p.dir, strconv.Itoa(base))
-		f, openErr := os.OpenFile(name, os.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+		fd, openErr := open(name, 0)
 		if openErr != nil {
 			continue
 		}
-		if p.take(f, name, base) {
+		if p.take(fd, name, base) {
 			removed = append(removed, name)
 			err = errors.Join(err, os.Remove(name))
 		}
-		err = errors.Join(err, f.Close())
+		err = errors.Join(err, unix.Close(fd))
 	}
 	return removed, err
 }

@@ -61,21 +61,13 @@ func newListener(fd int) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := rules()
-	if err != nil {
+	l := &Listener{machine: m, closed: make(chan struct{}), counts: map[string]int64{}}
+	if l.kills, err = killedNames(); err != nil {
 		return nil, err
 	}
-	l := &Listener{machine: m, kills: map[string]bool{}, closed: make(chan struct{}), counts: map[string]int64{}}
-	for name, r := range all {
-		if r.verdict == kill {
-			l.kills[name] = true
-		}
-	}
-	if l.sizes, err = notifySizes(); err != nil {
+	if l.sizes, err = kernelSizes(); err != nil {
 		return nil, err
 	}
-	l.sizes.request = max(l.sizes.request, requestSize)
-	l.sizes.response = max(l.sizes.response, responseSize)
 	// Non-blocking is what makes os.NewFile hand the descriptor to the poller:
 	// a waiting Serve costs a goroutine and no thread.
 	if err := unix.SetNonblock(fd, true); err != nil {
@@ -88,6 +80,24 @@ func newListener(fd int) (*Listener, error) {
 	l.file = file
 	return l, nil
 }
+
+// killedNames returns the calls that end the process. All listeners share it.
+var killedNames = sync.OnceValues(func() (map[string]bool, error) {
+	all, err := rules()
+	kills := map[string]bool{}
+	for name, r := range all {
+		if r.verdict == kill {
+			kills[name] = true
+		}
+	}
+	return kills, err
+})
+
+// kernelSizes returns how long messages to and from the kernel are.
+var kernelSizes = sync.OnceValues(func() (messageSizes, error) {
+	s, err := notifySizes()
+	return messageSizes{max(s.request, requestSize), max(s.response, responseSize)}, err
+})
 
 // Serve answers until the last process with the filter is gone (Linux 5.8 and
 // later tell) or Close is called; both return nil. After any other end calls

@@ -199,7 +199,7 @@ func cloneAndWalk(trap, a0, a1, a2 uintptr, steps *step, count uintptr, out *out
 // parent, made with those flags. Its pidfd goes into out, into the parent's
 // table of descriptors where both share it.
 func (p *Program) double(c Clone, out *outcome) {
-	flags := c.Flags | unix.CLONE_VM | unix.CLONE_PIDFD | unix.CLONE_PARENT
+	flags := c.flags() | unix.CLONE_PARENT
 	pidfdAt := uintptr(unsafe.Pointer(&out.pidfd))
 	p.keep = append(p.keep, out)
 	if c.Cgroup > 0 {
@@ -210,6 +210,15 @@ func (p *Program) double(c Clone, out *outcome) {
 	p.add("clone", unix.SYS_CLONE, flagDouble, []any{flags | uint64(unix.SIGCHLD), nil, pidfdAt, nil, nil})
 }
 
+// flags returns the flags of the process that walks the program.
+func (c Clone) flags() uint64 {
+	flags := c.Flags | unix.CLONE_VM | unix.CLONE_PIDFD
+	if c.CopyLow {
+		flags |= unix.CLONE_FILES
+	}
+	return flags
+}
+
 // clone makes the process. The caller's thread has all signals blocked while
 // the child is made, so that none can run one of the Go runtime's handlers in
 // it; the child resets the handlers and unblocks in steps of its own.
@@ -217,7 +226,7 @@ func (p *Program) double(c Clone, out *outcome) {
 // clone3 is used only where a cgroup is to be entered: system-call filters
 // cannot look into its arguments, so sandboxes do not have it.
 func clone(c Clone, steps []step, out *outcome) (pid, pidfd int, err error) {
-	flags := c.Flags | unix.CLONE_VM | unix.CLONE_PIDFD
+	flags := c.flags()
 	pidfdAt := uintptr(unsafe.Pointer(&out.pidfd))
 	trap, a0, a1, a2 := uintptr(unix.SYS_CLONE), uintptr(flags)|uintptr(unix.SIGCHLD), uintptr(0), pidfdAt
 	switch {

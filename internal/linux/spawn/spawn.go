@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/highfd"
 )
 
 // Clone says what kind of process Start makes.
@@ -20,6 +21,13 @@ type Clone struct {
 	Flags  uint64 // CLONE_NEW… flags
 	Cgroup int    // descriptor of a cgroup v2 directory to start in, 0 for none
 	Below  *Below // nil: below the caller's own namespaces
+
+	// CopyLow is for a caller that may have thousands of descriptors open. The
+	// child begins with the caller's own table and then copies it no further
+	// than to the highest descriptor that it keeps, where otherwise the kernel
+	// copies all of it, to close most again. Start takes a moment longer: it
+	// waits until the child has done so.
+	CopyLow bool
 }
 
 // StepError is a step that failed. The process has ended and been waited for.
@@ -65,7 +73,7 @@ func (p *Program) Start(c Clone) (*Child, error) {
 	if c.Below != nil {
 		first = c.Below.enter(c, out)
 	}
-	first.append(p.closeOthers(held))
+	first.append(p.closeOthers(held, c.CopyLow))
 	first.resetSignals()
 	first.append(p)
 	first.keep = append(first.keep, out)
@@ -88,7 +96,39 @@ func (p *Program) Start(c Clone) (*Child, error) {
 		status.Close() //nolint:errcheck,gosec // nothing was written
 		return nil, &StepError{Step: "clone", Errno: errnoOf(err)}
 	}
-	return &Child{PID: pid, Pidfd: pidfd, program: p, outcome: out, status: status}, nil
+	child := &Child{PID: pid, Pidfd: pidfd, program: p, outcome: out, status: status}
+	if c.CopyLow {
+		if err := awaitCopy(status, pidfd); err != nil {
+			_ = child.Kill()
+			child.reap()
+			_ = status.Close()
+			return nil, fmt.Errorf("wait for the child's descriptors: %w", err)
+		}
+		child.Pidfd = highfd.Move(pidfd)
+	}
+	return child, nil
+}
+
+// awaitCopy returns when the child has descriptors of its own, or has died. Until
+// then closing one of ours would close the child's.
+func awaitCopy(status *os.File, pidfd int) error {
+	raw, err := status.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var pollErr error
+	err = raw.Control(func(fd uintptr) {
+		ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}, {Fd: int32(pidfd), Events: unix.POLLIN}} //nolint:gosec // descriptors
+		for {
+			if _, pollErr = unix.Poll(ready, -1); !errors.Is(pollErr, unix.EINTR) {
+				break
+			}
+		}
+		if pollErr == nil && ready[0].Revents&unix.POLLIN != 0 {
+			_, pollErr = unix.Read(int(fd), make([]byte, 1))
+		}
+	})
+	return errors.Join(err, pollErr)
 }
 
 // append adds the steps of another program.
@@ -114,11 +154,15 @@ func statusPipe() (read *os.File, write int, err error) {
 // closeOthers returns the steps that close every descriptor the child has no
 // use for. They come first, so that a copy of another sandbox's descriptor
 // lives for microseconds only.
-func (p *Program) closeOthers(status int) *Program {
+func (p *Program) closeOthers(status int, shared bool) *Program {
 	keep := append(slices.Clone(p.fds), 0, 1, 2, status)
 	slices.Sort(keep)
 	q := &Program{}
 	low := 0
+	if shared {
+		q.Call("copy descriptors", unix.SYS_CLOSE_RANGE, keep[len(keep)-1]+1, math.MaxUint32, unix.CLOSE_RANGE_UNSHARE)
+		q.Call("report the copy", unix.SYS_WRITE, status, []byte{1}, 1)
+	}
 	for _, fd := range slices.Compact(keep) {
 		if fd > low {
 			q.Call("close descriptors", unix.SYS_CLOSE_RANGE, low, fd-1, 0)

@@ -4,6 +4,7 @@ package spawn_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -47,6 +48,14 @@ func wait(t testing.TB, child *spawn.Child) unix.WaitStatus {
 	return ws
 }
 
+// bothWays tries with a copy of all our descriptors and with one of the low ones.
+func bothWays(t *testing.T, try func(*testing.T, spawn.Clone)) {
+	t.Helper()
+	for _, c := range []spawn.Clone{{}, {CopyLow: true}} {
+		t.Run(fmt.Sprintf("CopyLow=%v", c.CopyLow), func(t *testing.T) { try(t, c) })
+	}
+}
+
 func TestExitStatus(t *testing.T) {
 	p := spawn.New()
 	p.UnblockSignals()
@@ -56,7 +65,9 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-func TestFailedStepIsNamed(t *testing.T) {
+func TestFailedStepIsNamed(t *testing.T) { bothWays(t, failedStepIsNamed) }
+
+func failedStepIsNamed(t *testing.T, c spawn.Clone) {
 	for _, test := range []struct {
 		name  string
 		build func(p *spawn.Program)
@@ -73,7 +84,7 @@ func TestFailedStepIsNamed(t *testing.T) {
 			p := spawn.New()
 			test.build(p)
 			p.Exec("/does/not/exist", []string{"x"}, nil)
-			child, err := p.Start(spawn.Clone{})
+			child, err := p.Start(c)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +139,9 @@ func TestCells(t *testing.T) {
 	wait(t, child)
 }
 
-func TestDescriptorsAreClosed(t *testing.T) {
+func TestDescriptorsAreClosed(t *testing.T) { bothWays(t, descriptorsAreClosed) }
+
+func descriptorsAreClosed(t *testing.T, c spawn.Clone) {
 	secret, err := os.Open("/etc/hostname")
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +159,7 @@ func TestDescriptorsAreClosed(t *testing.T) {
 		p.Dup2(int(w.Fd()), 1)
 		p.UnblockSignals()
 		p.Exec("/bin/ls", []string{"ls", "/proc/self/fd"}, nil)
-		child, err := p.Start(spawn.Clone{})
+		child, err := p.Start(c)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,12 +182,14 @@ func TestDescriptorsAreClosed(t *testing.T) {
 	p := spawn.New(int(w.Fd()))
 	p.CloseOnExecFrom(3)
 	p.Exec("/bin/sh", []string{"sh", "-c", "test ! -e /proc/self/fd/" + strings.TrimSpace(number) + " && test ! -e /proc/self/fd/" + strconv.Itoa(int(w.Fd()))}, nil)
-	if ws := run(t, p, spawn.Clone{}); ws.ExitStatus() != 0 {
+	if ws := run(t, p, c); ws.ExitStatus() != 0 {
 		t.Fatal("a descriptor that was not asked for is open after the exec")
 	}
 }
 
-func TestKilledBeforeExec(t *testing.T) {
+func TestKilledBeforeExec(t *testing.T) { bothWays(t, killedBeforeExec) }
+
+func killedBeforeExec(t *testing.T, c spawn.Clone) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +199,7 @@ func TestKilledBeforeExec(t *testing.T) {
 	p := spawn.New(int(r.Fd()))
 	p.Positive("wait for go", unix.SYS_READ, int(r.Fd()), make([]byte, 1), 1)
 	p.Exec("/bin/true", []string{"true"}, nil)
-	child, err := p.Start(spawn.Clone{})
+	child, err := p.Start(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +213,9 @@ func TestKilledBeforeExec(t *testing.T) {
 
 // Many at once, from many goroutines, while others allocate: the children share
 // our memory and must not disturb it.
-func TestManyAtOnce(t *testing.T) {
+func TestManyAtOnce(t *testing.T) { bothWays(t, manyAtOnce) }
+
+func manyAtOnce(t *testing.T, c spawn.Clone) {
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
 	go func() {
@@ -220,7 +237,7 @@ func TestManyAtOnce(t *testing.T) {
 				p.Rlimit(unix.RLIMIT_CORE, 0)
 				p.UnblockSignals()
 				p.Exec("/bin/sh", []string{"sh", "-c", "exit " + strconv.Itoa(i)}, nil)
-				if ws := run(t, p, spawn.Clone{}); ws.ExitStatus() != i {
+				if ws := run(t, p, c); ws.ExitStatus() != i {
 					t.Errorf("exit status %d, want %d", ws.ExitStatus(), i)
 					return
 				}
@@ -228,6 +245,30 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A child that begins with our own table of descriptors closes none of ours, and
+// takes with it none above those that it keeps.
+func TestCopyLowLeavesOurs(t *testing.T) {
+	high := make([]int, 300)
+	for i := range high {
+		fd, err := unix.FcntlInt(0, unix.F_DUPFD, 1000) // without close-on-exec
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		high[i] = fd
+	}
+	p := spawn.New()
+	p.Exec("/bin/sh", []string{"sh", "-c", "for f in /proc/self/fd/*; do test ${f##*/} -lt 1000 || exit 1; done"}, nil)
+	if ws := run(t, p, spawn.Clone{CopyLow: true}); ws.ExitStatus() != 0 {
+		t.Errorf("exit status %d: a descriptor that was not asked for is open after the exec", ws.ExitStatus())
+	}
+	for _, fd := range high {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
+			t.Fatalf("our descriptor %d: %v", fd, err)
+		}
+	}
 }
 
 func BenchmarkTrue(b *testing.B) {

@@ -1,0 +1,40 @@
+// Package highfd keeps descriptors that live long out of the way of those that
+// do not. A new process gets a copy of ours up to the highest that it needs
+// (package spawn), so what a process has to copy should not grow with what other
+// sandboxes hold open.
+package highfd
+
+import (
+	"math"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// few is how many descriptors are no burden to copy. A process that never
+	// has more keeps a small table, which the kernel enlarges only after a wait
+	// for every CPU.
+	few = 64
+	// from is where the long-lived ones go: above what a busy server has open
+	// for its clients.
+	from = 4096
+)
+
+// Move gives an open descriptor a high number and returns it; the old number is
+// closed. Where few are open, or the limit on open files leaves no room, it
+// stays what it is. The result is close-on-exec.
+func Move(fd int) int {
+	if fd < few || fd >= from {
+		return fd
+	}
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur < 2*from {
+		return fd
+	}
+	high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, from)
+	if err != nil || high > math.MaxInt32 {
+		return fd
+	}
+	_ = unix.Close(fd)
+	return high
+}

@@ -136,6 +136,8 @@ func (m *machine) explain(pid int, status unix.WaitStatus) driver.Death {
 		return driver.Death{Kind: driver.DeathMemory, Evidence: fmt.Sprintf("the kernel's out-of-memory killer ended %d process(es)", kills)}
 	case asked:
 		return driver.Death{Kind: driver.DeathDestroyed, Evidence: "destroyed by its owner"}
+	case m.parent != nil && m.parent.endedFirst():
+		return driver.Death{Kind: driver.DeathAgent, Evidence: "the interpreter from which the sandbox's program was forked ended, and all its forks with it"}
 	}
 	return driver.Death{Kind: driver.DeathAgent, Evidence: fmt.Sprintf("the sandbox's first process (host pid %d) ended by itself: %s", pid, how)}
 }
@@ -196,6 +198,9 @@ func (m *machine) endProcesses(ctx context.Context) error {
 	m.meter.beginEnd()
 	if err := m.child.Kill(); err != nil {
 		return setupError("kill the sandbox's processes", err)
+	}
+	if m.parent != nil { // whose child the fork is
+		defer time.AfterFunc(reapPatience, m.parent.kill).Stop()
 	}
 	select {
 	case <-m.dead:

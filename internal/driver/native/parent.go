@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"runtime"
 	"strings"
@@ -61,6 +60,14 @@ const maxPacket = 4 << 10
 // forkPatience bounds how long a fork may take.
 const forkPatience = 10 * time.Second
 
+// reapPatience bounds how long a parent may take to collect a fork that has
+// ended. Until it has, the kernel does not report the end of the fork's machine.
+const reapPatience = destroyPatience / 2
+
+// silentPatience is for the news of a parent's end, which comes another way than
+// that of its forks' machines.
+const silentPatience = 100 * time.Millisecond
+
 // parentTasks is for the parent itself and the forks that have not left its
 // cgroup yet.
 const parentTasks = 64
@@ -78,6 +85,8 @@ type parent struct {
 	forks map[int64]*fork
 	gone  bool // no answers come any more
 	ready chan said
+
+	silent chan struct{} // closed when gone is true
 }
 
 // fork is one that was asked for and has not ended.
@@ -117,7 +126,7 @@ func (d *Driver) NewParent(ctx context.Context, plan driver.Plan, spec driver.Pa
 	plan.Limits.CPUs = float64(runtime.NumCPU())
 	plan.SwitchUser = false
 	m := d.newMachine(plan, h)
-	p := &parent{machine: m, driver: d, forks: map[int64]*fork{}, ready: make(chan said, 1)}
+	p := &parent{machine: m, driver: d, forks: map[int64]*fork{}, ready: make(chan said, 1), silent: make(chan struct{})}
 	m.birth = birth{
 		namespaces: namespaces &^ unix.CLONE_NEWUSER, socket: unix.SOCK_SEQPACKET,
 		program: func(n *pen) *spawn.Program { return n.parentProgram(p.uid, spec) },
@@ -127,6 +136,7 @@ func (d *Driver) NewParent(ctx context.Context, plan driver.Plan, spec driver.Pa
 		return nil, createError(errors.Join(err, m.Destroy(context.WithoutCancel(ctx))))
 	}
 	go p.listen()
+	go p.guard()
 	if err := p.load(ctx, spec, plan); err != nil {
 		return nil, errors.Join(err, m.Destroy(context.WithoutCancel(ctx)))
 	}
@@ -144,17 +154,54 @@ func (p *parent) load(ctx context.Context, spec driver.ParentSpec, plan driver.P
 	}
 	select {
 	case s := <-p.ready:
-		switch {
-		case s.Unfit != "":
-			return &driver.UnfitError{Why: s.Unfit}
-		case s.Failed != "":
-			return &driver.UnfitError{Why: s.Failed, Load: true}
-		}
-		return nil
-	case <-p.machine.dead:
-		return &driver.UnfitError{Why: "it ended", Load: true}
+		return s.loaded()
+	case <-p.silent:
 	case <-ctx.Done():
 		return &driver.UnfitError{Why: "it took too long", Load: true}
+	}
+	select {
+	case s := <-p.ready: // its last words
+		return s.loaded()
+	default:
+		return &driver.UnfitError{Why: "it ended", Load: true}
+	}
+}
+
+// loaded is what came of loading the modules.
+func (s said) loaded() error {
+	switch {
+	case s.Unfit != "":
+		return &driver.UnfitError{Why: s.Unfit}
+	case s.Failed != "" || !s.Loaded:
+		return &driver.UnfitError{Why: s.Failed, Load: true}
+	}
+	return nil
+}
+
+// guard ends a parent that somebody stops: nobody would learn that its forks
+// have ended, and their machines would never be gone. It takes a thread.
+func (p *parent) guard() {
+	for { // by its number, since waits through the pidfd do not block: see waitEnd
+		err := unix.Waitid(unix.P_PID, p.machine.child.PID, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT|unix.WALL, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	p.kill() // stopped, or dead already
+}
+
+// kill ends the parent and with it, by the rules of pid namespaces, its forks
+// and their machines.
+func (p *parent) kill() { _ = p.machine.child.Kill() }
+
+// endedFirst says whether the end of a fork's machine is that of the parent,
+// whose connection ends a moment before.
+func (p *parent) endedFirst() bool {
+	select {
+	case <-p.silent:
+		return true
+	case <-time.After(silentPatience):
+		return false
 	}
 }
 
@@ -185,13 +232,14 @@ func (p *parent) listen() {
 		s.fds = rights(control[:cn])
 		if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || json.Unmarshal(b[:n], &s) != nil || !p.take(s) {
 			closeAll(s.fds)
-			_ = p.machine.child.Kill() // it is not what we started any more
+			p.kill() // it is not what we started any more
 			break
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.gone = true
+	close(p.silent)
 	for _, f := range p.forks {
 		close(f.exited)
 	}
@@ -320,6 +368,7 @@ func (p *parent) fork(ctx context.Context, m *machine) (*driver.Forked, error) {
 		err = m.listenToFork(s.fds)
 	}
 	if err != nil {
+		p.abandon(id, f)
 		pipes.closeOurs()
 		return nil, err
 	}
@@ -335,6 +384,18 @@ func (p *parent) register(f *fork) (int64, error) {
 	p.last++
 	p.forks[p.last] = f
 	return p.last, nil
+}
+
+// abandon forgets a fork that nobody waits for, also if it answers yet.
+func (p *parent) abandon(id int64, f *fork) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.forks, id)
+	select {
+	case s := <-f.ready:
+		closeAll(s.fds)
+	default:
+	}
 }
 
 var errParentGone = &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters has ended"}
@@ -353,7 +414,7 @@ func (p *parent) await(ctx context.Context, f *fork) (said, error) {
 	case <-p.machine.dead:
 		return said{}, errParentGone
 	case <-patience.C:
-		_ = p.machine.child.Kill()
+		p.kill()
 		return said{}, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters did not fork in time"}
 	case <-ctx.Done():
 		return said{}, ctx.Err()
@@ -376,47 +437,6 @@ func (m *machine) listenToFork(fds []int) error {
 		return err
 	}
 	return nil
-}
-
-// forkPipes are the standard streams of a fork.
-type forkPipes struct {
-	ours   [3]*os.File
-	theirs [3]int
-}
-
-func newForkPipes() (*forkPipes, error) {
-	p := &forkPipes{theirs: [3]int{-1, -1, -1}}
-	for i := range p.theirs {
-		var ends [2]int // read, write
-		if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-			p.closeTheirs()
-			p.closeOurs()
-			return nil, err
-		}
-		ours, theirs := ends[0], ends[1]
-		if i == 0 {
-			ours, theirs = theirs, ours
-		}
-		_ = unix.SetNonblock(ours, true) // on our own pipe
-		p.ours[i], p.theirs[i] = os.NewFile(uintptr(ours), "stdio"), theirs
-	}
-	return p, nil
-}
-
-func (p *forkPipes) closeTheirs() {
-	for _, fd := range p.theirs {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
-	}
-}
-
-func (p *forkPipes) closeOurs() {
-	for _, f := range p.ours {
-		if f != nil {
-			_ = f.Close()
-		}
-	}
 }
 
 // parentProgram is the life of a parent up to its exec.

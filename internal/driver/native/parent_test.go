@@ -3,6 +3,7 @@
 package native
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,8 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
@@ -32,7 +36,7 @@ func newPythonParent(t testing.TB, d *Driver, modules ...string) (driver.Parent,
 	if report.Blocked != nil {
 		drivertest.Missing(t.(*testing.T), "the driver is blocked here: %v (%s)", report.Blocked, report.Blocked.Hint)
 	}
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults(), report, "parent")
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults(), report, fmt.Sprintf("parent-%d", forkCount.Add(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,38 +160,159 @@ func TestUnfitParents(t *testing.T) {
 	}
 }
 
-// When a parent is killed its forks' machines die, and can be destroyed.
-func TestKilledParent(t *testing.T) {
+// When a parent ends, or cannot do its work, its forks' machines die, say why, and
+// can be destroyed; a new parent works.
+func TestParentsThatEnd(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(*testing.T, *parent)
+		slow bool // only a machine that is destroyed shows it
+	}{
+		{"killed", func(t *testing.T, p *parent) { signalParent(t, p, unix.SIGKILL) }, false},
+		{"stopped", func(t *testing.T, p *parent) { signalParent(t, p, unix.SIGSTOP) }, false},
+		{"stuck", stickParent, true},
+		{"not making sense", func(t *testing.T, p *parent) {
+			if err := p.packet([]byte(`{"fork":`)); err != nil {
+				t.Error(err)
+			}
+		}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			state := filepath.Join(t.TempDir(), "state")
+			agenttest.Bytes(t)
+			ledger.Check(t, state)
+			d := newDriver(t, state)
+			made, plan, err := newPythonParent(t, d)
+			if errors.Is(err, errors.ErrUnsupported) {
+				return // not root
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := made.(*parent)
+			plan.ID = "fork"
+			m, f, err := p.Fork(t.Context(), plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer closeFiles([]*os.File{f.Stdin, f.Stdout, f.Stderr})
+			test.end(t, p)
+			begin := time.Now()
+			if !test.slow {
+				<-m.Dead()
+				if death := m.Death(); !strings.Contains(death.Evidence, "forked ended") {
+					t.Errorf("the machine ended with %+v", death)
+				}
+				if _, _, err := p.Fork(t.Context(), plan); err == nil {
+					t.Error("a dead parent was forked")
+				}
+			}
+			if err := m.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if e, ok := <-f.Exited; ok {
+				t.Errorf("somebody knows how the fork ended: %+v", e)
+			}
+			<-p.Dead()
+			if took := time.Since(begin); took > destroyPatience {
+				t.Errorf("it took %v", took)
+			}
+			again, plan, err := newPythonParent(t, d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out := runFork(t, again, plan, "print(6 * 7)"); out != "42\n" {
+				t.Errorf("a new parent's fork prints %q", out)
+			}
+		})
+	}
+}
+
+func signalParent(t *testing.T, p *parent, s unix.Signal) {
+	t.Helper()
+	if err := unix.Kill(p.machine.child.PID, s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stickParent has the parent wait for ever, for a fork that is to write to a full
+// pipe first.
+func stickParent(t *testing.T, p *parent) {
+	t.Helper()
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeAll(pipe[:]) })
+	for b := make([]byte, pipeSize); ; {
+		if _, err := unix.Write(pipe[1], b); err != nil {
+			break
+		}
+	}
+	if err := unix.SetNonblock(pipe[1], false); err != nil {
+		t.Fatal(err)
+	}
+	machine := p.machine.child.Pidfd // never entered
+	if err := p.packet([]byte(`{"fork":99,"joins":1}`), machine, machine, machine, machine, pipe[1]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pipeSize is what a pipe holds, as Linux makes them.
+const pipeSize = 64 << 10
+
+// runFork runs a program in a fork and returns what it prints, on both streams.
+func runFork(t testing.TB, p driver.Parent, plan driver.Plan, code string) string {
+	t.Helper()
+	plan.ID = fmt.Sprintf("fork-%d", forkCount.Add(1))
+	m, f, err := p.Fork(t.Context(), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, said, _ := tell(t, f, code)
+	if err := m.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return out + said
+}
+
+// forkCount tells the forks of all tests apart.
+var forkCount atomic.Int64
+
+// A fork that nobody waits for any more leaves nothing in the parent's books, nor
+// a descriptor of ours.
+func TestAbandonedForks(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	agenttest.Bytes(t)
 	ledger.Check(t, state)
 	d := newDriver(t, state)
-	p, plan, err := newPythonParent(t, d)
+	made, plan, err := newPythonParent(t, d)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return // not root
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan.ID = "fork"
-	m, f, err := p.Fork(t.Context(), plan)
-	if err != nil {
-		t.Fatal(err)
+	p := made.(*parent)
+	for i := range 6 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*4*time.Millisecond)
+		plan.ID = fmt.Sprintf("abandoned-%d", i)
+		m, f, err := p.Fork(ctx, plan)
+		if err == nil {
+			closeFiles([]*os.File{f.Stdin, f.Stdout, f.Stderr})
+			err = m.Destroy(t.Context())
+		}
+		if err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+		cancel()
 	}
-	if err := p.(*parent).machine.child.Kill(); err != nil {
-		t.Fatal(err)
+	if out := runFork(t, p, plan, "print(6 * 7)"); out != "42\n" {
+		t.Errorf("after that a fork prints %q", out)
 	}
-	if e, ok := <-f.Exited; ok {
-		t.Errorf("somebody knows how the fork ended: %+v", e)
-	}
-	<-m.Dead()
-	if _, _, err := p.Fork(t.Context(), plan); err == nil {
-		t.Error("a dead parent was forked")
-	}
-	for _, file := range []io.Closer{f.Stdin, f.Stdout, f.Stderr} {
-		_ = file.Close()
-	}
-	if err := m.Destroy(t.Context()); err != nil {
-		t.Fatal(err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.forks) > 0 {
+		t.Errorf("%d forks are waited for", len(p.forks))
 	}
 }

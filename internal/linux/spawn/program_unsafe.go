@@ -3,6 +3,7 @@
 package spawn
 
 import (
+	"math"
 	"runtime"
 	"slices"
 	"unsafe"
@@ -27,12 +28,14 @@ const (
 )
 
 // outcome is where the child says how far it came. The parent reads it after
-// the status pipe has closed. The first two fields are known to the assembly;
+// the status pipe has closed. The first four fields are known to the assembly;
 // the others are here because they, too, must not move while the kernel has
 // their addresses.
 type outcome struct {
 	reached uintptr
 	errno   uintptr
+	all     uint64 // a set of signals: every one
+	old     uint64 //nolint:unused // those that the caller's thread had blocked before; for the assembly
 
 	args  cloneArgs
 	pidfd int32
@@ -190,7 +193,8 @@ type cloneArgs struct {
 	setTID, setTIDSize, cgroup                                           uint64
 }
 
-// cloneAndWalk is in assembly.
+// cloneAndWalk is in assembly, where nothing moves the caller to another thread
+// while all signals are blocked on this one.
 //
 //go:noescape
 func cloneAndWalk(trap, a0, a1, a2 uintptr, steps *step, count uintptr, out *outcome) uintptr
@@ -239,18 +243,8 @@ func clone(c Clone, steps []step, out *outcome) (pid, pidfd int, err error) {
 		}
 		trap, a0, a1, a2 = unix.SYS_CLONE3, uintptr(unsafe.Pointer(&out.args)), unsafe.Sizeof(out.args), 0
 	}
-	var old unix.Sigset_t
-	all := unix.Sigset_t{}
-	for i := range all.Val {
-		all.Val[i] = ^all.Val[i]
-	}
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
-		return 0, -1, err
-	}
+	out.all = math.MaxUint64
 	r := cloneAndWalk(trap, a0, a1, a2, &steps[0], uintptr(len(steps)), out)
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil); err != nil {
-		panic("spawn: cannot restore the signal mask: " + err.Error())
-	}
 	runtime.KeepAlive(out)
 	if r > ^uintptr(4095) {
 		return 0, -1, unix.Errno(-r)

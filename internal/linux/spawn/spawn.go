@@ -83,9 +83,7 @@ func (p *Program) Start(c Clone) (*Child, error) {
 	if c.Below != nil {
 		pid, pidfd, err = p.startBelow(c, out)
 	} else {
-		runtime.LockOSThread()
 		pid, pidfd, err = clone(c, p.steps, out)
-		runtime.UnlockOSThread()
 	}
 	var step *StepError
 	if errors.As(err, &step) {

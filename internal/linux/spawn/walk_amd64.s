@@ -20,6 +20,13 @@
 // The parent returns the result of clone or clone3. The child walks the steps and never
 // returns. It touches no stack: the parent goes on using the same one.
 TEXT ·cloneAndWalk(SB), NOSPLIT, $0-64
+	MOVQ out+48(FP), BX
+	MOVQ $2, DI              // SIG_SETMASK
+	LEAQ 16(BX), SI          // out.all
+	LEAQ 24(BX), DX          // out.old
+	MOVQ $8, R10
+	MOVQ $14, AX             // rt_sigprocmask
+	SYSCALL
 	MOVQ a0+8(FP), DI
 	MOVQ a1+16(FP), SI
 	MOVQ a2+24(FP), DX
@@ -27,12 +34,17 @@ TEXT ·cloneAndWalk(SB), NOSPLIT, $0-64
 	XORQ R8, R8
 	MOVQ steps+32(FP), R12
 	MOVQ count+40(FP), R13
-	MOVQ out+48(FP), BX
 	MOVQ trap+0(FP), AX
 	SYSCALL
 	TESTQ AX, AX
 	JEQ  child
 	MOVQ AX, ret+56(FP)
+	MOVQ $2, DI              // the mask as it was
+	LEAQ 24(BX), SI
+	XORQ DX, DX
+	MOVQ $8, R10
+	MOVQ $14, AX
+	SYSCALL
 	RET
 
 child:

@@ -18,6 +18,13 @@
 //
 // See walk_amd64.s.
 TEXT ·cloneAndWalk(SB), NOSPLIT, $0-64
+	MOVD out+48(FP), R21
+	MOVD $2, R0              // SIG_SETMASK
+	ADD  $16, R21, R1        // out.all
+	ADD  $24, R21, R2        // out.old
+	MOVD $8, R3
+	MOVD $135, R8            // rt_sigprocmask
+	SVC
 	MOVD a0+8(FP), R0
 	MOVD a1+16(FP), R1
 	MOVD a2+24(FP), R2
@@ -25,11 +32,16 @@ TEXT ·cloneAndWalk(SB), NOSPLIT, $0-64
 	MOVD ZR, R4
 	MOVD steps+32(FP), R19
 	MOVD count+40(FP), R20
-	MOVD out+48(FP), R21
 	MOVD trap+0(FP), R8
 	SVC
 	CBZ  R0, child
 	MOVD R0, ret+56(FP)
+	MOVD $2, R0              // the mask as it was
+	ADD  $24, R21, R1
+	MOVD ZR, R2
+	MOVD $8, R3
+	MOVD $135, R8
+	SVC
 	RET
 
 child:

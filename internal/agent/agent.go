@@ -16,7 +16,7 @@ type agent struct {
 	hello wire.Hello // the host's
 	root  int        // descriptor of "/"
 	reap  *reaper
-	slots chan struct{} // see slot
+	turn  chan struct{} // see slot
 	dials atomic.Int32  // connections under way
 	watch watcher
 
@@ -42,7 +42,11 @@ func Run(fd int, build string) error {
 	if err != nil {
 		return err
 	}
-	a := &agent{conn: conn, reap: newReaper(), slots: make(chan struct{}, 2), channels: map[uint32]*channel{}}
+	reap, err := newReaper()
+	if err != nil {
+		return err
+	}
+	a := &agent{conn: conn, reap: reap, turn: make(chan struct{}, 1), channels: map[uint32]*channel{}}
 	a.watch.a = a
 	a.pieces.New = func() any { b := make([]byte, wire.DataHeader+chunk); return &b }
 	if a.root, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
@@ -180,11 +184,18 @@ func hasFile(r wire.Request) bool { return r.File != nil }
 func always(wire.Request) bool    { return true }
 func never(wire.Request) bool     { return false }
 
-// slot takes one of the two places for work that may block a thread. The
-// result gives it back.
+// slot takes the one place for work that may block a thread. The result gives
+// it back.
 func (a *agent) slot() (release func()) {
-	a.slots <- struct{}{}
-	return func() { <-a.slots }
+	a.turn <- struct{}{}
+	return func() { <-a.turn }
+}
+
+// giveWay lets those go first who wait for the slot that the caller has, and
+// takes it again.
+func (a *agent) giveWay() {
+	<-a.turn
+	a.turn <- struct{}{}
 }
 
 // message sends a control payload. An error means that the connection is gone,

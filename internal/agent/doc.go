@@ -17,8 +17,8 @@
 //
 // A guest may use up the sandbox's processes at any moment, and the Go runtime
 // dies when it cannot make a thread. So the agent makes all it can ever need
-// at its start (wire.MaxTasks) and keeps the need below that: two Ps; streams
+// at its start (wire.MaxTasks) and keeps the need below that: one P; streams
 // are read and written by system calls that never block and keep their P (see
-// pollFile); work that may block (files, starts) takes one of two slots; one
-// thread waits for children.
+// pollFile); work that may block (files, starts) takes turns in one slot; and the
+// end of a child is a signal, whose handler writes to an eventfd.
 package agent

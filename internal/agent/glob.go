@@ -74,6 +74,7 @@ func (w *walk) directory(p place) {
 		if err != nil || len(list) == 0 {
 			return
 		}
+		w.a.giveWay()
 		for _, e := range list {
 			if w.left--; w.left < 0 || w.room < 0 {
 				w.outcome.More = true

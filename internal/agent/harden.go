@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-	"pinfold/internal/linux/spawn"
 )
 
 // lastSignal is the highest signal number of Linux.
@@ -41,29 +40,30 @@ func harden() error {
 			ignore(s)
 		}
 	}
-	return nil
+	return allDescriptors()
 }
 
-// defaultSignals undoes for a new process what harden did, and what the
-// agent's own parent may have ignored: that is inherited even by an exec.
-func defaultSignals(p *spawn.Program) {
-	for s := 1; s <= lastSignal; s++ {
-		if sig := unix.Signal(s); sig != unix.SIGKILL && sig != unix.SIGSTOP {
-			p.Call("reset signal", unix.SYS_RT_SIGACTION, s, make([]byte, 32), nil, 8)
-		}
+// allDescriptors raises the limit on open descriptors as far as it may be: a
+// driver may have made it small to speed up the start.
+func allDescriptors() error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return err
 	}
+	limit.Cur = limit.Max
+	return unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
 }
 
 // otherThreads are those that makeThreads does not count: the runtime's
-// monitor, its thread for making threads, the one that runs makeThreads, the
-// one that runs the rest meanwhile, and one that a busy machine brings about.
-const otherThreads = 5
+// monitor, its thread for making threads, the one that runs the rest meanwhile,
+// and one that a busy machine brings about.
+const otherThreads = 4
 
 // makeThreads makes every thread that the agent may ever need. The runtime
 // keeps idle threads for ever.
 func makeThreads(total int) {
-	if runtime.GOMAXPROCS(0) > 2 {
-		runtime.GOMAXPROCS(2)
+	if runtime.GOMAXPROCS(0) > 1 {
+		runtime.GOMAXPROCS(1)
 	}
 	var ready, done sync.WaitGroup
 	done.Add(1)

@@ -107,7 +107,7 @@ func (l *listing) keys(dir string, depth int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd) //nolint:errcheck // a directory
+	defer unix.Close(fd)                   //nolint:errcheck // a directory
 	room := 2 * (l.req.Max - l.listed + 1) // every "x/" has its "x"
 	var keys []string
 	keep := func() {

@@ -25,8 +25,50 @@ func rawIO(trap, fd uintptr, p []byte) (int, syscall.Errno) {
 	}
 }
 
-// ignore makes the kernel drop a signal.
-func ignore(sig syscall.Signal) {
-	action := [4]uint64{1} // struct sigaction: SIG_IGN, no flags, no restorer, empty mask
-	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+// sigaction is the kernel's struct sigaction.
+type sigaction struct {
+	handler  uintptr
+	flags    uint64
+	restorer uintptr
+	mask     uint64
+}
+
+func (a sigaction) set(sig syscall.Signal) syscall.Errno {
+	_, _, errno := syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&a)), 0, 8, 0, 0)
+	return errno
+}
+
+// ignore makes the kernel drop a signal, if it can be dropped.
+func ignore(sig syscall.Signal) { _ = sigaction{handler: 1}.set(sig) }
+
+// What the handler of SIGCHLD uses: the eventfd, and what it adds.
+var (
+	childEvents int32      //nolint:unused // the assembly reads it
+	one         uint64 = 1 //nolint:unused // likewise
+)
+
+// Flags of a handler, see sigaction(2).
+const (
+	saNoCldStop = 0x1
+	saRestorer  = 0x4000000
+	saOnStack   = 0x8000000
+	saRestart   = 0x10000000
+)
+
+// signalAddresses returns where the assembly's handler of SIGCHLD is, and what
+// handlers return to.
+//
+//go:noescape
+func signalAddresses() (handler, restorer uintptr)
+
+// countChildren makes each SIGCHLD add one to an eventfd: to wait for children
+// with a system call would take a thread.
+func countChildren(eventfd int) error {
+	childEvents = int32(eventfd) //nolint:gosec // a descriptor
+	handler, restorer := signalAddresses()
+	action := sigaction{handler: handler, flags: saNoCldStop | saOnStack | saRestart | saRestorer, restorer: restorer}
+	if errno := action.set(unix.SIGCHLD); errno != 0 {
+		return errno
+	}
+	return nil
 }

@@ -27,11 +27,22 @@ type child struct {
 type reaper struct {
 	mu      sync.Mutex
 	running map[int]*child
-	kick    chan struct{} // there may be a child to wait for
+	events  *pollFile // an eventfd that counts SIGCHLD
 }
 
-func newReaper() *reaper {
-	return &reaper{running: map[int]*child{}, kick: make(chan struct{}, 1)}
+func newReaper() (*reaper, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return nil, err
+	}
+	events, err := newPollFile(fd, "children")
+	if err != nil {
+		return nil, err
+	}
+	if err := countChildren(fd); err != nil {
+		return nil, err
+	}
+	return &reaper{running: map[int]*child{}, events: events}, nil
 }
 
 // start calls f, which makes a process, and registers the process before
@@ -46,10 +57,6 @@ func (r *reaper) start(f func() (pid int, err error)) (*child, error) {
 	}
 	c.pid = pid
 	r.running[pid] = c
-	select {
-	case r.kick <- struct{}{}:
-	default:
-	}
 	return c, nil
 }
 
@@ -76,16 +83,15 @@ func (r *reaper) signal(c *child, sig unix.Signal, group bool) {
 	_ = unix.Kill(pid, sig) // it may be dead already
 }
 
-// run waits for processes for ever. It occupies one thread.
+// run waits for processes for ever. Whatever has ended before the eventfd is
+// read is collected after it.
 func (r *reaper) run() {
+	var count [8]byte
 	for {
-		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOWAIT|unix.WALL, nil)
-		switch {
-		case err == nil:
-			r.collect()
-		case errors.Is(err, unix.ECHILD):
-			<-r.kick
+		if _, err := r.events.Read(count[:]); err != nil {
+			return // of an agent that ends
 		}
+		r.collect()
 	}
 }
 

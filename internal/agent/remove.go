@@ -93,6 +93,7 @@ func (r *remover) empty(cur int) (full string, err error) {
 		if err != nil || len(list) == 0 {
 			return full, err
 		}
+		r.a.giveWay()
 		for _, e := range list {
 			err := unlink(cur, e.name)
 			switch {

@@ -40,7 +40,8 @@ const busyTries = 8
 
 // startProcess makes the process that the request describes.
 func (a *agent) startProcess(req *wire.StartRequest, pipes *pipes) (*child, *wire.Fault) {
-	defer a.slot()()
+	release := a.slot()
+	defer func() { release() }()
 	dir, err := a.openDir(req.Dir)
 	if err != nil {
 		f := fileFault(err)
@@ -61,7 +62,9 @@ func (a *agent) startProcess(req *wire.StartRequest, pipes *pipes) (*child, *wir
 		if try == busyTries || !errors.Is(err, unix.ETXTBSY) {
 			return nil, startFault(req.Args[0], err)
 		}
+		release()
 		time.Sleep(pause)
+		release = a.slot()
 		pause *= 2
 	}
 }
@@ -88,6 +91,10 @@ func (a *agent) execProcess(req *wire.StartRequest, program string, dir int, pip
 	return c, nil
 }
 
+// timerSlack is the kernel's own default, in nanoseconds. The agent's may be
+// another, which its children would inherit.
+const timerSlack = 50_000
+
 // program is the table of system calls of a new process.
 func (a *agent) program(req *wire.StartRequest, program string, dir int, pipes *pipes) *spawn.Program {
 	p := spawn.New(dir, pipes.theirs[0], pipes.theirs[1], pipes.theirs[2])
@@ -109,7 +116,7 @@ func (a *agent) program(req *wire.StartRequest, program string, dir int, pipes *
 		p.Call("take terminal", unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0)
 	}
 	p.CloseOnExecFrom(3)
-	defaultSignals(p)
+	p.Call("set timer slack", unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0)
 	p.UnblockSignals()
 	p.Exec(program, req.Args, req.Env)
 	return p

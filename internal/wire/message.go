@@ -11,7 +11,7 @@ const (
 	// at its start, so that a guest that uses up the sandbox's processes
 	// cannot stop the agent; a driver adds them to the processes limit. One
 	// is for what the runtime makes now and then beyond what it needs.
-	MaxTasks = 9
+	MaxTasks = 6
 	// MaxText is the most bytes of a message that a person may read.
 	MaxText = 4096
 	// MaxFiles is the most files one glob lists, MaxWalk the most directory

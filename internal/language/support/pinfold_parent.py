@@ -17,9 +17,14 @@ import _socket
 
 HOST = 3  # our connection
 libc = ctypes.CDLL(None, use_errno=True)
+
+# Numbers of system calls that the C library does not offer under a name.
+MACHINE = os.uname().machine
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446  # on every machine
-SECCOMP = {"x86_64": 317, "aarch64": 277}
-SETNS = {"x86_64": 308, "aarch64": 268}
+CALLS = {
+    "x86_64": {"seccomp": 317, "setns": 308, "capset": 126, "clone": 56, "set_tid_address": 218, "rseq": 334, "set_robust_list": 273, "get_robust_list": 274},
+    "aarch64": {"seccomp": 277, "setns": 268, "capset": 91, "clone": 220, "set_tid_address": 96, "rseq": 293, "set_robust_list": 99, "get_robust_list": 100},
+}[MACHINE]
 PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_DUMPABLE, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 23, 24, 4, 47, 4
 LAST_CAPABILITY = 47
 
@@ -39,8 +44,6 @@ class Confinement:
     """What a fork does to itself, in the order in which it has to be done."""
 
     def __init__(self, d):
-        machine = os.uname().machine
-        self.seccomp, self.setns = SECCOMP[machine], SETNS[machine]
         self.d = d
         if d["landlock"]:
             self.ruleset = bytes.fromhex(d["landlock"]["ruleset"])
@@ -50,14 +53,14 @@ class Confinement:
 
     def enter(self, machine):
         """Become a process whose children are born in the machine."""
-        call("enter namespaces", self.setns, machine, self.d["namespaces"])
+        call("enter namespaces", CALLS["setns"], machine, self.d["namespaces"])
 
     def take_on(self, machine, pipes):
         """Take away everything that a program must not have. Returns the
         filter's listener, or None."""
         d = self.d
         if d["time_ns"]:
-            call("enter time namespace", self.setns, machine, d["time_ns"])
+            call("enter time namespace", CALLS["setns"], machine, d["time_ns"])
         os.setsid()
         os.umask(0o022)
         os.chdir(d["home"])
@@ -69,7 +72,7 @@ class Confinement:
         os.setresgid(d["gid"], d["gid"], d["gid"])
         os.setresuid(d["uid"], d["uid"], d["uid"])
         libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
-        call("clear capabilities", CAPSET[os.uname().machine], CAP_HEADER, b"\0" * 24)
+        call("clear capabilities", CALLS["capset"], CAP_HEADER, b"\0" * 24)
         libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # as after an exec
         for fd, pipe in enumerate(pipes):
             os.dup2(pipe, fd)
@@ -77,7 +80,7 @@ class Confinement:
         if not d["filter"]:
             return None
         fprog = Fprog(len(self.program) // 8, self.program)
-        got = call("install system-call filter", self.seccomp, 1, d["filter"]["flags"], ctypes.addressof(fprog))
+        got = call("install system-call filter", CALLS["seccomp"], 1, d["filter"]["flags"], ctypes.addressof(fprog))
         return got if d["filter"]["listens"] else None
 
     def restrict(self):
@@ -92,7 +95,6 @@ class Confinement:
         os.close(rules)
 
 
-CAPSET = {"x86_64": 126, "aarch64": 91}
 CAP_HEADER = (0x20080522).to_bytes(4, sys.byteorder) + b"\0" * 4
 
 
@@ -126,11 +128,34 @@ def load(modules):
         raise Unfit("a module has left something open: " + ", ".join(sorted(opened)))
     if children():
         raise Unfit("a module has started a process")
+    rehearse()
     gc.collect()
     found = generators()
     gc.freeze()  # what is loaded now is not looked at again
     probe()
     return found
+
+
+REHEARSAL = "print(1)\n[1][0]\n"
+
+
+def rehearse():
+    """Go through all that a fork will do with its program, with one of our own:
+    what is compiled, cached and specialised for it then needs not be, in memory of
+    its own, by every fork."""
+    kept = sys.modules["__main__"], sys.argv, list(sys.path), os.getcwd(), os.environ.copy()
+    for n in range(REHEARSALS):
+        pinfold_warm.become({"file": "/tmp/rehearsal.py", "code": REHEARSAL, "args": [], "env": {}, "allowed_imports": None, "results": n % 2 == 0})
+        sys.stdout.flush()
+        json.loads(json.dumps({"ready": n, "pid": n}))
+    sys.modules["__main__"], sys.argv, sys.path[:] = kept[:3]
+    for name in os.listdir(SUPPORT):
+        if name == "results.jsonl":
+            os.unlink(SUPPORT + "/" + name)
+    os.unlink("/tmp/rehearsal.py")
+
+
+REHEARSALS = 16
 
 
 def open_descriptors():
@@ -248,26 +273,77 @@ def fork(job, fds, confinement):
     """Fork into a machine. Returns the fork's number, None if it came to
     nothing, and 0 in the fork."""
     read, write = os.pipe2(os.O_CLOEXEC)
+    gate, opens = os.pipe2(os.O_CLOEXEC)
     first = os.fork()
     if first == 0:
+        os.close(opens)
         try:
             for fd in fds[4:]:
                 os.write(fd, b"0")
             confinement.enter(fds[0])
-            second = os.fork()
+            number = double()
         except BaseException as e:
             say({"failed": str(e), "fork": job})
             os._exit(1)
-        if second:
-            os.write(write, second.to_bytes(4, "little"))
-            os._exit(0)
+        os.write(write, number.to_bytes(4, "little"))
+        os.read(gate, 1)  # until the memory is ours alone
         become(job, fds, confinement)
         return 0
     os.close(write)
+    os.close(gate)
     number = os.read(read, 4)
     os.close(read)
+    os.kill(first, signal.SIGKILL)
     os.waitpid(first, 0)
+    os.close(opens)
     return int.from_bytes(number, "little") if number else None
+
+
+CLONE_VM, CLONE_VFORK, CLONE_PARENT_SETTID, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID = 0x100, 0x4000, 0x100000, 0x200000, 0x1000000
+PR_GET_TID_ADDRESS = 40
+
+
+def double():
+    """Go on as a child of this process, born in the pid namespace that this one
+    has entered, and return its number as the parent sees it.
+
+    Only the child returns. It takes over our memory, which saves copying the page
+    tables once more: the kernel lets us sleep until the child has ended, and the
+    parent kills us before that. What the C library keeps of a thread is told to the
+    kernel again for the child."""
+    mine, head, length = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
+    if libc.prctl(PR_GET_TID_ADDRESS, ctypes.byref(mine), 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "this kernel does not say where a thread's number is kept (CONFIG_CHECKPOINT_RESTORE)")
+    libc.syscall(CALLS["get_robust_list"], 0, ctypes.byref(head), ctypes.byref(length))
+    number, nowhere = ctypes.c_int(), ctypes.c_int()
+    libc.syscall(CALLS["set_tid_address"], ctypes.byref(nowhere))  # our end must not change the child's
+    flags = CLONE_VM | CLONE_VFORK | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | signal.SIGCHLD
+    last = (mine, None) if MACHINE == "x86_64" else (None, mine)
+    got = libc.syscall(CALLS["clone"], ctypes.c_long(flags), None, ctypes.byref(number), *last)
+    if got != 0:
+        if got > 0:
+            os._exit(1)  # never: the parent has killed us
+        raise OSError(ctypes.get_errno(), "fork: " + os.strerror(ctypes.get_errno()))
+    libc.syscall(CALLS["set_robust_list"], head, length)
+    if RSEQ:
+        libc.syscall(CALLS["rseq"], *RSEQ)
+    return number.value
+
+
+def rseq_area():
+    """Return the arguments by which the C library has told the kernel of its area
+    for restartable sequences, or None where it has none or we cannot tell."""
+    try:
+        offset, size = ctypes.c_ssize_t.in_dll(libc, "__rseq_offset").value, ctypes.c_uint.in_dll(libc, "__rseq_size").value
+    except ValueError:
+        return None
+    if MACHINE != "x86_64" or size == 0:
+        return None
+    libc.pthread_self.restype = ctypes.c_void_p  # the thread pointer, on this machine
+    return ctypes.c_void_p(libc.pthread_self() + offset), max(size, 32), 0, 0x53053053
+
+
+RSEQ = rseq_area()
 
 
 def become(job, fds, confinement):

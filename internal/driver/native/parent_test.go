@@ -58,7 +58,7 @@ func newPythonParent(t testing.TB, d *Driver, modules ...string) (driver.Parent,
 	}
 	spec := driver.ParentSpec{
 		Args: step.Args, Env: step.Env, Setup: setup, Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID,
-		Limits: []driver.Rlimit{{Resource: 7, Value: 1024}},
+		Limits: []driver.Rlimit{forkRlimit},
 	}
 	for _, f := range step.Files {
 		spec.Files = append(spec.Files, driver.ParentFile{Path: f.Path, Content: f.Content})
@@ -74,8 +74,11 @@ func newPythonParent(t testing.TB, d *Driver, modules ...string) (driver.Parent,
 	return p, plan, err
 }
 
-// tell hands a fork its program and returns what it prints and how it ends.
-func tell(t testing.TB, f *driver.Forked, code string) (stdout, stderr string, exit driver.ForkExit) {
+// forkRlimit is the limit of the forks of newPythonParent.
+var forkRlimit = driver.Rlimit{Resource: unix.RLIMIT_NOFILE, Value: 1024}
+
+// hand hands a fork its program.
+func hand(t testing.TB, f *driver.Forked, code string) {
 	t.Helper()
 	job, err := json.Marshal(map[string]any{"file": "main.py", "code": code, "args": nil, "env": nil, "allowed_imports": nil, "results": false})
 	if err != nil {
@@ -84,6 +87,12 @@ func tell(t testing.TB, f *driver.Forked, code string) (stdout, stderr string, e
 	if _, err := fmt.Fprintf(f.Stdin, "%08x%s", len(job), job); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// tell hands a fork its program and returns what it prints and how it ends.
+func tell(t testing.TB, f *driver.Forked, code string) (stdout, stderr string, exit driver.ForkExit) {
+	t.Helper()
+	hand(t, f, code)
 	_ = f.Stdin.Close()
 	defer f.Stdout.Close()
 	defer f.Stderr.Close()

@@ -6,6 +6,7 @@ import pinfold_warm
 
 import ctypes
 import gc
+import io
 import json
 import os
 import random
@@ -113,6 +114,25 @@ class Unfit(Exception):
     """This process cannot be forked."""
 
 
+def reopen():
+    """Open the standard streams anew, as they are on pipes: what the first ones
+    found out about /dev/null would be wrong in a fork."""
+    kept = [os.dup(fd) for fd in range(3)]
+    read, write = os.pipe()
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        os.dup2(write if fd else read, fd)
+        old = getattr(sys, name)
+        binary = open(fd, "wb" if fd else "rb", -1 if hasattr(old.buffer, "raw") else 0, closefd=False)
+        getattr(binary, "raw", binary).name = "<" + name + ">"
+        new = io.TextIOWrapper(binary, old.encoding, old.errors, "\n", old.line_buffering, old.write_through)
+        new.mode = old.mode
+        setattr(sys, name, new)
+        setattr(sys, "__" + name + "__", new)
+        os.dup2(kept[fd], fd)
+    for fd in [read, write] + kept:
+        os.close(fd)
+
+
 def load(modules):
     before = open_descriptors()
     pinfold_harness.load("pinfold_rich.py")
@@ -129,6 +149,9 @@ def load(modules):
     if children():
         raise Unfit("a module has started a process")
     rehearse()
+    mapped = shared_memory()
+    if mapped:
+        raise Unfit("a module has memory that forks would share: " + ", ".join(sorted(mapped)))
     gc.collect()
     found = generators()
     gc.freeze()  # what is loaded now is not looked at again
@@ -168,6 +191,19 @@ def open_descriptors():
     return found
 
 
+def shared_memory():
+    """List the mappings through which forks could write to each other."""
+    found = set()
+    with open("/proc/self/smaps") as f:
+        for line in f:
+            words = line.split()
+            if words[0] == "VmFlags:" and "sh" in words and "mw" in words:
+                found.add(name)
+            elif "-" in words[0]:
+                name = " ".join(words[5:]) or "without a name"
+    return found
+
+
 def children():
     try:
         return os.waitpid(-1, os.WNOHANG) is not None
@@ -186,30 +222,37 @@ def probe():
 
 
 def generators():
-    """Return what begins anew all random numbers that modules have begun."""
-    anew = []
+    """Return what begins anew all random numbers that modules have begun, also
+    those that they began with a number of their own: nobody can tell."""
+    anew, last = [], []
     arrays = sys.modules.get("numpy.random")
     for o in gc.get_objects():
         kind = type(o)
-        if kind is random.Random and o is not random._inst:
-            anew.append(o.seed)
-        elif arrays and isinstance(o, arrays.RandomState):
-            anew.append(o.seed)
-        elif arrays and isinstance(o, arrays.Generator):
-            anew.append(lambda b=o.bit_generator: setattr(b, "state", type(b)().state))
-    if arrays:
-        anew.append(arrays.seed)
-    return anew
+        if issubclass(kind, random.Random) and o is not random._inst and not issubclass(kind, random.SystemRandom):
+            anew.append(lambda o=o: random.Random.seed(o))
+        elif arrays and issubclass(kind, (arrays.BitGenerator, arrays.SeedSequence)):
+            anew.append(lambda o=o, kind=kind: kind.__init__(o))
+        elif arrays and issubclass(kind, arrays.RandomState):
+            last.append(lambda o=o: o.set_state(dict(o.get_state(legacy=False), has_gauss=0, gauss=0.0)))
+    if "_sqlite3" in sys.modules:
+        try:
+            randomness = ctypes.CDLL(sys.modules["_sqlite3"].__file__).sqlite3_randomness
+            anew.append(lambda: randomness(0, None))
+        except (AttributeError, OSError):
+            raise Unfit("random numbers of this sqlite cannot be begun anew")
+    return anew + last
 
 
 def begin_anew(generators):
     """Make what a fork must not share with its siblings its own. Python itself
-    does so for the module random."""
-    for seed in generators:
-        seed()
+    does so for the module random, OpenSSL for its own."""
+    for begin in generators:
+        begin()
+    threading.main_thread()._set_native_id()  # Python forgets to
     loaded = sys.modules.get
-    if loaded("uuid"):
-        sys.modules["uuid"]._node = sys.modules["uuid"]._last_timestamp = None
+    if loaded("uuid"):  # its library keeps a node, a sequence and a time
+        sys.modules["uuid"]._generate_time_safe = sys.modules["uuid"]._last_timestamp = None
+        sys.modules["uuid"]._node = int.from_bytes(os.urandom(6), "big") | 1 << 40
     if loaded("tempfile"):
         sys.modules["tempfile"]._name_sequence = None
     if loaded("multiprocessing.process"):
@@ -364,6 +407,7 @@ SUPPORT = os.path.dirname(os.path.abspath(__file__))
 
 
 def main():
+    reopen()
     host = _socket.socket(fileno=HOST)
     first = json.loads(host.recvmsg(1 << 16)[0])
     try:

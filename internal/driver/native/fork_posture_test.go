@@ -1,0 +1,247 @@
+//go:build linux
+
+package native
+
+import (
+	"bufio"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pinfold/internal/agentbin/agenttest"
+	"pinfold/internal/driver"
+	"pinfold/internal/guest"
+	"pinfold/internal/language"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+	"pinfold/test/ledger"
+)
+
+// look is a Python program that prints what it finds out about itself.
+//
+//go:embed testdata/look.py
+var look string
+
+// sight is a Python program seen from outside and from inside.
+type sight struct {
+	Agent   posture
+	Program posture
+	Mounts  mountSet
+	Inside  map[string]string
+}
+
+// What differs between a program that the agent starts and a fork, and nothing
+// else does.
+var forkedDiffers = []struct {
+	field, started, forked, why string
+}{
+	{"Inside parent", "1", "0", "its parent is outside its pid namespace"},
+	{"Inside status PPid", "1", "0", "the same"},
+	{"Agent.Status NSpid", "2 deep", "3 deep", "the machine's pid namespace lies below the parent's"},
+	{"Program.Status NSpid", "2 deep", "3 deep", "the same"},
+	{
+		"Agent.Descriptors", "[/ /dev/null /dev/null /dev/null anon_inode:[eventfd] anon_inode:[eventpoll] pipe: pipe: pipe: socket:]",
+		"[/ /dev/null /dev/null /dev/null anon_inode:[eventfd] anon_inode:[eventpoll] socket:]", "a fork's pipes lead to the host at once",
+	},
+	{"Program.Args", "[python3 harness main]", "[python3 parent]", "the command line is what was executed"},
+}
+
+// A fork is in every way confined as a program that the agent starts.
+func TestForkedPosture(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	agenttest.Bytes(t)
+	ledger.Check(t, state)
+	t.Setenv("PINFOLD_CANARY", "must not be seen inside")
+	d := newDriver(t, state)
+	p, plan, err := newPythonParent(t, d, "json", "ctypes", "locale", "socket", "threading")
+	if errors.Is(err, errors.ErrUnsupported) {
+		return // not root
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	started, forked := flat(t, lookAtStarted(t, d, plan)), flat(t, lookAtForked(t, d, p, plan))
+	for _, differs := range forkedDiffers {
+		if started[differs.field] != differs.started || forked[differs.field] != differs.forked {
+			t.Errorf("%s is %q for a program that was started and %q for a fork, not %q and %q",
+				differs.field, started[differs.field], forked[differs.field], differs.started, differs.forked)
+		}
+		delete(started, differs.field)
+		delete(forked, differs.field)
+	}
+	if len(started) < 150 {
+		t.Errorf("only %d things were looked at: %v", len(started), slices.Sorted(maps.Keys(started)))
+	}
+	if diff := cmp.Diff(started, forked); diff != "" {
+		t.Errorf("a fork (+) is not what a program is that was started (-):\n%s", diff)
+	}
+}
+
+// flat has one line for each thing.
+func flat(t *testing.T, s sight) map[string]string {
+	t.Helper()
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parts map[string]map[string]any
+	if err := json.Unmarshal(b, &parts); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for part, fields := range parts {
+		for name, value := range fields {
+			lines, ok := value.(map[string]any)
+			switch {
+			case part == "Inside":
+				found["Inside "+name] = value.(string) //nolint:errcheck,forcetypeassert // it is a map of strings
+			case ok:
+				for k, v := range lines {
+					found[part+"."+name+" "+k] = fmt.Sprint(v)
+				}
+			default:
+				found[part+"."+name] = fmt.Sprint(value)
+			}
+		}
+	}
+	return found
+}
+
+// lookAtStarted has the agent start the program.
+func lookAtStarted(t *testing.T, d *Driver, plan driver.Plan) sight {
+	t.Helper()
+	plan.ID = fmt.Sprintf("started-%d", forkCount.Add(1))
+	made, err := d.Create(t.Context(), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := made.(*machine)
+	defer destroy(t, m)
+	template, err := hostTemplate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	python, err := language.Find("python")
+	if err == nil {
+		python, err = python.WithHarness(nil, true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps, err := python.Plan("main.py", nil, sandbox.DefaultLimits(), func(names []string) (string, bool) { return template.Lookup(os.DirFS("/"), names) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, g, err := startIn(t.Context(), m, plan, guest.Command{Args: []string{"/bin/mkdir", steps.Dir}}, guest.Streams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close() // the machine is destroyed
+	if _, err := p.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range append(steps.Files, language.File{Path: "main.py", Content: []byte(look)}) {
+		if err := g.WriteFile(t.Context(), f.Path, 0o644, int64(len(f.Content)), strings.NewReader(string(f.Content))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stdin, hold := io.Pipe()
+	defer hold.Close() // ends the program
+	out, print := io.Pipe()
+	if _, err := g.Start(t.Context(), guest.Command{
+		Args: steps.Run.Args, Env: steps.Run.Env, Dir: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID, Rlimits: []wire.Rlimit{{Resource: forkRlimit.Resource, Value: forkRlimit.Value}},
+	}, guest.Streams{Stdin: stdin, Stdout: print, Stderr: os.Stderr}); err != nil {
+		t.Fatal(err)
+	}
+	return lookAt(t, d, m, out)
+}
+
+// lookAtForked hands the program to a fork.
+func lookAtForked(t *testing.T, d *Driver, p driver.Parent, plan driver.Plan) sight {
+	t.Helper()
+	plan.ID = fmt.Sprintf("forked-%d", forkCount.Add(1))
+	made, f, err := p.Fork(t.Context(), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := made.(*machine)
+	defer destroy(t, m)
+	defer closeFiles([]*os.File{f.Stdin, f.Stdout, f.Stderr})
+	conn, err := m.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := guest.New(t.Context(), conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, SwitchUser: plan.SwitchUser, Home: sandbox.Home})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close() // the machine is destroyed
+	hand(t, f, look)
+	return lookAt(t, d, m, f.Stdout)
+}
+
+func destroy(t *testing.T, m driver.Machine) {
+	t.Helper()
+	if err := m.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// lookAt takes what the program prints and looks at it while it waits.
+func lookAt(t *testing.T, d *Driver, m *machine, out io.Reader) sight {
+	t.Helper()
+	line, err := bufio.NewReaderSize(out, 1<<20).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%v after %.300q", err, line)
+	}
+	var s sight
+	if err := json.Unmarshal([]byte(line), &s.Inside); err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range s.Inside {
+		s.Inside[k] = strings.ReplaceAll(v, strconv.Itoa(m.block.Base), "block")
+	}
+	pids := insideOf(t, m.child.PID)
+	if len(pids) != 1 {
+		t.Fatalf("there are %v beside the agent", pids)
+	}
+	l := looker{t: t, block: m.block, agent: m.child.PID}
+	s.Agent, s.Program, s.Mounts = l.posture(m.child.PID), l.posture(pids[0]), l.mounts(pids[0], d.host.template.Binds)
+	for i, a := range s.Program.Args {
+		s.Program.Args[i] = strings.TrimPrefix(strings.TrimSuffix(filepath.Base(a), ".py"), "pinfold_")
+	}
+	return s
+}
+
+// insideOf lists the processes of an agent's pid namespace beside it.
+func insideOf(t *testing.T, agent int) (pids []int) {
+	t.Helper()
+	namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", agent))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == agent {
+			continue
+		}
+		if its, err := os.Readlink("/proc/" + e.Name() + "/ns/pid"); err == nil && its == namespace {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
@@ -136,6 +137,10 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	}
 	defer closeFiles(n.trees)
 	clone := spawn.Clone{Flags: m.birth.namespaces, Below: m.birth.below, CopyLow: true}
+	m.ground, m.counted = h.grounds.take(), true
+	if m.ground != nil && !m.isParent() && !slices.Contains(n.trees, nil) {
+		n.onGround, clone.Mounts = true, int(m.ground.namespace.Fd())
+	}
 	if m.cgroup != nil {
 		files, err := m.cgroup.JoinFiles()
 		if err != nil {

@@ -35,6 +35,8 @@ type machine struct {
 	cgroup   *cgroup.Group  // nil without usable cgroups
 	child    *spawn.Child   // nil before the start
 	listener *listener      // nil when the filter does not listen
+	ground   *ground        // nil when few live
+	counted  bool           // by the host's grounds
 
 	forkListener *listener // of the filter of the process that was forked into it
 
@@ -178,6 +180,9 @@ func (m *machine) Destroy(ctx context.Context) error {
 		if err := m.block.Release(); err != nil {
 			return setupError("give back the sandbox's user ids", err)
 		}
+	}
+	if m.counted {
+		m.host.grounds.give(m.ground)
 	}
 	m.destroyed = true
 	failpoint.Hit("native.destroyed")

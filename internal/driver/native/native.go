@@ -70,6 +70,7 @@ type host struct {
 	ids       identity
 	agent     *os.File // cannot be written to
 	features  kernelFeatures
+	grounds   grounds
 
 	agentOnDisk bool // not in memory
 
@@ -133,6 +134,7 @@ func (d *Driver) open() (*host, error) {
 		h.close()
 		return nil, err
 	}
+	h.grounds.template, h.grounds.from, h.grounds.off = h.template, groundFrom, !h.ids.root
 	return h, nil
 }
 
@@ -177,6 +179,7 @@ func (h *host) claim(d *Driver) error {
 }
 
 func (h *host) close() {
+	h.grounds.close()
 	if h.agent != nil {
 		_ = h.agent.Close()
 	}

@@ -69,6 +69,8 @@ type pen struct {
 	agentOnDisk bool  // it is a file of the host's
 	join        []int // cgroup v1: files to write "0" to
 
+	onGround bool // the mount namespace is a copy of a ground's
+
 	switchUser bool  // more than one id is mapped: the agent is root inside
 	uid, gid   int   // the user's ids inside
 	processes  int64 // where no cgroup limits tasks: the limit for RLIMIT_NPROC
@@ -155,10 +157,15 @@ func (n *pen) identity(p *spawn.Program) {
 // its root is then seen read-only, and the writable places through mounts of
 // their own.
 func (n *pen) root(p *spawn.Program) {
-	mount.Private(p)
+	place := scratch
+	if n.onGround {
+		place = groundPlace
+	} else {
+		mount.Private(p)
+	}
 	views := n.openViews(p)
-	mount.Filesystem(p, "tmpfs", scratch, unix.MS_NOSUID|unix.MS_NODEV, n.tmpfsOptions())
-	p.Chdir(scratch)
+	mount.Filesystem(p, "tmpfs", place, unix.MS_NOSUID|unix.MS_NODEV, n.tmpfsOptions())
+	p.Chdir(place)
 	for _, d := range n.template.Dirs {
 		mount.Mkdir(p, rel(d.Path), d.Mode)
 	}
@@ -177,7 +184,11 @@ func (n *pen) root(p *spawn.Program) {
 		v.tree.Attach(p, rel(v.target))
 	}
 	n.proc(p)
-	mount.Pivot(p)
+	if n.onGround {
+		mount.Cover(p)
+	} else {
+		mount.Pivot(p)
+	}
 	mount.Restrict(p, "/", mount.ReadOnly)
 	p.Call("set umask", unix.SYS_UMASK, 0o022)
 }
@@ -202,16 +213,33 @@ func (v view) makeTarget(p *spawn.Program) {
 	}
 }
 
+// hostView is a view of the host that every sandbox has.
+type hostView struct {
+	source, target string
+	dir            bool
+	flags          uint64
+}
+
+// hostViews lists them.
+func hostViews(t image.Template) []hostView {
+	var all []hostView
+	for _, b := range t.Binds {
+		all = append(all, hostView{b.Source, b.Target, b.Dir, viewFlags | mount.ReadOnly})
+	}
+	for _, d := range devices {
+		all = append(all, hostView{"/dev/" + d, "/dev/" + d, false, mount.NoSuid | mount.NoExec})
+	}
+	return all
+}
+
 // openViews takes hold of every part of the host before the new root hides it.
 func (n *pen) openViews(p *spawn.Program) []view {
 	var views []view
-	for _, b := range n.template.Binds {
-		tree := mount.Clone(p, b.Source, b.Dir, viewFlags|mount.ReadOnly)
-		views = append(views, view{target: b.Target, dir: b.Dir, tree: tree})
-	}
-	for _, d := range devices {
-		tree := mount.Clone(p, "/dev/"+d, false, mount.NoSuid|mount.NoExec)
-		views = append(views, view{target: "/dev/" + d, tree: tree})
+	for i, b := range hostViews(n.template) {
+		if n.onGround {
+			b.source, b.flags = groundView(i), 0
+		}
+		views = append(views, view{target: b.target, dir: b.dir, tree: mount.Clone(p, b.source, b.dir, b.flags)})
 	}
 	for i := range n.mounts {
 		views = append(views, n.viewOf(p, i))

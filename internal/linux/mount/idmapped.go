@@ -62,10 +62,7 @@ func mapping(from, to Owner) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		_ = child.Kill()
-		_ = child.WaitExec() // always an error: it never came to an exec
-	}()
+	defer child.Abandon()
 	proc := fmt.Sprintf("/proc/%d/", child.PID)
 	if err := os.WriteFile(proc+"uid_map", fmt.Appendf(nil, "%d %d 1\n", from.UID, to.UID), 0); err != nil {
 		return nil, err

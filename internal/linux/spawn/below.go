@@ -29,37 +29,31 @@ type Below struct {
 // user namespace begins without it (SECBIT_NO_SETUID_FIXUP).
 const secbitNoSetuidFixup = 1 << 2
 
+// twice says whether the process is made by another one, which then ends.
+func (c Clone) twice() bool { return c.Below != nil || c.Mounts > 0 }
+
 // enter returns the steps of a process that is in the pid namespace, shares our
 // descriptors, and is replaced by one in namespaces of its own. Only so can it
 // be done: a process cannot change its own pid namespace, and a user namespace
-// belongs to whoever made it.
-func (b *Below) enter(c Clone, out *outcome) *Program {
+// belongs to whoever made it, and has no power over the mount namespace that is
+// copied.
+func (c Clone) enter(out *outcome) *Program {
 	p := &Program{}
-	p.Call("keep capabilities", unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, secbitNoSetuidFixup, 0, 0, 0)
-	p.Call("become the owner", unix.SYS_SETRESUID, -1, b.Owner, -1)
-	p.Call("keep host dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	if c.Mounts > 0 {
+		p.Call("enter mount namespace", unix.SYS_SETNS, c.Mounts, unix.CLONE_NEWNS)
+	}
+	if b := c.Below; b != nil {
+		p.Call("keep capabilities", unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, secbitNoSetuidFixup, 0, 0, 0)
+		p.Call("become the owner", unix.SYS_SETRESUID, -1, b.Owner, -1)
+		p.Call("keep host dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	}
 	p.double(c, out)
 	return p
 }
 
-// startBelow makes the process and returns when it exists. It uses a thread of
-// its own for a moment: what a thread's children belong to can be changed for
-// each thread, and the runtime starts no other thread from a locked one.
-func (p *Program) startBelow(c Clone, out *outcome) (pid, pidfd int, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	own, err := unix.Open("/proc/thread-self/ns/pid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return 0, -1, err
-	}
-	defer unix.Close(own) //nolint:errcheck // only read
-	if err := unix.Setns(c.Below.Process, unix.CLONE_NEWPID); err != nil {
-		return 0, -1, &StepError{Step: "enter pid namespace", Errno: errnoOf(err)}
-	}
-	first, _, err := clone(c, p.steps, out)
-	if err := unix.Setns(own, unix.CLONE_NEWPID); err != nil {
-		panic("spawn: cannot go back to the own pid namespace: " + err.Error())
-	}
+// startTwice makes the process and returns when it exists.
+func (p *Program) startTwice(c Clone, out *outcome) (pid, pidfd int, err error) {
+	first, err := p.startFirst(c, out)
 	if err != nil {
 		return 0, -1, err
 	}
@@ -78,6 +72,31 @@ func (p *Program) startBelow(c Clone, out *outcome) (pid, pidfd int, err error) 
 		return 0, -1, &StepError{Step: p.names[min(int(out.reached), len(p.names)-1)], Errno: syscall.Errno(out.errno)} //nolint:gosec // an index, a number
 	}
 	return 0, -1, fmt.Errorf("clone: %w", ErrKilled)
+}
+
+// startFirst makes the process that makes the process. It uses a thread of its
+// own for a moment: what a thread's children belong to can be changed for each
+// thread, and the runtime starts no other thread from a locked one.
+func (p *Program) startFirst(c Clone, out *outcome) (first int, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if c.Below == nil {
+		first, _, err = clone(c, p.steps, out)
+		return first, err
+	}
+	own, err := unix.Open("/proc/thread-self/ns/pid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(own) //nolint:errcheck // only read
+	if err := unix.Setns(c.Below.Process, unix.CLONE_NEWPID); err != nil {
+		return 0, &StepError{Step: "enter pid namespace", Errno: errnoOf(err)}
+	}
+	first, _, err = clone(c, p.steps, out)
+	if err := unix.Setns(own, unix.CLONE_NEWPID); err != nil {
+		panic("spawn: cannot go back to the own pid namespace: " + err.Error())
+	}
+	return first, err
 }
 
 // pidOf returns the number of a process in our own pid namespace.

@@ -234,7 +234,7 @@ func clone(c Clone, steps []step, out *outcome) (pid, pidfd int, err error) {
 	pidfdAt := uintptr(unsafe.Pointer(&out.pidfd))
 	trap, a0, a1, a2 := uintptr(unix.SYS_CLONE), uintptr(flags)|uintptr(unix.SIGCHLD), uintptr(0), pidfdAt
 	switch {
-	case c.Below != nil: // one that makes the process, see double
+	case c.twice(): // one that makes the process, see double
 		trap, a0, a1, a2 = unix.SYS_CLONE, unix.CLONE_VM|unix.CLONE_FILES|uintptr(unix.SIGCHLD), 0, 0
 	case c.Cgroup > 0:
 		out.args = cloneArgs{

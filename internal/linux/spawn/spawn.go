@@ -22,6 +22,10 @@ type Clone struct {
 	Cgroup int    // descriptor of a cgroup v2 directory to start in, 0 for none
 	Below  *Below // nil: below the caller's own namespaces
 
+	// Mounts is the descriptor of a mount namespace, of which the child gets a
+	// copy in place of the caller's; 0 for the caller's. It takes root.
+	Mounts int
+
 	// CopyLow is for a caller that may have thousands of descriptors open. The
 	// child begins with the caller's own table and then copies it no further
 	// than to the highest descriptor that it keeps, where otherwise the kernel
@@ -70,8 +74,8 @@ func (p *Program) Start(c Clone) (*Child, error) {
 	defer unix.Close(held) //nolint:errcheck // a pipe's end
 	out := new(outcome)
 	first := &Program{}
-	if c.Below != nil {
-		first = c.Below.enter(c, out)
+	if c.twice() {
+		first = c.enter(out)
 	}
 	first.append(p.closeOthers(held, c.CopyLow))
 	first.resetSignals()
@@ -80,8 +84,8 @@ func (p *Program) Start(c Clone) (*Child, error) {
 	p.steps, p.names, p.keep = first.steps, first.names, first.keep
 
 	var pid, pidfd int
-	if c.Below != nil {
-		pid, pidfd, err = p.startBelow(c, out)
+	if c.twice() {
+		pid, pidfd, err = p.startTwice(c, out)
 	} else {
 		pid, pidfd, err = clone(c, p.steps, out)
 	}
@@ -188,6 +192,15 @@ func (c *Child) WaitExec() error {
 		return &StepError{Step: c.program.names[min(reached, last)], Errno: syscall.Errno(c.outcome.errno)}
 	}
 	return fmt.Errorf("%s: %w", c.program.names[min(reached, last)], ErrKilled)
+}
+
+// Abandon ends a process that was made for its namespaces alone and that never
+// comes to an exec, and waits for it. It takes the place of WaitExec.
+func (c *Child) Abandon() {
+	defer runtime.KeepAlive(c.program)
+	_ = c.Kill()
+	_ = c.status.Close()
+	c.reap()
 }
 
 // Kill sends SIGKILL. Killing a dead process is not an error.

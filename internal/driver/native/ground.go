@@ -1,0 +1,199 @@
+//go:build linux
+
+package native
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/image"
+	"pinfold/internal/linux/highfd"
+	"pinfold/internal/linux/mount"
+	"pinfold/internal/linux/spawn"
+)
+
+// # Grounds
+//
+// What it takes to make a sandbox must not grow with how many live. Two things
+// do when the mount namespace begins as a copy of the host's: the change of root
+// (pivot_root looks at every thread of the host), and the quotas of the user
+// namespace (the kernel finds them in /proc/sys/user among the entries of the same
+// name of all other user namespaces that one instance of /proc was asked for).
+//
+// So where many live, sandboxes begin with a copy of a ground: a mount namespace
+// that root has made before, once for groundSize of them. Its root is an empty
+// read-only tmpfs. On it lie the same views of the host that every sandbox has, with
+// the same flags, which the kernel locks in the copies; an instance of /proc that
+// shows nobody any process but its own; and an empty directory, in which the
+// sandbox's root is built to be laid over all of this. What stays below is nothing
+// that is not seen above, but for that /proc; and only who may unmount in the
+// sandbox's mount namespace could lay it bare. Nobody inside may.
+//
+// Where few live, and for ordinary users, who may not enter a namespace of root's,
+// nothing of this is needed.
+
+const (
+	groundFrom = 32 // as many do without
+	groundSize = 64 // as many share one
+)
+
+// groundPlace is where on a ground a sandbox's root is built.
+const groundPlace = "/new"
+
+// groundView is where on a ground one of hostViews lies.
+func groundView(i int) string { return "/views/" + strconv.Itoa(i) }
+
+// ground is one of them.
+type ground struct {
+	namespace *os.File
+	shows     string // see identities
+	users     int
+}
+
+// grounds hands them out. It is safe for concurrent use.
+type grounds struct {
+	template image.Template
+	from     int // groundFrom, or less in tests
+
+	mu     sync.Mutex
+	off    bool // not to be had here
+	living int
+	all    []*ground
+	looked time.Time // at the host
+	shows  string    // what was seen
+}
+
+// take returns the ground for a new machine, nil where it needs none. Each take
+// is followed by a give.
+func (g *grounds) take() *ground {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.living++
+	if g.off || g.living <= g.from {
+		return nil
+	}
+	// A view of a file that was replaced still shows the old one.
+	if now := time.Now(); now.Sub(g.looked) > time.Second {
+		g.looked, g.shows = now, identities(g.template)
+	}
+	g.tidy()
+	for _, found := range g.all {
+		if found.users < groundSize && found.shows == g.shows {
+			found.users++
+			return found
+		}
+	}
+	namespace, err := newGround(g.template)
+	if err != nil {
+		g.off = true // sandboxes can do without; it only takes longer
+		return nil
+	}
+	made := &ground{namespace: namespace, shows: g.shows, users: 1}
+	g.all = append(g.all, made)
+	return made
+}
+
+// give takes note that a machine is gone.
+func (g *grounds) give(from *ground) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.living--
+	if from != nil {
+		from.users--
+	}
+	g.tidy()
+}
+
+// tidy closes those on which nobody stands, and nobody soon will: because they
+// show what the host has no longer, or because few live.
+func (g *grounds) tidy() {
+	g.all = slices.DeleteFunc(g.all, func(old *ground) bool {
+		idle := old.users == 0 && (old.shows != g.shows || g.living <= g.from/2)
+		if idle {
+			_ = old.namespace.Close()
+		}
+		return idle
+	})
+}
+
+// close gives back all.
+func (g *grounds) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, old := range g.all {
+		_ = old.namespace.Close()
+	}
+	g.all, g.off = nil, true
+}
+
+// identities says which files the views are of.
+func identities(t image.Template) string {
+	var b strings.Builder
+	for _, v := range hostViews(t) {
+		var st unix.Stat_t
+		if unix.Stat(v.source, &st) == nil {
+			fmt.Fprintf(&b, "%d:%d ", st.Dev, st.Ino)
+		} else {
+			b.WriteString("none ")
+		}
+	}
+	return b.String()
+}
+
+// newGround makes one. The process that builds it ends; the namespace lives as
+// long as a descriptor of it.
+func newGround(t image.Template) (*os.File, error) {
+	ours, theirs, err := socketPair(unix.SOCK_STREAM)
+	if err != nil {
+		return nil, err
+	}
+	defer ours.Close() //nolint:errcheck // nothing more is said
+	child, err := groundProgram(t, int(theirs.Fd())).Start(spawn.Clone{Flags: unix.CLONE_NEWNS, CopyLow: true})
+	_ = theirs.Close()
+	if err != nil {
+		return nil, err
+	}
+	if n, err := ours.Read(make([]byte, 1)); n != 1 {
+		return nil, fmt.Errorf("make a ground for sandboxes: %w: %w", child.WaitExec(), err)
+	}
+	defer child.Abandon()
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", child.PID), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(highfd.Move(fd)), "ground"), nil
+}
+
+// groundProgram builds a ground, says so, and waits to be killed.
+func groundProgram(t image.Template, socket int) *spawn.Program {
+	p := spawn.New(socket)
+	p.Call("die with the host", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL), 0, 0, 0)
+	p.Call("set umask", unix.SYS_UMASK, 0)
+	mount.Private(p)
+	var views []view
+	for i, v := range hostViews(t) {
+		views = append(views, view{target: groundView(i), dir: v.dir, tree: mount.Clone(p, v.source, v.dir, v.flags)})
+	}
+	mount.Filesystem(p, "tmpfs", scratch, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, mount.TmpfsOptions(1<<20, int64(len(views))+8, 0o755))
+	p.Chdir(scratch)
+	for _, dir := range []string{"views", "proc", rel(groundPlace)} {
+		mount.Mkdir(p, dir, 0o755)
+	}
+	for _, v := range views {
+		v.makeTarget(p)
+		v.tree.Attach(p, rel(v.target))
+	}
+	mount.Filesystem(p, "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "hidepid=ptraceable")
+	mount.Pivot(p)
+	mount.Restrict(p, "/", mount.ReadOnly)
+	p.Positive("report the ground", unix.SYS_WRITE, socket, []byte{1}, 1)
+	p.Positive("wait to be killed", unix.SYS_READ, socket, make([]byte, 1), 1)
+	p.Exec("/", nil, nil) // not reached
+	return p
+}

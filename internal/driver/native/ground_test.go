@@ -1,0 +1,170 @@
+//go:build linux
+
+package native
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/agentbin/agenttest"
+	"pinfold/internal/driver"
+	"pinfold/internal/driver/drivertest"
+	"pinfold/internal/image"
+	"pinfold/test/ledger"
+)
+
+// onGrounds returns a driver whose sandboxes stand on grounds from the first on.
+func onGrounds(t *testing.T, state string) *Driver {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user's sandboxes stand on no ground")
+	}
+	d := newDriver(t, state)
+	h, err := d.prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.grounds.from = 0
+	return d
+}
+
+// A sandbox is the same on a ground and without.
+func TestPostureOnGround(t *testing.T) {
+	agenttest.Program(t, drivertest.Probe)
+	state := filepath.Join(t.TempDir(), "state")
+	ledger.Check(t, state)
+	d := onGrounds(t, state)
+	compare(t, "root", marshal(t, takeRecord(t, d)))
+	if g := &d.host.grounds; len(g.all) != 0 || g.living != 0 {
+		t.Errorf("after the last sandbox %d grounds are kept for %d", len(g.all), g.living)
+	}
+}
+
+func TestConformanceOnGround(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	drivertest.Run(t, func(t *testing.T) driver.Driver { return onGrounds(t, state) }, drivertest.Options{
+		Kernel:    true,
+		KillAgent: func(m driver.Machine) error { return unix.Kill(m.(*machine).child.PID, unix.SIGKILL) },
+		Break: func(_ *testing.T, p *driver.Plan) string {
+			p.Hostname = strings.Repeat("x", 65) // the kernel takes 64 bytes
+			return "set host name"
+		},
+		State: []string{state},
+	})
+}
+
+// Below the root of a sandbox on a ground lies nothing of the host's but what the
+// sandbox sees anyway: root of the host enters its mount namespace, takes away
+// what covers the ground, and looks.
+func TestBelowTheRoot(t *testing.T) {
+	d := onGrounds(t, filepath.Join(t.TempDir(), "state"))
+	made, err := d.Create(t.Context(), planFor(t, d, "below"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := made.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	m := made.(*machine)
+	if m.ground == nil || len(d.host.grounds.all) != 1 {
+		t.Fatal("control: the sandbox stands on no ground")
+	}
+	pid := m.child.PID
+	above, below := bare(t, pid)
+	if !slices.Contains(above, "usr") || !slices.Contains(above, "home") {
+		t.Errorf("control: the sandbox's own root holds %v", above)
+	}
+	if want := []string{"new", "proc", "views"}; !slices.Equal(below, want) {
+		t.Errorf("below the root lies %v, want %v", below, want)
+	}
+}
+
+// bare returns what the root of a process's mount namespace holds, before and
+// after its topmost mount is taken away.
+func bare(t *testing.T, pid int) (above, below []string) {
+	t.Helper()
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer namespace.Close()
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		failed <- func() error {
+			if err := unix.Unshare(unix.CLONE_FS); err != nil {
+				return err
+			}
+			if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNS); err != nil {
+				return err
+			}
+			above = names(t, "/")
+			if err := unix.Unmount("/", unix.MNT_DETACH); err != nil {
+				return fmt.Errorf("take away the root: %w", err)
+			}
+			// The way back in leads to the topmost mount that is left.
+			if err := unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNS); err != nil {
+				return err
+			}
+			below = names(t, "/")
+			return nil
+		}()
+	}()
+	if err := <-failed; err != nil {
+		t.Fatal(err)
+	}
+	return above, below
+}
+
+func names(t *testing.T, dir string) (all []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+// A file of the host that was replaced is seen new by the next sandbox, also when
+// its ground is older.
+func TestGroundsFollowTheHost(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root makes grounds")
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	replace := func(text string) {
+		if err := os.WriteFile(file+".new", []byte(text), 0o644); err != nil { //nolint:gosec // for everybody
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace("old")
+	g := grounds{template: image.Template{Binds: []image.Bind{{Source: file, Target: "/etc/file"}}}}
+	defer g.close()
+	first, again := g.take(), g.take()
+	if first == nil || first != again {
+		t.Fatalf("two sandboxes stand on %p and %p", first, again)
+	}
+	replace("new")
+	g.looked = g.looked.Add(-2e9) // two seconds ago
+	if next := g.take(); next == nil || next == first {
+		t.Error("a sandbox stands on the ground that shows the old file")
+	}
+	g.give(first)
+	g.give(again)
+	if len(g.all) != 1 {
+		t.Errorf("%d grounds are kept, of which only one shows the host as it is", len(g.all))
+	}
+}

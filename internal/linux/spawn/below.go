@@ -74,16 +74,17 @@ func (p *Program) startTwice(c Clone, out *outcome) (pid, pidfd int, err error) 
 	return 0, -1, fmt.Errorf("clone: %w", ErrKilled)
 }
 
-// startFirst makes the process that makes the process. It uses a thread of its
-// own for a moment: what a thread's children belong to can be changed for each
-// thread, and the runtime starts no other thread from a locked one.
+// startFirst makes the process that makes the process. Below another one it uses
+// a thread of its own for a moment: what a thread's children belong to can be
+// changed for each thread, and the runtime starts no other thread from a locked
+// one.
 func (p *Program) startFirst(c Clone, out *outcome) (first int, err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	if c.Below == nil {
 		first, _, err = clone(c, p.steps, out)
 		return first, err
 	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	own, err := unix.Open("/proc/thread-self/ns/pid", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, err

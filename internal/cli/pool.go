@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -49,7 +50,7 @@ func (a *app) poolLsCommand() *cobra.Command {
 }
 
 func poolTable(pools []sandbox.PoolInfo) *table {
-	t := newTable("POOL", "TEMPLATE", "AVAILABLE", "IN USE", "TOTAL", "MIN", "MAX", "HITS", "MISSES", "PROBLEM")
+	t := newTable("POOL", "TEMPLATE", "AVAILABLE", "IN USE", "TOTAL", "MIN", "MAX", "HITS", "MISSES", "INTERPRETERS", "PROBLEM")
 	for _, p := range pools {
 		most, problem := "-", ""
 		if p.Max > 0 {
@@ -59,7 +60,7 @@ func poolTable(pools []sandbox.PoolInfo) *table {
 			problem = p.Error.Error()
 		}
 		t.row(p.Name, p.Template, fmt.Sprint(p.Available), fmt.Sprint(p.InUse), fmt.Sprint(p.Total), fmt.Sprint(p.Min), most,
-			fmt.Sprint(p.Hits), fmt.Sprint(p.Misses), problem)
+			fmt.Sprint(p.Hits), fmt.Sprint(p.Misses), cmp.Or(p.Interpreters, "-"), problem)
 	}
 	return t
 }

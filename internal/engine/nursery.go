@@ -19,6 +19,12 @@ const (
 	// maxParentGrowth is how much memory a parent may gain, which it has no
 	// reason to, before it is replaced.
 	maxParentGrowth = 64 << 20
+	// weighEvery is how often a parent's memory is read.
+	weighEvery = time.Second
+	// warmPatience bounds how long a request waits for the modules that it asks for to
+	// be loaded. It would have to load them itself otherwise.
+	warmPatience = 30 * time.Second
+	warmPoll     = 5 * time.Millisecond
 )
 
 // nursery has the parent from which a pool's interpreters are forked. A parent
@@ -29,7 +35,8 @@ type nursery struct {
 
 	mu      sync.Mutex
 	current *parent
-	unfit   error // why interpreters are started instead
+	loading chan struct{} // closed when the start of a parent that is under way is over
+	unfit   error         // why interpreters are started instead
 }
 
 // parent is one parent. The nursery's lock guards it.
@@ -37,18 +44,24 @@ type parent struct {
 	driver.Parent
 	made     time.Time
 	memory   int64 // when it had loaded everything
+	weighed  time.Time
 	machines int
 	retired  bool
 }
 
-// wrong says whether the parent should make no more forks.
+// wrong says whether the parent should make no more forks. The nursery's lock
+// is held.
 func (p *parent) wrong() bool {
 	select {
 	case <-p.Dead():
 		return true
 	default:
-		return time.Since(p.made) > maxParentAge || p.Usage().MemoryBytes > p.memory+maxParentGrowth
 	}
+	if time.Since(p.weighed) < weighEvery {
+		return false
+	}
+	p.weighed = time.Now()
+	return time.Since(p.made) > maxParentAge || p.Usage().MemoryBytes > p.memory+maxParentGrowth
 }
 
 // fork makes a machine with a fork in it. ok is false when the pool's
@@ -60,7 +73,9 @@ func (n *nursery) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolS
 	}
 	m, f, err := p.Fork(ctx, plan)
 	if err != nil {
-		n.retire(p) // whatever was wrong, a new one is not
+		if ctx.Err() == nil && sandbox.AsError(err).Code != sandbox.CodeResourceUnavailable {
+			n.retire(p) // whatever was wrong, a new one is not
+		}
 		n.giveBack(p)
 		return nil, true, err
 	}
@@ -77,29 +92,53 @@ func (n *nursery) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolS
 func (n *nursery) borrow(ctx context.Context, spec sandbox.PoolSpec) (*parent, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.unfit != nil {
-		return nil, nil //nolint:nilnil // said above
-	}
-	if n.current != nil && n.current.wrong() {
-		n.retireLocked(n.current)
-	}
-	if n.current == nil {
-		p, err := n.start(ctx, spec)
-		var unfit *driver.UnfitError
-		switch {
-		case errors.As(err, &unfit) && unfit.Load:
-			return nil, notLoaded("", unfit.Why)
-		case errors.As(err, &unfit) || errors.Is(err, errors.ErrUnsupported):
-			n.unfit = err
-			n.engine.log.Info("interpreters are started, not forked", "pool", spec.Name, "because", err)
+	for {
+		if n.unfit != nil {
 			return nil, nil //nolint:nilnil // said above
-		case err != nil:
+		}
+		if n.current != nil && n.current.wrong() {
+			n.retireLocked(n.current)
+		}
+		if n.current != nil {
+			n.current.machines++
+			return n.current, nil
+		}
+		if err := n.load(ctx, spec); err != nil {
 			return nil, err
 		}
-		n.current = p
 	}
-	n.current.machines++
-	return n.current, nil
+}
+
+// load starts a parent, or waits for somebody who does. The lock is held, but
+// not meanwhile.
+func (n *nursery) load(ctx context.Context, spec sandbox.PoolSpec) error {
+	if over := n.loading; over != nil {
+		n.mu.Unlock()
+		defer n.mu.Lock()
+		select {
+		case <-over:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	n.loading = make(chan struct{})
+	n.mu.Unlock()
+	p, err := n.start(ctx, spec)
+	n.mu.Lock()
+	close(n.loading)
+	n.loading = nil
+	var unfit *driver.UnfitError
+	switch {
+	case errors.As(err, &unfit) && unfit.Load:
+		return notLoaded("", unfit.Why)
+	case errors.As(err, &unfit) || errors.Is(err, errors.ErrUnsupported):
+		n.unfit = err
+		n.engine.log.Info("interpreters are started, not forked", "pool", spec.Name, "because", err)
+		return nil
+	}
+	n.current = p
+	return err
 }
 
 // start starts a parent.
@@ -228,6 +267,49 @@ func (p *pool) forkNow(ctx context.Context, plan driver.Plan, fresh bool) *waiti
 		p.engine.log.Warn("cannot fork an interpreter", "pool", spec.Name, "error", err)
 	}
 	return nil
+}
+
+// awaitWarm waits for a pool that is being made, or whose parent is loading, and
+// takes what the request asked for there. It gives up where nothing comes.
+func (e *Engine) awaitWarm(ctx context.Context, j *job, key warmKey) (*waiting, *pool) {
+	of := shapeOf(j.plan.Template, j.driver.Name(), j.plan.Limits)
+	of.interpreter = key
+	asked := askedName(j.spec, key)
+	for until := time.Now().Add(warmPatience); time.Now().Before(until); {
+		pools := e.poolsOf(of)
+		hope := len(pools) == 0 && e.isAsked(asked)
+		for _, p := range pools {
+			if w := p.take(); w != nil {
+				return w, p
+			}
+			hope = p.hopeful() || hope
+		}
+		if w, p := e.forkWarm(ctx, pools, j.plan, false); w != nil {
+			return w, p
+		}
+		if !hope {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil
+		case <-time.After(warmPoll):
+		}
+	}
+	return nil, nil
+}
+
+func (e *Engine) isAsked(name string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.asked[name]
+}
+
+// hopeful says whether something is being made for the pool.
+func (p *pool) hopeful() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failure == nil && !p.closed && p.filling > 0
 }
 
 // how says how the pool's interpreters come to be.

@@ -26,15 +26,17 @@ func (j *job) machine(ctx context.Context) (*session, *pool, error) {
 	plain := len(j.spec.Mounts) == 0
 	if key, ok := j.warmKey(); ok && plain {
 		fresh := slices.Contains(j.spec.Require, sandbox.FeatureASLR)
-		if w, p := j.engine.takeWarm(ctx, j.driver, j.plan, key, fresh); w != nil {
+		w, p := j.engine.takeWarm(ctx, j.driver, j.plan, key, fresh)
+		if w == nil && len(j.spec.Warm) > 0 && !fresh {
+			j.engine.keepWarm(j.spec, key)
+			w, p = j.engine.awaitWarm(ctx, j, key)
+		}
+		if w != nil {
 			j.warm, j.result.Warm = w.interpreter, true
 			if w.interpreter.forked {
 				j.result.Isolation = forkedPosture(j.result.Isolation)
 			}
 			return w.session, p, nil
-		}
-		if len(j.spec.Warm) > 0 {
-			j.engine.keepWarm(j.spec, key)
 		}
 	}
 	return j.engine.machine(ctx, j.driver, j.plan, plain)
@@ -97,8 +99,7 @@ func (j *job) codeInHandover() bool {
 // keepWarm begins to keep interpreters with the modules that a request asked
 // for, so that the next one finds one.
 func (e *Engine) keepWarm(spec sandbox.Spec, key warmKey) {
-	sum := sha256.Sum256([]byte(key.language + "\x00" + key.modules + "\x00" + spec.Template + "\x00" + sandbox.FormatSize(spec.Limits.MemoryBytes)))
-	name := "asked-" + hex.EncodeToString(sum[:6])
+	name := askedName(spec, key)
 	if !e.opened.Load() || !e.reserve(name) {
 		return
 	}
@@ -120,6 +121,12 @@ func (e *Engine) keepWarm(spec sandbox.Spec, key warmKey) {
 		defer e.mu.Unlock()
 		delete(e.asked, name)
 	})
+}
+
+// askedName names the pool for such requests.
+func askedName(spec sandbox.Spec, key warmKey) string {
+	sum := sha256.Sum256([]byte(key.language + "\x00" + key.modules + "\x00" + spec.Template + "\x00" + sandbox.FormatSize(spec.Limits.MemoryBytes)))
+	return "asked-" + hex.EncodeToString(sum[:6])
 }
 
 // reserve takes one of the places for pools that requests ask for. It says no

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -204,11 +205,13 @@ func (c *channel) violated(what string) error {
 	return c.g.Err()
 }
 
-// chunk is the most that is read from a caller's reader at once; firstChunk is
-// enough for what a person types.
+// How much is read from a caller's reader at once: a little at first, which is
+// enough for what a person types, and more while there is more. A frame has
+// whole pages, so that none is written twice.
 const (
-	chunk      = 60 << 10
 	firstChunk = 4 << 10
+	chunk      = 60 << 10
+	maxChunk   = 4 * chunk
 )
 
 // errSated means that the agent has ended an upload before its end.
@@ -227,7 +230,12 @@ func (c *channel) pump(r io.Reader) (total int64, err error) {
 			if k == 0 {
 				return total, errSated
 			}
-			c.g.send(func(b []byte) []byte { return wire.AppendData(b, c.id, wire.Stdin, p[:k]) })
+			c.g.send(func(b []byte) []byte {
+				for part := range slices.Chunk(p[:k], chunk) {
+					b = wire.AppendData(b, c.id, wire.Stdin, part)
+				}
+				return b
+			})
 			p = p[k:]
 			total += int64(k)
 		}
@@ -238,8 +246,11 @@ func (c *channel) pump(r io.Reader) (total int64, err error) {
 		if err != nil {
 			return total, err
 		}
-		if n == firstChunk {
+		switch n {
+		case firstChunk:
 			buf = make([]byte, chunk)
+		case chunk:
+			buf = make([]byte, maxChunk)
 		}
 	}
 }

@@ -44,7 +44,7 @@ type Guest struct {
 func New(ctx context.Context, conn net.Conn, hello wire.Hello) (*Guest, error) {
 	hello.Version = wire.Version
 	g := &Guest{
-		conn: conn, hello: hello, out: newOutbox(), done: make(chan struct{}), channels: map[uint32]*channel{},
+		conn: conn, hello: hello, out: newOutbox(conn), done: make(chan struct{}), channels: map[uint32]*channel{},
 	}
 	frames := wire.NewReader(conn, wire.Agent)
 	if err := g.greet(ctx, frames); err != nil {

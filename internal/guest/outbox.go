@@ -2,6 +2,7 @@ package guest
 
 import (
 	"io"
+	"net"
 	"sync"
 )
 
@@ -13,17 +14,22 @@ const maxPending = 16 << 20
 const keepPending = 1 << 20
 
 // outbox holds frames until the connection takes them, so that no caller and
-// not the reading loop ever waits for a guest that does not read.
+// not the reading loop ever waits for a guest that does not read. What the
+// connection takes at once is written by who adds it: to wake another goroutine
+// costs more than to write.
 type outbox struct {
+	try func(b []byte) (written int) // writes what fits without waiting
+
 	mu      sync.Mutex
 	wake    sync.Cond
 	pending []byte
 	spare   []byte
+	writing bool // run is at it: nobody else may write
 	closed  bool
 }
 
-func newOutbox() *outbox {
-	o := &outbox{}
+func newOutbox(conn net.Conn) *outbox {
+	o := &outbox{try: tryWriter(conn)}
 	o.wake.L = &o.mu
 	return o
 }
@@ -40,7 +46,13 @@ func (o *outbox) add(f func(b []byte) []byte) bool {
 		return false
 	}
 	o.pending = f(o.pending)
-	o.wake.Signal()
+	if !o.writing {
+		n := o.try(o.pending)
+		o.pending = o.pending[:copy(o.pending, o.pending[n:])]
+	}
+	if len(o.pending) > 0 {
+		o.wake.Signal()
+	}
 	return true
 }
 
@@ -76,7 +88,7 @@ func (o *outbox) take() []byte {
 		return nil
 	}
 	b := o.pending
-	o.pending, o.spare = o.spare, nil
+	o.pending, o.spare, o.writing = o.spare, nil, true
 	return b
 }
 
@@ -84,6 +96,7 @@ func (o *outbox) take() []byte {
 func (o *outbox) give(b []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.writing = false
 	if !o.closed && cap(b) <= keepPending {
 		o.spare = b[:0]
 	}

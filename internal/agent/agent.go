@@ -132,7 +132,7 @@ func (a *agent) open(f wire.Frame) error {
 	if serve.run == nil || !serve.complete(req) {
 		return broken("an unknown or incomplete request")
 	}
-	c := newChannel(a, f.Channel, serve.in(req), serve.out)
+	c := newChannel(a, f.Channel, req.Op, serve.in(req), serve.out)
 	a.mu.Lock()
 	rising, full := f.Channel > a.last, len(a.channels) >= wire.MaxChannels
 	if rising {

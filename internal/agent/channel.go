@@ -25,13 +25,13 @@ type channel struct {
 	socket   *pollFile // of a connection, or nil
 }
 
-func newChannel(a *agent, id uint32, in bool, out int) *channel {
+func newChannel(a *agent, id uint32, op wire.Op, in bool, out int) *channel {
 	c := &channel{a: a, id: id, gone: make(chan struct{})}
 	if in {
-		c.in = wire.NewInbox()
+		c.in = wire.NewInbox(wire.UploadWindow(op))
 	}
 	for s := range out {
-		c.out[1+s] = wire.NewCredit()
+		c.out[1+s] = wire.NewCredit(wire.WindowSize)
 	}
 	return c
 }

@@ -157,7 +157,7 @@ func (k kept) copyTo(ctx context.Context, to *session, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, collectPatience)
 	defer cancel()
 	for _, f := range k.entry.Files {
-		if err := to.guest.WriteFile(ctx, dir+"/"+f.Path, productMode, f.Size, k.entry.Content(f)); err != nil {
+		if err := to.writeFile(ctx, dir+"/"+f.Path, productMode, f.Size, k.entry.Content(f)); err != nil {
 			return err
 		}
 	}
@@ -233,7 +233,7 @@ func (f *fresh) copyFile(ctx context.Context, to *session, dir, name string, siz
 	if f.record != nil {
 		content = io.TeeReader(r, f.record.File(name))
 	}
-	err := to.guest.WriteFile(ctx, path, productMode, size, content)
+	err := to.writeFile(ctx, path, productMode, size, content)
 	r.CloseWithError(io.ErrClosedPipe)
 	return err
 }

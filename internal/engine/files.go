@@ -83,7 +83,7 @@ func (s *Sandbox) ReadFile(ctx context.Context, name string, offset, length int6
 // was written of it is removed.
 func (s *Sandbox) WriteFile(ctx context.Context, name string, mode uint32, size int64, r io.Reader) error {
 	return s.operate(ctx, func() error {
-		err := s.session.guest.WriteFile(ctx, name, mode, size, r)
+		err := s.session.writeFile(ctx, name, mode, size, r)
 		if err != nil {
 			s.dropPart(ctx, name, err)
 		}

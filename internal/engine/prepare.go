@@ -146,7 +146,7 @@ func inField(err error, field string) error {
 }
 
 func put(ctx context.Context, s *session, path string, mode uint32, content []byte) error {
-	return s.guest.WriteFile(ctx, path, mode, int64(len(content)), bytes.NewReader(content))
+	return s.writeFile(ctx, path, mode, int64(len(content)), bytes.NewReader(content))
 }
 
 // putInput streams one file of the host's into the sandbox.
@@ -159,7 +159,7 @@ func putInput(ctx context.Context, s *session, in Input) error {
 		return sandbox.Errorf(sandbox.CodeFileNotFound, "cannot read the input for %s: %w", sandbox.SafeText(in.Path, 80), err)
 	}
 	defer f.Close() //nolint:errcheck // only read
-	return s.guest.WriteFile(ctx, in.Path, in.Mode, in.Size, f)
+	return s.writeFile(ctx, in.Path, in.Mode, in.Size, f)
 }
 
 // compile runs the compile step in a sandbox of its own, under its own limits.

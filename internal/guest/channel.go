@@ -64,10 +64,10 @@ func (g *Guest) open(ctx context.Context, req wire.Request, u use, s shape) (*ch
 	}
 	c := &channel{g: g, use: u, over: make(chan struct{})}
 	if s.upload {
-		c.upload = wire.NewCredit()
+		c.upload = wire.NewCredit(wire.UploadWindow(req.Op))
 	}
 	for i := range s.downloads {
-		c.download[1+i] = wire.NewInbox()
+		c.download[1+i] = wire.NewInbox(wire.WindowSize)
 	}
 	if s.prompt {
 		c.debt = newDebt(g.fellSilent)

@@ -2,13 +2,26 @@ package wire
 
 import "sync"
 
-// WindowSize is the window with which each stream starts, and the largest
-// it may have: the most bytes that a receiver has to hold.
-const WindowSize = 256 << 10
+// A stream starts with its window, which is also the largest that it may have:
+// the most bytes that a receiver has to hold. That of a file that is written is
+// larger, so that its sender seldom waits: only callers of the host's can open
+// one.
+const (
+	WindowSize      = 256 << 10
+	WriteWindowSize = 512 << 10
+)
 
-// grantAt is how much has to be consumed before a receiver grants it, so that
-// window frames stay rare.
-const grantAt = WindowSize / 4
+// UploadWindow is the window of stream 0 of an operation.
+func UploadWindow(op Op) int {
+	if op == OpWrite {
+		return WriteWindowSize
+	}
+	return WindowSize
+}
+
+// grantShare is the part of a window that has to be consumed before a receiver
+// grants it, so that window frames stay rare.
+const grantShare = 4
 
 // Streams is the number of streams of a channel.
 const Streams = 3
@@ -23,15 +36,17 @@ const (
 // Credit is the sender's half of one stream's flow control: how much it may
 // send. It is safe for concurrent use.
 type Credit struct {
+	window int
+
 	mu     sync.Mutex
 	wake   sync.Cond
 	n      int
 	closed bool
 }
 
-// NewCredit returns the credit of a new stream.
-func NewCredit() *Credit {
-	c := &Credit{n: WindowSize}
+// NewCredit returns the credit of a new stream with that window.
+func NewCredit(window int) *Credit {
+	c := &Credit{window: window, n: window}
 	c.wake.L = &c.mu
 	return c
 }
@@ -77,7 +92,7 @@ func (c *Credit) Return(n int) {
 func (c *Credit) Grant(n uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n == 0 || int64(c.n)+int64(n) > WindowSize {
+	if n == 0 || int64(c.n)+int64(n) > int64(c.window) {
 		return violation("a window that grants nothing or too much")
 	}
 	c.n += int(n)
@@ -94,9 +109,11 @@ func (c *Credit) Close() {
 }
 
 // Inbox is the receiver's half of one stream's flow control: the bytes that
-// came and were not consumed, at most WindowSize. Put and EOF are called by
+// came and were not consumed, at most its window. Put and EOF are called by
 // the connection's reader and never block; Next and Release by one consumer.
 type Inbox struct {
+	window int
+
 	mu     sync.Mutex
 	wake   sync.Cond
 	buf    []byte // came, not yet returned by Next
@@ -107,9 +124,9 @@ type Inbox struct {
 	closed bool   // the consumer is gone
 }
 
-// NewInbox returns the inbox of a new stream.
-func NewInbox() *Inbox {
-	b := &Inbox{}
+// NewInbox returns the inbox of a new stream with that window.
+func NewInbox(window int) *Inbox {
+	b := &Inbox{window: window}
 	b.wake.L = &b.mu
 	return b
 }
@@ -124,7 +141,7 @@ func (b *Inbox) Put(p []byte) error {
 		return violation("data after the end of its stream")
 	case b.closed:
 		return nil
-	case len(b.buf)+b.lent+b.owed+len(p) > WindowSize:
+	case len(b.buf)+b.lent+b.owed+len(p) > b.window:
 		return violation("more data than the window allows")
 	}
 	b.buf = append(b.buf, p...)
@@ -195,7 +212,7 @@ func (b *Inbox) Release() int {
 	defer b.mu.Unlock()
 	b.owed += b.lent
 	b.lent = 0
-	if b.owed < grantAt || b.eof || b.closed {
+	if b.owed < b.window/grantShare || b.eof || b.closed {
 		return 0
 	}
 	n := b.owed

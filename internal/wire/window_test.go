@@ -9,7 +9,7 @@ import (
 )
 
 func TestCreditStopsAtZero(t *testing.T) {
-	c := NewCredit()
+	c := NewCredit(WindowSize)
 	if got := c.Take(1 << 30); got != WindowSize {
 		t.Fatalf("Take gave %d, want the whole window", got)
 	}
@@ -34,7 +34,7 @@ func TestCreditStopsAtZero(t *testing.T) {
 }
 
 func TestCreditRefusesOverflow(t *testing.T) {
-	c := NewCredit()
+	c := NewCredit(WindowSize)
 	if c.Grant(1) == nil {
 		t.Fatal("a grant above the window was accepted")
 	}
@@ -50,7 +50,7 @@ func TestCreditRefusesOverflow(t *testing.T) {
 }
 
 func TestInboxBounds(t *testing.T) {
-	b := NewInbox()
+	b := NewInbox(WindowSize)
 	if err := b.Put(make([]byte, WindowSize)); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestInboxBounds(t *testing.T) {
 
 // One byte at a time must cost no more memory than the window.
 func TestInboxHoldsOnlyTheWindow(t *testing.T) {
-	b := NewInbox()
+	b := NewInbox(WindowSize)
 	for range WindowSize {
 		if err := b.Put([]byte{'x'}); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestInboxHoldsOnlyTheWindow(t *testing.T) {
 
 func TestCreditAndInboxTogether(t *testing.T) {
 	const total = 5 << 20
-	credit, inbox := NewCredit(), NewInbox()
+	credit, inbox := NewCredit(WindowSize), NewInbox(WindowSize)
 	go func() {
 		for sent := 0; sent < total; {
 			n := credit.Take(min(40_000, total-sent))
@@ -135,7 +135,7 @@ func TestCreditAndInboxTogether(t *testing.T) {
 // first.
 func TestStopWaiting(t *testing.T) {
 	var stop atomic.Bool
-	c, b := NewCredit(), NewInbox()
+	c, b := NewCredit(WindowSize), NewInbox(WindowSize)
 	c.Take(WindowSize)
 	done := make(chan bool)
 	go func() { done <- c.TakeUnless(stop.Load, 5) == 0 }()

@@ -107,6 +107,20 @@ os.symlink("/etc/passwd", "evil.svg")`
 	again(t)
 }
 
+// A file may be larger than the memory limit, however fast it comes in: it
+// counts as disk.
+func TestFilesLargerThanMemory(t *testing.T) {
+	ledger.Check(t)
+	file := filepath.Join(t.TempDir(), "big")
+	if err := os.WriteFile(file, make([]byte, 150<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := start(t, pinfold(t), "wc -c <big", "run", "--memory", "16MiB", "--disk", "200MiB", "--file", file, "-l", "sh", "-")
+	if o.code != 0 || strings.TrimSpace(o.stdout) != "157286400" {
+		t.Errorf("%+v", o)
+	}
+}
+
 // Output comes while the program runs, and Ctrl-C ends it at once.
 func TestLiveOutputAndCancel(t *testing.T) {
 	ledger.Check(t)

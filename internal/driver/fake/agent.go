@@ -98,7 +98,7 @@ func (a *agent) open(f wire.Frame) error {
 	if err := wire.Decode(f.Payload, &req); err != nil {
 		return err
 	}
-	c := newChannel(a, f.Channel)
+	c := newChannel(a, f.Channel, req.Op)
 	if req.Op == wire.OpStart && req.Start != nil {
 		c.process = newProcess(a, c, req.Start)
 	}

@@ -26,9 +26,9 @@ type channel struct {
 	socket *net.UnixConn // of a connection
 }
 
-func newChannel(a *agent, id uint32) *channel {
-	c := &channel{a: a, id: id, in: wire.NewInbox(), gone: make(chan struct{})}
-	c.out[wire.Stdout], c.out[wire.Stderr] = wire.NewCredit(), wire.NewCredit()
+func newChannel(a *agent, id uint32, op wire.Op) *channel {
+	c := &channel{a: a, id: id, in: wire.NewInbox(wire.UploadWindow(op)), gone: make(chan struct{})}
+	c.out[wire.Stdout], c.out[wire.Stderr] = wire.NewCredit(wire.WindowSize), wire.NewCredit(wire.WindowSize)
 	return c
 }
 

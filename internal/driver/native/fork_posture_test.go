@@ -100,7 +100,7 @@ func flat(t *testing.T, s sight) map[string]string {
 			lines, ok := value.(map[string]any)
 			switch {
 			case part == "Inside":
-				found["Inside "+name] = value.(string) //nolint:errcheck,forcetypeassert // it is a map of strings
+				found["Inside "+name] = value.(string) //nolint:forcetypeassert // it is a map of strings
 			case ok:
 				for k, v := range lines {
 					found[part+"."+name+" "+k] = fmt.Sprint(v)
@@ -153,10 +153,10 @@ func lookAtStarted(t *testing.T, d *Driver, plan driver.Plan) sight {
 	}
 	stdin, hold := io.Pipe()
 	defer hold.Close() // ends the program
-	out, print := io.Pipe()
+	out, printed := io.Pipe()
 	if _, err := g.Start(t.Context(), guest.Command{
 		Args: steps.Run.Args, Env: steps.Run.Env, Dir: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID, Rlimits: []wire.Rlimit{{Resource: forkRlimit.Resource, Value: forkRlimit.Value}},
-	}, guest.Streams{Stdin: stdin, Stdout: print, Stderr: os.Stderr}); err != nil {
+	}, guest.Streams{Stdin: stdin, Stdout: printed, Stderr: os.Stderr}); err != nil {
 		t.Fatal(err)
 	}
 	return lookAt(t, d, m, out)

@@ -29,6 +29,14 @@ import (
 // none, which is a result too.
 func newPythonParent(t testing.TB, d *Driver, modules ...string) (driver.Parent, driver.Plan, error) {
 	t.Helper()
+	plan, spec := parentSpec(t, d, modules...)
+	p, err := startParent(t, t.Context(), d, plan, spec)
+	return p, plan, err
+}
+
+// parentSpec describes a parent with modules loaded.
+func parentSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, driver.ParentSpec) {
+	t.Helper()
 	report, err := d.Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +71,13 @@ func newPythonParent(t testing.TB, d *Driver, modules ...string) (driver.Parent,
 	for _, f := range step.Files {
 		spec.Files = append(spec.Files, driver.ParentFile{Path: f.Path, Content: f.Content})
 	}
-	p, err := d.NewParent(t.Context(), plan, spec)
+	return plan, spec
+}
+
+// startParent starts a parent and has it destroyed at the test's end.
+func startParent(t testing.TB, ctx context.Context, d *Driver, plan driver.Plan, spec driver.ParentSpec) (driver.Parent, error) { //nolint:revive // the test comes first
+	t.Helper()
+	p, err := d.NewParent(ctx, plan, spec)
 	if err == nil {
 		t.Cleanup(func() {
 			if err := p.Destroy(t.Context()); err != nil {
@@ -71,7 +85,7 @@ func newPythonParent(t testing.TB, d *Driver, modules ...string) (driver.Parent,
 			}
 		})
 	}
-	return p, plan, err
+	return p, err
 }
 
 // forkRlimit is the limit of the forks of newPythonParent.
@@ -153,19 +167,78 @@ func TestForkAsUser(t *testing.T) {
 	asuser.Rerun(t, "TestFork", []string{agenttest.Agent, drivertest.Probe}, nil)
 }
 
-// What a parent cannot load, or cannot be forked with, is said.
+// What a parent cannot load, or cannot be forked with, is said, soon, and nothing
+// of it is left.
 func TestUnfitParents(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	agenttest.Bytes(t)
 	ledger.Check(t, state)
 	d := newDriver(t, state)
-	_, _, err := newPythonParent(t, d, "no_such_module")
-	if errors.Is(err, errors.ErrUnsupported) {
-		return // not root
+	for _, test := range []struct {
+		name, module string // what it does when it is loaded
+		why          string // "": it is no hindrance
+		load         bool   // it could not be loaded, instead of not be forked
+	}{
+		{"missing", "import no_such_module", "no_such_module", true},
+		{"raises", "raise ValueError('a\\x1b[2J\\n' + 5000 * 'x')", "ValueError: a", true},
+		{"wants to exit", "raise SystemExit(3)", "SystemExit: 3", true},
+		{"exits", "import os; os._exit(3)", "it ended", true},
+		{"crashes", "import ctypes; ctypes.string_at(0)", "it ended", true},
+		{"is no Python", "(", "SyntaxError", true},
+		{"never ends", "while True: pass", "it took too long", true},
+		{"waits", "import threading; threading.Event().wait()", "it took too long", true},
+		{"stops", "import os; os.kill(0, 19); import time; time.sleep(60)", "it ", true},
+		{"recurses", "def f(): f()\nf()", "RecursionError", true},
+		{"takes all memory", "x = bytearray(1 << 32)", "", true},
+		{"thread", "import threading; threading.Thread(target=lambda: threading.Event().wait(), daemon=True).start()", "thread", false},
+		{"thread below Python", "import _thread, time; _thread.start_new_thread(time.sleep, (60,)); time.sleep(.1)", "threads", false},
+		{"file", "f = open('/etc/hostname')", "/etc/hostname", false},
+		{"socket", "import socket; s = socket.socket()", "socket", false},
+		{"its own file again", "import os; f = os.dup(3)", "open", false},
+		{"child", "import subprocess; p = subprocess.Popen(['/bin/sleep', '60'])", "process", false},
+		{"child of a child", "import os\nif os.fork() == 0:\n  if os.fork() == 0:\n    os.execv('/bin/sleep', ['sleep', '60'])\n  os._exit(0)\nos.wait()", "process", false},
+		{"shared memory", "import mmap; m = mmap.mmap(-1, 4096)", "share", false},
+		{"shared value", "import multiprocessing.heap as h; a = h.Arena(4096)", "open", false},
+		{"lower limits", "import resource; resource.setrlimit(7, (512, 512))", "limit", false},
+		{"prints", "import sys, os; print('x' * 1000000); sys.stderr.write('y'); os.write(1, b'z'); os.write(2, b'z')", "", false},
+		{"reads", "import sys; assert sys.stdin.read() == ''", "", false},
+		{"signal handlers", "import signal; signal.signal(15, lambda *_: 0); signal.alarm(0)", "", false},
+		{"its surroundings", "import os, resource; os.umask(0); os.chdir('/'); os.nice(1); resource.setrlimit(7, (512, 4096)); os.environ.clear()", "", false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			plan, spec := parentSpec(t, d, "bad")
+			spec.Files = append(spec.Files, driver.ParentFile{Path: filepath.Dir(spec.Files[0].Path) + "/bad.py", Content: []byte(test.module)})
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			p, err := startParent(t, ctx, d, plan, spec)
+			if errors.Is(err, errors.ErrUnsupported) {
+				return // not root
+			}
+			if test.why == "" && !test.load {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if out := runFork(t, p, plan, "import os, sys; print(os.getcwd(), oct(os.umask(0)), 'bad' in sys.modules)"); out != "/home/user 0o22 True\n" {
+					t.Fatalf("a fork prints %q", out)
+				}
+				return
+			}
+			var unfit *driver.UnfitError
+			if !errors.As(err, &unfit) || unfit.Load != test.load || !strings.Contains(unfit.Why, test.why) || len(unfit.Why) > 1000 {
+				t.Fatalf("%+v", err)
+			}
+		})
 	}
-	var unfit *driver.UnfitError
-	if !errors.As(err, &unfit) || !unfit.Load || !strings.Contains(unfit.Why, "no_such_module") {
-		t.Fatalf("%v", err)
+	for _, program := range []string{"/bin/false", "/usr/bin/yes", "/no/such/python", "/etc/passwd", "/usr"} {
+		t.Run("broken interpreter "+program, func(t *testing.T) {
+			plan, spec := parentSpec(t, d)
+			spec.Args[0] = program
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			if _, err := startParent(t, ctx, d, plan, spec); err == nil {
+				t.Fatal("it became a parent")
+			}
+		})
 	}
 }
 

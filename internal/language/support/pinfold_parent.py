@@ -52,6 +52,13 @@ class Confinement:
         if d["filter"]:
             self.program = bytes.fromhex(d["filter"]["program"])
 
+    def check(self):
+        """Limits cannot be raised again."""
+        now = (ctypes.c_ulong * 2)()
+        for resource, value in self.d["rlimits"]:
+            if libc.getrlimit(ctypes.c_int(resource), now) == 0 and now[1] < value:
+                raise Unfit("a module has lowered a limit of the process")
+
     def enter(self, machine):
         """Become a process whose children are born in the machine."""
         call("enter namespaces", CALLS["setns"], machine, self.d["namespaces"])
@@ -413,6 +420,7 @@ def main():
     try:
         found = load(first["setup"]["modules"] or [])
         confinement = Confinement(first["confinement"])
+        confinement.check()
     except Unfit as e:
         say({"unfit": str(e)[:500]})
         os._exit(1)

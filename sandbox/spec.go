@@ -47,7 +47,7 @@ type Spec struct {
 	Require    []string          `json:"require,omitempty"`   // features that must be enforced
 	Network    string            `json:"network,omitempty"`   // default "none", the only one so far
 	// Warm asks for an interpreter that has these modules loaded already. A
-	// server that has none starts to keep some; this run is then a cold one.
+	// server that has none makes a pool of them, and this run waits for it.
 	// Cold asks for an interpreter that is started for this run, and a program
 	// that is compiled for it.
 	Warm     []string          `json:"warm,omitempty"`

@@ -47,7 +47,7 @@ var fieldMeanings = map[string]string{
 	"RunSpec.files":           "Files that are there when the program starts.",
 	"RunSpec.args":            "The program's arguments.",
 	"RunSpec.stdin":           "What the program reads from its standard input.",
-	"RunSpec.warm":            "Modules that an interpreter should have loaded already. A server that keeps none with them starts to; this run is then a cold one.",
+	"RunSpec.warm":            "Modules that an interpreter should have loaded already. A server that keeps none with them makes a pool of them, and the run waits for it.",
 	"RunSpec.cold":            "Start an interpreter for this run, even where one waits; compile the program, even where it was compiled before.",
 	"RunSpec.allowed_imports": "Top-level modules that the program may import, besides its own files and what the interpreter loads for itself; left out, all. Advice that the harness enforces, no part of the isolation. Python only.",
 	"RunSpec.artifacts":       `Patterns of files to bring back, relative to the working directory: "*.svg".`,

@@ -53,8 +53,7 @@ type loaded struct {
 	Request, HTTP, Queue, Create, Exec, Collect float64
 
 	PerSecond float64
-	Warm      int     // runs that found an interpreter
-	CPU       float64 // the clients' own
+	Warm      int // runs that found an interpreter
 }
 
 // load sends requests and prints what it saw.
@@ -189,6 +188,5 @@ func (m *measured) load(b *testing.B, body string, count, width int) loaded {
 	if err != nil {
 		b.Fatal(err)
 	}
-	l.CPU = float64(cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()) / 1e6
 	return l
 }

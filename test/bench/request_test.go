@@ -5,6 +5,7 @@ package bench
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -39,7 +40,11 @@ func (c *clock) since(start time.Time) {
 func (c *clock) reset() { c.nanos.Store(0); c.count.Store(0) }
 
 // clocks are the parts of a request that no timing of a result tells.
-type clocks struct{ begin, finish, create, destroy, usage clock }
+type clocks struct {
+	begin, finish, create, destroy, usage clock
+
+	inside atomic.Int64 // nanoseconds of CPU in machines that are gone
+}
 
 // timedStore times the two writes of a run.
 type timedStore struct {
@@ -72,6 +77,33 @@ func (d timedDriver) Create(ctx context.Context, p driver.Plan) (driver.Machine,
 	return timedMachine{m, d.c}, nil
 }
 
+// NewParent implements driver.Forker.
+func (d timedDriver) NewParent(ctx context.Context, plan driver.Plan, spec driver.ParentSpec) (driver.Parent, error) {
+	forker, ok := d.Driver.(driver.Forker)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	p, err := forker.NewParent(ctx, plan, spec)
+	if err != nil {
+		return nil, err
+	}
+	return timedParent{p, d.c}, nil
+}
+
+type timedParent struct {
+	driver.Parent
+	c *clocks
+}
+
+func (p timedParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Forked, error) {
+	defer p.c.create.since(time.Now())
+	m, f, err := p.Parent.Fork(ctx, plan)
+	if err != nil {
+		return nil, nil, err
+	}
+	return timedMachine{m, p.c}, f, nil
+}
+
 type timedMachine struct {
 	driver.Machine
 	c *clocks
@@ -83,8 +115,11 @@ func (m timedMachine) Usage() driver.Usage {
 }
 
 func (m timedMachine) Destroy(ctx context.Context) error {
-	defer m.c.destroy.since(time.Now())
-	return m.Machine.Destroy(ctx)
+	start := time.Now()
+	err := m.Machine.Destroy(ctx)
+	m.c.destroy.since(start)
+	m.c.inside.Add(m.Machine.Usage().CPUNanos) // the last reading
+	return err
 }
 
 // measured is a server in this process, as `pinfold serve` makes it.
@@ -216,6 +251,7 @@ func measure(b *testing.B, body string, width int) *column {
 	for _, c := range []*clock{&m.begin, &m.finish, &m.create, &m.destroy, &m.usage} {
 		c.reset()
 	}
+	m.inside.Store(0)
 	file := filepath.Join(b.TempDir(), "cpu")
 	if keep := os.Getenv("PINFOLD_BENCH_PROFILE"); keep != "" {
 		file = filepath.Join(keep, strings.NewReplacer("/", "-", ",", "").Replace(b.Name()))
@@ -227,15 +263,14 @@ func measure(b *testing.B, body string, width int) *column {
 	if err := pprof.StartCPUProfile(f); err != nil {
 		b.Fatal(err)
 	}
-	server, inside := cpuTime(b, syscall.RUSAGE_SELF), cpuTime(b, syscall.RUSAGE_CHILDREN)
+	server := cpuTime(b)
 	l := m.load(b, body, b.N, width)
-	server = cpuTime(b, syscall.RUSAGE_SELF) - server
+	server = cpuTime(b) - server
 	m.full(b) // until what was used up is there again: its cost is part of it
 	pprof.StopCPUProfile()
 	if err := f.Close(); err != nil {
 		b.Fatal(err)
 	}
-	inside = cpuTime(b, syscall.RUSAGE_CHILDREN) - inside - l.CPU
 	n := float64(b.N)
 	each := func(c *clock) float64 { return float64(c.nanos.Load()) / 1e6 / max(1, float64(c.count.Load())) }
 	x := &column{loaded: l, cpu: map[string]float64{}, readings: float64(m.usage.count.Load()) / n}
@@ -247,19 +282,20 @@ func measure(b *testing.B, body string, width int) *column {
 	for part, share := range shares(b, file) {
 		x.cpu[part] = share * server / n
 	}
-	x.cpu[partServer], x.cpu[partInside] = server/n, inside/n
+	server -= x.cpu[partNotOurs] * n
+	x.cpu[partServer], x.cpu[partInside] = server/n, float64(m.inside.Load())/1e6/n
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(l.Request, "ms")
 	b.ReportMetric(server/n, "server-cpu-ms")
 	return x
 }
 
-// cpuTime is what this process, or its children that have ended, have used so
-// far, in milliseconds. Every sandbox's process 1 is a child.
-func cpuTime(b *testing.B, who int) float64 {
+// cpuTime is what this process has used so far, without its children, in
+// milliseconds.
+func cpuTime(b *testing.B) float64 {
 	b.Helper()
 	var u syscall.Rusage
-	if err := syscall.Getrusage(who, &u); err != nil {
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
 	}
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e6
@@ -280,9 +316,10 @@ const (
 	partRuntime = "Go's scheduler"
 	partGC      = "Go's garbage collector"
 	partDestroy = "behind the answer: destroy"
-	partPool    = "behind the answer: a machine for the pool"
+	partPool    = "a machine for the pool, or forked for the request"
 	partServer  = "the server together"
-	partInside  = "in the sandboxes, and what the kernel does for them"
+	partNotOurs = "" // what a server does once, at its start: it is no request's
+	partInside  = "in the sandboxes"
 )
 
 // shares says how much of a profile each part has.
@@ -318,11 +355,12 @@ func partOf(stack []string) string {
 		part      string
 		functions []string
 	}{
+		{partNotOurs, []string{"image.Template.Fingerprint"}},
 		{partGC, []string{"runtime.gcBgMarkWorker", "runtime.gcStart", "runtime.bgsweep", "runtime.bgscavenge", "runtime.gcAssistAlloc"}},
 		{partStore, []string{"pinfold/internal/store", "modernc.org/"}},
 		{partUsage, []string{"native.(*meter)", "engine.(*watch)"}},
 		{partDestroy, []string{"Machine.Destroy", "native.(*machine).watch"}},
-		{partPool, []string{"timedDriver.Create", "engine.openSession", "engine.(*pool)"}},
+		{partPool, []string{"timedDriver.", "timedParent.", "engine.openSession", "engine.(*pool)", "engine.(*nursery)"}},
 		{partGuest, []string{"pinfold/internal/guest", "pinfold/internal/wire"}},
 		{partEngine, []string{"pinfold/internal/engine", "pinfold/internal/interpreter", "pinfold/internal/driver", "pinfold/internal/linux"}},
 		{partHTTP, []string{"net/http.", "pinfold/internal/"}},

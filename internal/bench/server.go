@@ -48,6 +48,8 @@ type server struct {
 	child *child // nil: somebody else's
 	warm  bool   // it takes warm interpreters
 
+	warmKind string // what they are, for the report
+
 	slow atomic.Bool // its pools do not fill: nobody waits for them
 
 	mu     sync.Mutex
@@ -81,6 +83,16 @@ func (s *session) openServer() {
 	if err := s.server.fill(s.ctx); err != nil {
 		s.leftOut = append(s.leftOut, err.Error())
 	}
+	s.server.warmKind = s.server.kindOfWarm(s.ctx)
+}
+
+// kindOfWarm says what the interpreters are that wait in the server's pools.
+func (sv *server) kindOfWarm(ctx context.Context) string {
+	pools, err := sv.cl.Pools(ctx)
+	if err == nil && slices.ContainsFunc(pools, func(p sandbox.PoolInfo) bool { return p.Interpreters == "forked" }) {
+		return "a fork of a warm interpreter"
+	}
+	return "an interpreter that waits"
 }
 
 // connect makes the clients of a server. Requests for runs are sent without the
@@ -277,7 +289,7 @@ func (sv *server) contenders() []*contender {
 	}
 	all := []*contender{make1(serverRun, note, false)}
 	if sv.warm {
-		all = append(all, make1(serverRunWarm, limits+"; an interpreter that waits", true, "print", "data"))
+		all = append(all, make1(serverRunWarm, limits+"; "+sv.warmKind, true, "print", "data"))
 	}
 	return all
 }

@@ -86,8 +86,10 @@ func coldAims() []aim {
 
 func serveAims() []aim {
 	return []aim{
-		{groupServe, "`POST /v1/runs` of `print(1)` in at most 1.1 × bare python3", atMost(1.1, UnitTimes, cellOf("latency-print", serverRun, "beside_bare"))},
-		{groupServe, "at least 0.9 × the throughput of bare python3", atLeast(0.9, UnitTimes, cellOf("throughput-print", serverRun, "beside_bare"))},
+		{groupServe, "`POST /v1/runs` of `print(1)` with a warm pool in at most 1.1 × bare python3", atMost(1.1, UnitTimes, best("latency-print", "beside_bare"))},
+		{groupServe, "with it at least 0.9 × the throughput of bare python3", atLeast(0.9, UnitTimes, best("throughput-print", "beside_bare"))},
+		{groupServe, "the same with `cold`: only the sandbox waits, Python is started for the run: 1.1 ×", atMost(1.1, UnitTimes, cellOf("latency-print", serverRun, "beside_bare"))},
+		{groupServe, "the same with `cold`: 0.9 × the throughput", atLeast(0.9, UnitTimes, cellOf("throughput-print", serverRun, "beside_bare"))},
 		{groupServe, "a command in a living sandbox in at most 3 ms", atMost(3, UnitMS, cellOf("exec", "pinfold", "median_ms"))},
 		{groupServe, "files at 500 MB/s and more, up and down", atLeast(500, UnitSpeed, func(r *Report) float64 {
 			return math.Min(r.find("transfer", "a file up", "median_mb_s"), r.find("transfer", "a file down", "median_mb_s"))

@@ -69,44 +69,63 @@ func follow(f *driver.Forked, stdout, stderr io.Writer) *forked {
 	return p
 }
 
+// pieces are buffers for what comes out of pipes. A program that waits, or
+// prints nothing, has none.
+var pieces = sync.Pool{New: func() any { b := make([]byte, pipeSize); return &b }}
+
 // drain passes on what comes from a pipe until its end, or until the deadline
 // and what is in the pipe then. held says that somebody still has the other end.
 func drain(from *os.File, to io.Writer) (held bool) {
-	b := make([]byte, pipeSize)
-	for {
-		n, err := from.Read(b)
-		if n > 0 {
-			_, _ = to.Write(b[:n])
-		}
-		switch {
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			return drainRest(from, to, b)
-		case err != nil:
-			return false
-		}
-	}
-}
-
-func drainRest(from *os.File, to io.Writer, b []byte) (held bool) {
-	_ = from.SetReadDeadline(time.Time{})
 	raw, err := from.SyscallConn()
 	if err != nil {
 		return true
 	}
-	for left := pipeSize; ; {
-		n, readErr := 0, error(nil)
-		if err := raw.Read(func(fd uintptr) bool {
-			n, readErr = syscall.Read(int(fd), b[:max(left, 1)])
-			return true // whatever came: it does not wait
-		}); err != nil || n <= 0 {
-			return err != nil || readErr != nil
+	left := -1 // after the deadline: how much to take of what is in the pipe
+	for {
+		n, err := drainPiece(raw, to, left)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			_ = from.SetReadDeadline(time.Time{})
+			left = pipeSize
+		case err != nil:
+			return left >= 0 && !errors.Is(err, io.EOF)
+		case left >= 0:
+			if left -= n; left <= 0 {
+				return true
+			}
 		}
-		if left == 0 {
-			return true
-		}
-		_, _ = to.Write(b[:n])
-		left -= n
 	}
+}
+
+// drainPiece waits for something to come and passes it on. With left, it does
+// not wait: that nothing is there is an error then.
+func drainPiece(raw syscall.RawConn, to io.Writer, left int) (n int, err error) {
+	var b *[]byte
+	var readErr error
+	err = raw.Read(func(fd uintptr) bool {
+		b = pieces.Get().(*[]byte) //nolint:errcheck,forcetypeassert // ours
+		for n, readErr = syscall.Read(int(fd), *b); errors.Is(readErr, syscall.EINTR); {
+			n, readErr = syscall.Read(int(fd), *b)
+		}
+		if errors.Is(readErr, syscall.EAGAIN) && left < 0 {
+			pieces.Put(b)
+			b = nil
+			return false
+		}
+		return true
+	})
+	if b == nil {
+		return 0, err
+	}
+	defer pieces.Put(b)
+	switch {
+	case readErr != nil:
+		return 0, readErr
+	case n == 0:
+		return 0, io.EOF
+	}
+	_, _ = to.Write((*b)[:n])
+	return n, nil
 }
 
 // Exited is closed when the program has ended, while its output may still come.

@@ -92,6 +92,7 @@ func Serve(ctx context.Context, c *config.Config, o Options) error {
 	if s.o.Say == nil {
 		s.o.Say = func(line string) { s.log.Info(line) }
 	}
+	collectSeldom()
 	life, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan struct{})

@@ -57,7 +57,7 @@ class Confinement:
         now = (ctypes.c_ulong * 2)()
         for resource, value in self.d["rlimits"]:
             if libc.getrlimit(ctypes.c_int(resource), now) == 0 and now[1] < value:
-                raise Unfit("a module has lowered a limit of the process")
+                raise Unfit("a limit of the process is lower than that of its forks is to be; perhaps a module has lowered it")
 
     def enter(self, machine):
         """Become a process whose children are born in the machine."""

@@ -82,6 +82,15 @@ type Machine interface {
 	Destroy(ctx context.Context) error
 }
 
+// Looker is a machine into whose directories the host can look by itself, which
+// saves asking the agent where there is nothing.
+type Looker interface {
+	// Look returns the names in a directory of the sandbox, by its absolute
+	// path. ok is false when it cannot be told, or when there are more than a
+	// few. The names are the guest's, and may be anything a file name can be.
+	Look(dir string) (names []string, ok bool)
+}
+
 // Plan is everything a driver needs to make one machine. MakePlan fills it;
 // drivers do not take decisions of their own.
 type Plan struct {

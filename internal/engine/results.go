@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"path"
 	"time"
 
 	values "pinfold/internal/interpreter"
@@ -29,6 +30,9 @@ func (e *Engine) parse(file []byte) values.Results {
 // its values and nothing else.
 func (j *job) readResults(ctx context.Context, s *session) {
 	if j.steps.Results == "" {
+		return
+	}
+	if dir, name := path.Split(j.steps.Results); s.lacks(path.Clean(dir), func(found string) bool { return found != name }) {
 		return
 	}
 	start := time.Now()

@@ -289,7 +289,11 @@ func (j *job) collect(ctx context.Context, s *session) {
 	if j.request.NoArtifacts && len(j.spec.Artifacts) == 0 {
 		return
 	}
-	c := &collector{session: s, sink: j.request.Artifact, skip: j.inputPaths(), result: j.result}
+	inputs := j.inputPaths()
+	if len(j.spec.Artifacts) == 0 && s.lacks(sandbox.Home, func(name string) bool { return inputs[name] }) {
+		return // what is still running may make some; it is killed all the same
+	}
+	c := &collector{session: s, sink: j.request.Artifact, skip: inputs, result: j.result}
 	if !s.endGuest(ctx, collectKillPatience) {
 		c.reject("", sandbox.CodeResourceUnavailable, "no file could come out: the sandbox was already gone, or its processes did not end in time")
 		return

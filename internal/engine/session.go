@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"pinfold/internal/driver"
@@ -67,6 +68,17 @@ func (s *session) close(ctx context.Context) error {
 		s.after()
 	}
 	return err
+}
+
+// lacks says that a directory holds nothing but what is known, where the host
+// can see that by itself.
+func (s *session) lacks(dir string, known func(name string) bool) bool {
+	looker, ok := s.machine.(driver.Looker)
+	if !ok {
+		return false
+	}
+	names, ok := looker.Look(dir)
+	return ok && !slices.ContainsFunc(names, func(name string) bool { return !known(name) })
 }
 
 // execution is one program to run in a session.

@@ -40,7 +40,7 @@ func TestLook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer g.Close() //nolint:errcheck // the machine is destroyed
+	defer g.Close()
 	if e, err := p.Wait(t.Context()); err != nil || e.Code != 0 {
 		t.Fatal(e, err)
 	}

@@ -58,10 +58,21 @@ type Program struct {
 	fds   []int // descriptors that stay open in the child
 }
 
+// usualSteps is room for the steps of most programs, and for those that Start
+// puts before them.
+const usualSteps = 80
+
+// withRoom returns an empty program that can take so many steps without growing.
+func withRoom(n int) *Program {
+	return &Program{steps: make([]step, 0, n), names: make([]string, 0, n), keep: make([]any, 0, n)}
+}
+
 // New returns an empty program whose process keeps open only the standard
 // descriptors 0 to 2 and the given ones until its exec.
 func New(keep ...int) *Program {
-	return &Program{fds: slices.Clone(keep)}
+	p := withRoom(usualSteps)
+	p.fds = slices.Clone(keep)
+	return p
 }
 
 // Call adds a step. Arguments are integers (int, uint, uint64, uintptr, …),

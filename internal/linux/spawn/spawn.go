@@ -73,9 +73,9 @@ func (p *Program) Start(c Clone) (*Child, error) {
 	}
 	defer unix.Close(held) //nolint:errcheck // a pipe's end
 	out := new(outcome)
-	first := &Program{}
+	first := withRoom(usualSteps + len(p.steps))
 	if c.twice() {
-		first = c.enter(out)
+		first.append(c.enter(out))
 	}
 	first.append(p.closeOthers(held, c.CopyLow))
 	first.resetSignals()

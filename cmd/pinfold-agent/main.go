@@ -1,9 +1,3 @@
-// The runtime's look at the cgroup for a CPU count costs time at the start and
-// is not needed: the agent uses at most two.
-//
-//go:debug containermaxprocs=0
-//go:debug updatemaxprocs=0
-
 // Command pinfold-agent is the first process of every sandbox; see package
 // agent. It is started with its connection to the host as descriptor 3 and
 // takes no arguments.

@@ -16,9 +16,10 @@ type agent struct {
 	hello wire.Hello // the host's
 	root  int        // descriptor of "/"
 	reap  *reaper
-	turn  chan struct{} // see slot
-	dials atomic.Int32  // connections under way
-	watch watcher
+	// unbound are the capabilities that no process here can get any more.
+	unbound []int
+	dials   atomic.Int32 // connections under way
+	watch   watcher
 
 	pieces sync.Pool // of *[]byte, each a data frame of chunk bytes
 
@@ -37,6 +38,7 @@ func Run(fd int, build string) error {
 	if err := harden(); err != nil {
 		return err
 	}
+	oneThread()
 	unix.CloseOnExec(fd)
 	conn, err := newPollFile(fd, "host")
 	if err != nil {
@@ -46,14 +48,14 @@ func Run(fd int, build string) error {
 	if err != nil {
 		return err
 	}
-	a := &agent{conn: conn, reap: reap, turn: make(chan struct{}, 1), channels: map[uint32]*channel{}}
+	a := &agent{conn: conn, reap: reap, channels: map[uint32]*channel{}}
+	a.unbound = unbound()
 	a.watch.a = a
 	a.pieces.New = func() any { b := make([]byte, wire.DataHeader+chunk); return &b }
-	if a.root, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+	if a.root, err = sysOpen("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return err
 	}
 	a.message(wire.KindHello, 0, &wire.Hello{Version: wire.Version, Agent: build})
-	makeThreads(wire.MaxTasks) // while the host reads that
 	frames := wire.NewReader(conn, wire.Host)
 	if err := a.greet(frames); err != nil {
 		return err
@@ -128,8 +130,8 @@ func (a *agent) open(f wire.Frame) error {
 	if err := wire.Decode(f.Payload, &req); err != nil {
 		return err
 	}
-	serve := operations[req.Op]
-	if serve.run == nil || !serve.complete(req) {
+	serve := operationFor(req.Op)
+	if serve == nil || !serve.complete(req) {
 		return broken("an unknown or incomplete request")
 	}
 	c := newChannel(a, f.Channel, req.Op, serve.in(req), serve.out)
@@ -155,48 +157,47 @@ func (a *agent) open(f wire.Frame) error {
 
 // operation is what the agent does for one Op.
 type operation struct {
+	op       wire.Op
 	run      func(*agent, *channel, wire.Request) wire.Outcome
 	complete func(wire.Request) bool // the request has its arguments
 	in       func(wire.Request) bool // the host may send stream 0
 	out      int                     // number of streams to the host
 }
 
-var operations = map[wire.Op]operation{
-	wire.OpStart: {
+// operations is not a map, which would have to be made at every start.
+var operations = []operation{
+	{
+		wire.OpStart,
 		(*agent).start, func(r wire.Request) bool { return r.Start != nil && len(r.Start.Args) > 0 },
 		func(r wire.Request) bool { return r.Start.Stdin }, 2,
 	},
-	wire.OpWrite:   {(*agent).write, hasFile, always, 0},
-	wire.OpRead:    {(*agent).read, hasFile, never, 1},
-	wire.OpStat:    {(*agent).stat, hasFile, never, 0},
-	wire.OpMkdir:   {(*agent).mkdir, hasFile, never, 0},
-	wire.OpPut:     {(*agent).put, func(r wire.Request) bool { return r.Put != nil }, never, 0},
-	wire.OpRemove:  {(*agent).remove, hasFile, never, 0},
-	wire.OpGlob:    {(*agent).glob, func(r wire.Request) bool { return r.Glob != nil }, never, 0},
-	wire.OpList:    {(*agent).list, func(r wire.Request) bool { return r.List != nil }, never, 0},
-	wire.OpMove:    {(*agent).move, func(r wire.Request) bool { return r.Move != nil }, never, 0},
-	wire.OpWatch:   {(*agent).watchDir, func(r wire.Request) bool { return r.Watch != nil }, never, 1},
-	wire.OpDial:    {(*agent).dial, func(r wire.Request) bool { return r.Dial != nil }, always, 1},
-	wire.OpKillAll: {(*agent).killAll, always, never, 0},
+	{wire.OpWrite, (*agent).write, hasFile, always, 0},
+	{wire.OpRead, (*agent).read, hasFile, never, 1},
+	{wire.OpStat, (*agent).stat, hasFile, never, 0},
+	{wire.OpMkdir, (*agent).mkdir, hasFile, never, 0},
+	{wire.OpPut, (*agent).put, func(r wire.Request) bool { return r.Put != nil }, never, 0},
+	{wire.OpRemove, (*agent).remove, hasFile, never, 0},
+	{wire.OpGlob, (*agent).glob, func(r wire.Request) bool { return r.Glob != nil }, never, 0},
+	{wire.OpList, (*agent).list, func(r wire.Request) bool { return r.List != nil }, never, 0},
+	{wire.OpMove, (*agent).move, func(r wire.Request) bool { return r.Move != nil }, never, 0},
+	{wire.OpWatch, (*agent).watchDir, func(r wire.Request) bool { return r.Watch != nil }, never, 1},
+	{wire.OpDial, (*agent).dial, func(r wire.Request) bool { return r.Dial != nil }, always, 1},
+	{wire.OpKillAll, (*agent).killAll, always, never, 0},
+}
+
+// operationFor returns the operation that a request names, or nil.
+func operationFor(op wire.Op) *operation {
+	for i := range operations {
+		if operations[i].op == op {
+			return &operations[i]
+		}
+	}
+	return nil
 }
 
 func hasFile(r wire.Request) bool { return r.File != nil }
 func always(wire.Request) bool    { return true }
 func never(wire.Request) bool     { return false }
-
-// slot takes the one place for work that may block a thread. The result gives
-// it back.
-func (a *agent) slot() (release func()) {
-	a.turn <- struct{}{}
-	return func() { <-a.turn }
-}
-
-// giveWay lets those go first who wait for the slot that the caller has, and
-// takes it again.
-func (a *agent) giveWay() {
-	<-a.turn
-	a.turn <- struct{}{}
-}
 
 // message sends a control payload. An error means that the connection is gone,
 // which the reading side notices too and ends the agent.

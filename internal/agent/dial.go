@@ -56,13 +56,11 @@ func (a *agent) connectTo(c *channel, family int, to unix.Sockaddr) (*pollFile, 
 	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1) // faster, not needed
 	f, err := newPollFile(fd, "server")
 	if err != nil {
-		_ = unix.Close(fd)
+		_ = sysClose(fd)
 		return nil, err
 	}
 	c.connected(f)
-	release := a.slot()
 	err = unix.Connect(fd, to)
-	release()
 	if errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR) {
 		err = f.waitConnected()
 	}

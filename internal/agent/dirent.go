@@ -5,8 +5,6 @@ package agent
 import (
 	"bytes"
 	"encoding/binary"
-
-	"golang.org/x/sys/unix"
 )
 
 // entry is one name in a directory.
@@ -19,7 +17,7 @@ type entry struct {
 // An empty result is the end.
 func readEntries(fd int, buf []byte) ([]entry, error) {
 	for {
-		n, err := unix.Getdents(fd, buf)
+		n, err := sysGetdents(fd, buf)
 		if err != nil || n <= 0 {
 			return nil, err
 		}

@@ -16,9 +16,14 @@
 // # Threads
 //
 // A guest may use up the sandbox's processes at any moment, and the Go runtime
-// dies when it cannot make a thread. So the agent makes all it can ever need
-// at its start (wire.MaxTasks) and keeps the need below that: one P; streams
-// are read and written by system calls that never block and keep their P (see
-// pollFile); work that may block (files, starts) takes turns in one slot; and the
-// end of a child is a signal, whose handler writes to an eventfd.
+// dies when it cannot make a thread. So the agent never needs one more than the
+// runtime has made before main: its monitor, and two that take turns in running
+// goroutines on one P (wire.MaxTasks says how many a driver has to allow).
+//
+// The runtime wants another thread when a system call of which it knows lasts. So
+// it is told of none that could: streams are read and written without waiting
+// (see pollFile); everything about files goes through the functions of
+// calls_unsafe.go, for which all of the agent waits, so that a slow disk of the
+// host's makes it slow; and the end of a child is a signal, whose handler writes
+// to an eventfd.
 package agent

@@ -22,27 +22,30 @@ func faultBusy() *wire.Fault {
 
 // fileCodes are the error codes of file operations by error number, with a
 // text where the system's own says too little.
-var fileCodes = map[syscall.Errno]struct{ code, text string }{
-	unix.ENOENT:       {sandbox.CodeFileNotFound, ""},
-	unix.ENOTDIR:      {sandbox.CodePathInvalid, "a part of the path is not a directory"},
-	unix.ELOOP:        {sandbox.CodeNotRegularFile, "a symbolic link is in the path"},
-	unix.EXDEV:        {sandbox.CodePathInvalid, "the path leaves its root"},
-	unix.EISDIR:       {sandbox.CodeNotRegularFile, ""},
-	unix.ENXIO:        {sandbox.CodeNotRegularFile, "not a regular file"},
-	unix.ENAMETOOLONG: {sandbox.CodePathInvalid, ""},
-	unix.EACCES:       {sandbox.CodePathInvalid, ""},
-	unix.EPERM:        {sandbox.CodePathInvalid, ""},
-	unix.EROFS:        {sandbox.CodePathInvalid, "this place in the sandbox is read-only"},
-	unix.EBUSY:        {sandbox.CodePathInvalid, ""},
-	unix.EEXIST:       {sandbox.CodePathInvalid, ""},
-	unix.ETXTBSY:      {sandbox.CodePathInvalid, ""},
-	unix.ENOSPC:       {sandbox.CodeTooLarge, "the sandbox's disk is full"},
-	unix.EDQUOT:       {sandbox.CodeTooLarge, "the sandbox's disk is full"},
-	unix.EFBIG:        {sandbox.CodeTooLarge, ""},
-	unix.ENOMEM:       {sandbox.CodeResourceUnavailable, ""},
-	unix.EMFILE:       {sandbox.CodeResourceUnavailable, ""},
-	unix.ENFILE:       {sandbox.CodeResourceUnavailable, ""},
-	unix.EAGAIN:       {sandbox.CodeResourceUnavailable, ""},
+var fileCodes = []struct {
+	errno      syscall.Errno
+	code, text string
+}{
+	{unix.ENOENT, sandbox.CodeFileNotFound, ""},
+	{unix.ENOTDIR, sandbox.CodePathInvalid, "a part of the path is not a directory"},
+	{unix.ELOOP, sandbox.CodeNotRegularFile, "a symbolic link is in the path"},
+	{unix.EXDEV, sandbox.CodePathInvalid, "the path leaves its root"},
+	{unix.EISDIR, sandbox.CodeNotRegularFile, ""},
+	{unix.ENXIO, sandbox.CodeNotRegularFile, "not a regular file"},
+	{unix.ENAMETOOLONG, sandbox.CodePathInvalid, ""},
+	{unix.EACCES, sandbox.CodePathInvalid, ""},
+	{unix.EPERM, sandbox.CodePathInvalid, ""},
+	{unix.EROFS, sandbox.CodePathInvalid, "this place in the sandbox is read-only"},
+	{unix.EBUSY, sandbox.CodePathInvalid, ""},
+	{unix.EEXIST, sandbox.CodePathInvalid, ""},
+	{unix.ETXTBSY, sandbox.CodePathInvalid, ""},
+	{unix.ENOSPC, sandbox.CodeTooLarge, "the sandbox's disk is full"},
+	{unix.EDQUOT, sandbox.CodeTooLarge, "the sandbox's disk is full"},
+	{unix.EFBIG, sandbox.CodeTooLarge, ""},
+	{unix.ENOMEM, sandbox.CodeResourceUnavailable, ""},
+	{unix.EMFILE, sandbox.CodeResourceUnavailable, ""},
+	{unix.ENFILE, sandbox.CodeResourceUnavailable, ""},
+	{unix.EAGAIN, sandbox.CodeResourceUnavailable, ""},
 }
 
 // fileFault says what went wrong with a file.
@@ -51,14 +54,17 @@ func fileFault(err error) *wire.Fault {
 	if !errors.As(err, &errno) {
 		return fault(sandbox.CodeInternal, err.Error())
 	}
-	known, ok := fileCodes[errno]
-	if !ok {
-		known.code = sandbox.CodeInternal
+	f := &wire.Fault{Code: sandbox.CodeInternal, Message: errno.Error(), Errno: int(errno)}
+	for _, known := range fileCodes {
+		if known.errno != errno {
+			continue
+		}
+		f.Code = known.code
+		if known.text != "" {
+			f.Message = known.text
+		}
 	}
-	if known.text == "" {
-		known.text = errno.Error()
-	}
-	return &wire.Fault{Code: known.code, Message: known.text, Errno: int(errno)}
+	return f
 }
 
 // startFault says why a process could not be started.

@@ -17,7 +17,7 @@ func (a *agent) write(c *channel, req wire.Request) wire.Outcome {
 	if err != nil {
 		return failed(fileFault(err))
 	}
-	defer unix.Close(fd) //nolint:errcheck // written without buffering: errors have been seen
+	defer sysClose(fd) //nolint:errcheck // written without buffering: errors have been seen
 	size, err := a.receive(c, fd, req.File.Size)
 	if err == nil && size != req.File.Size && req.File.Size >= 0 {
 		return failed(fault(sandbox.CodeSpecInvalid, "the content does not have the announced size"))
@@ -48,7 +48,7 @@ func (a *agent) putFile(f wire.PutFile) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(fd) //nolint:errcheck // written without buffering: errors have been seen
+	defer sysClose(fd) //nolint:errcheck // written without buffering: errors have been seen
 	if err := a.writeAll(fd, f.Content); err != nil {
 		return err
 	}
@@ -57,12 +57,11 @@ func (a *agent) putFile(f wire.PutFile) error {
 
 // create opens an empty regular file for writing.
 func (a *agent) create(p string) (int, error) {
-	defer a.slot()()
 	dir, base, err := a.openParent(p, true)
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(dir) //nolint:errcheck // a directory
+	defer sysClose(dir) //nolint:errcheck // a directory
 	// O_NONBLOCK: a pipe in the file's place must not hold us. Truncated only
 	// once we know that it is a regular file.
 	fd, err := a.openAt(dir, base, unix.O_WRONLY|unix.O_CREAT|unix.O_NONBLOCK|unix.O_NOCTTY, 0o600, noLinks)
@@ -70,10 +69,10 @@ func (a *agent) create(p string) (int, error) {
 		return -1, err
 	}
 	if _, err = regular(fd); err == nil {
-		err = unix.Ftruncate(fd, 0)
+		err = sysFtruncate(fd, 0)
 	}
 	if err != nil {
-		_ = unix.Close(fd)
+		_ = sysClose(fd)
 		return -1, err
 	}
 	return fd, nil
@@ -82,7 +81,7 @@ func (a *agent) create(p string) (int, error) {
 // regular returns the file's description if it is a regular file.
 func regular(fd int) (unix.Stat_t, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := sysFstat(fd, &st); err != nil {
 		return st, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -111,9 +110,7 @@ func (a *agent) receive(c *channel, fd int, size int64) (int64, error) {
 
 func (a *agent) writeAll(fd int, p []byte) error {
 	for len(p) > 0 {
-		release := a.slot()
-		n, err := unix.Write(fd, p)
-		release()
+		n, err := sysWrite(fd, p)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}
@@ -129,7 +126,7 @@ func (a *agent) read(c *channel, req wire.Request) wire.Outcome {
 	if err != nil {
 		return failed(fileFault(err))
 	}
-	defer unix.Close(fd) //nolint:errcheck // read only
+	defer sysClose(fd) //nolint:errcheck // read only
 	limit := r.Size
 	switch {
 	case !r.Part && st.Size > limit:
@@ -170,9 +167,7 @@ func (a *agent) sendFile(c *channel, fd int, offset int64, most int) (int, error
 		return 0, unix.ECANCELED
 	}
 	frame := a.pieces.Get().(*[]byte) //nolint:errcheck,forcetypeassert // nothing else is in there
-	release := a.slot()
-	n, err := unix.Pread(fd, (*frame)[wire.DataHeader:wire.DataHeader+may], offset)
-	release()
+	n, err := sysPread(fd, (*frame)[wire.DataHeader:wire.DataHeader+may], offset)
 	n = max(n, 0)
 	credit.Return(may - n)
 	if n == 0 || err != nil {
@@ -184,7 +179,6 @@ func (a *agent) sendFile(c *channel, fd int, offset int64, most int) (int, error
 }
 
 func (a *agent) openRegular(p string) (int, unix.Stat_t, error) {
-	defer a.slot()()
 	rel, err := a.relative(p)
 	if err != nil {
 		return -1, unix.Stat_t{}, err
@@ -195,7 +189,7 @@ func (a *agent) openRegular(p string) (int, unix.Stat_t, error) {
 	}
 	st, err := regular(fd)
 	if err != nil {
-		_ = unix.Close(fd)
+		_ = sysClose(fd)
 	}
 	return fd, st, err
 }
@@ -203,7 +197,6 @@ func (a *agent) openRegular(p string) (int, unix.Stat_t, error) {
 // stat describes a path; a symbolic link in its last component is described
 // itself.
 func (a *agent) stat(_ *channel, req wire.Request) wire.Outcome {
-	defer a.slot()()
 	rel, err := a.relative(req.File.Path)
 	if err != nil {
 		return failed(fileFault(err))
@@ -212,9 +205,9 @@ func (a *agent) stat(_ *channel, req wire.Request) wire.Outcome {
 	if err != nil {
 		return failed(fileFault(err))
 	}
-	defer unix.Close(fd) //nolint:errcheck // O_PATH
+	defer sysClose(fd) //nolint:errcheck // O_PATH
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
+	if err := sysFstat(fd, &st); err != nil {
 		return failed(fileFault(err))
 	}
 	found := &wire.Stat{
@@ -229,16 +222,15 @@ func (a *agent) stat(_ *channel, req wire.Request) wire.Outcome {
 
 // mkdir makes a directory and its parents. One that exists is left as it is.
 func (a *agent) mkdir(_ *channel, req wire.Request) wire.Outcome {
-	defer a.slot()()
 	parent, base, err := a.openParent(req.File.Path, true)
 	if err != nil {
 		return failed(fileFault(err))
 	}
-	defer unix.Close(parent) //nolint:errcheck // a directory
+	defer sysClose(parent) //nolint:errcheck // a directory
 	fd, err := a.makeDir(parent, base, req.File.Mode)
 	if err != nil {
 		return failed(fileFault(err))
 	}
-	_ = unix.Close(fd)
+	_ = sysClose(fd)
 	return wire.Outcome{}
 }

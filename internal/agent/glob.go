@@ -25,7 +25,7 @@ func (a *agent) glob(c *channel, req wire.Request) wire.Outcome {
 	if err != nil {
 		return failed(fileFault(err))
 	}
-	defer unix.Close(base) //nolint:errcheck // a directory
+	defer sysClose(base) //nolint:errcheck // a directory
 	w := &walk{
 		a: a, c: c, base: base, patterns: patterns, room: req.Glob.Max, left: wire.MaxWalk,
 		buf: make([]byte, 16<<10), todo: []place{{".", patterns.start()}},
@@ -63,18 +63,16 @@ type place struct {
 
 // directory looks at every entry of one directory.
 func (w *walk) directory(p place) {
-	defer w.a.slot()()
 	fd, err := w.a.openAt(w.base, p.path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, noLinks)
 	if err != nil {
 		return // gone, replaced by a link, or closed to us: nothing to list
 	}
-	defer unix.Close(fd) //nolint:errcheck // a directory
+	defer sysClose(fd) //nolint:errcheck // a directory
 	for {
 		list, err := readEntries(fd, w.buf)
 		if err != nil || len(list) == 0 {
 			return
 		}
-		w.a.giveWay()
 		for _, e := range list {
 			if w.left--; w.left < 0 || w.room < 0 {
 				w.outcome.More = true
@@ -96,7 +94,7 @@ func (w *walk) entry(dir int, p place, e entry) {
 		rel = p.path + "/" + e.name
 	}
 	var st unix.Stat_t
-	if unix.Fstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+	if sysFstatat(dir, e.name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return // gone
 	}
 	kind := typeOf(st.Mode)

@@ -5,7 +5,6 @@ package agent
 import (
 	"os"
 	"runtime"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,6 +42,22 @@ func harden() error {
 	return allDescriptors()
 }
 
+// unbound returns the capabilities that are not in the bounding set. To drop
+// one again does nothing and takes the kernel a copy of all credentials.
+func unbound() []int {
+	var list []int
+	for c := range 64 {
+		in, _, errno := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_READ, uintptr(c), 0)
+		if errno != 0 {
+			break // the kernel knows no more
+		}
+		if in == 0 {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 // allDescriptors raises the limit on open descriptors as far as it may be: a
 // driver may have made it small to speed up the start.
 func allDescriptors() error {
@@ -54,28 +69,10 @@ func allDescriptors() error {
 	return unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)
 }
 
-// otherThreads are those that makeThreads does not count: the runtime's
-// monitor, its thread for making threads, the one that runs the rest meanwhile,
-// and one that a busy machine brings about.
-const otherThreads = 4
-
-// makeThreads makes every thread that the agent may ever need. The runtime
-// keeps idle threads for ever.
-func makeThreads(total int) {
+// oneThread makes the runtime use one thread at a time, unless the driver's
+// environment has already. See the package comment.
+func oneThread() {
 	if runtime.GOMAXPROCS(0) > 1 {
 		runtime.GOMAXPROCS(1)
 	}
-	var ready, done sync.WaitGroup
-	done.Add(1)
-	for range total - otherThreads {
-		ready.Add(1)
-		go func() {
-			runtime.LockOSThread()
-			ready.Done()
-			done.Wait()
-			runtime.UnlockOSThread()
-		}()
-	}
-	ready.Wait()
-	done.Done()
 }

@@ -69,7 +69,7 @@ func (r *watcher) begin() error {
 	}
 	f, err := newPollFile(fd, "inotify")
 	if err != nil {
-		_ = unix.Close(fd)
+		_ = sysClose(fd)
 		return err
 	}
 	r.file, r.watches, r.dirs = f, map[*watch]bool{}, map[int32]map[*watch]string{}
@@ -302,12 +302,11 @@ func (r *watcher) scan(w *watch, first string, announce bool) error {
 // directory begins to watch one directory, says whether it was not watched
 // before, and returns its entries for a recursive watch.
 func (r *watcher) directory(w *watch, dir string, left *int) (all []entry, fresh bool, err error) {
-	defer r.a.slot()()
 	fd, err := r.a.openAt(r.a.root, path.Join(w.root, dir), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, noLinks)
 	if err != nil {
 		return nil, false, err
 	}
-	defer unix.Close(fd) //nolint:errcheck // a directory
+	defer sysClose(fd) //nolint:errcheck // a directory
 	if fresh, err = r.watchOpen(w, dir, fd); err != nil || !w.recursive {
 		return nil, fresh, err
 	}
@@ -334,7 +333,7 @@ func (r *watcher) watchOpen(w *watch, dir string, fd int) (fresh bool, err error
 	}
 	var wd int
 	if cErr := r.file.raw.Control(func(ino uintptr) {
-		wd, err = unix.InotifyAddWatch(int(ino), "/proc/self/fd/"+strconv.Itoa(fd), changes)
+		wd, err = sysInotifyAddWatch(int(ino), "/proc/self/fd/"+strconv.Itoa(fd), changes)
 	}); cErr != nil {
 		return false, cErr
 	}

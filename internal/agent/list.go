@@ -52,7 +52,7 @@ func (l *listing) walk() error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(l.base) //nolint:errcheck // a directory
+	defer sysClose(l.base) //nolint:errcheck // a directory
 	return l.directory(".", 1)
 }
 
@@ -63,7 +63,7 @@ func (l *listing) directory(dir string, depth int) error {
 	fd := -1
 	leave := func() {
 		if fd >= 0 {
-			_ = unix.Close(fd)
+			_ = sysClose(fd)
 		}
 		fd = -1
 	}
@@ -95,7 +95,6 @@ func within(dir, name string) string {
 }
 
 func (l *listing) open(dir string) (int, error) {
-	defer l.a.slot()()
 	return l.a.openAt(l.base, dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, 0, noLinks)
 }
 
@@ -107,7 +106,7 @@ func (l *listing) keys(dir string, depth int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(fd)                   //nolint:errcheck // a directory
+	defer sysClose(fd)                     //nolint:errcheck // a directory
 	room := 2 * (l.req.Max - l.listed + 1) // every "x/" has its "x"
 	var keys []string
 	keep := func() {
@@ -145,16 +144,13 @@ func (l *listing) keys(dir string, depth int) ([]string, error) {
 }
 
 func (l *listing) read(fd int) ([]entry, error) {
-	defer l.a.slot()()
 	return readEntries(fd, l.buf)
 }
 
 // entry describes one entry.
 func (l *listing) entry(fd int, dir, name string) {
 	var st unix.Stat_t
-	release := l.a.slot()
-	err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	release()
+	err := sysFstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
 		return // gone
 	}
@@ -179,7 +175,7 @@ func (l *listing) entry(fd int, dir, name string) {
 // readLink returns what a symbolic link points to, as text.
 func readLink(dir int, name string) string {
 	b := make([]byte, wire.MaxPath)
-	n, err := unix.Readlinkat(dir, name, b)
+	n, err := sysReadlinkat(dir, name, b)
 	if err != nil {
 		return ""
 	}

@@ -5,7 +5,6 @@ package agent
 import (
 	"errors"
 	"strconv"
-	"sync"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/wire"
@@ -21,22 +20,20 @@ func (a *agent) move(c *channel, req wire.Request) wire.Outcome {
 }
 
 func (a *agent) rename(c *channel, from, to string) *wire.Fault {
-	release := sync.OnceFunc(a.slot())
-	defer release()
 	fromDir, fromBase, err := a.openParent(from, false)
 	if err != nil {
 		return fileFault(err)
 	}
-	defer unix.Close(fromDir) //nolint:errcheck // a directory
+	defer sysClose(fromDir) //nolint:errcheck // a directory
 	var st unix.Stat_t
-	if err := unix.Fstatat(fromDir, fromBase, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := sysFstatat(fromDir, fromBase, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fileFault(err)
 	}
 	toDir, toBase, err := a.openParent(to, true)
 	if err != nil {
 		return fileFault(err)
 	}
-	defer unix.Close(toDir) //nolint:errcheck // a directory
+	defer sysClose(toDir) //nolint:errcheck // a directory
 	replace, refusal := replaceable(toDir, toBase, typeOf(st.Mode))
 	if refusal != nil {
 		return refusal
@@ -46,7 +43,6 @@ func (a *agent) rename(c *channel, from, to string) *wire.Fault {
 		if typeOf(st.Mode) != wire.TypeFile {
 			return fault(sandbox.CodePathInvalid, "only regular files can be moved between the file systems of a sandbox")
 		}
-		release() // it takes longer
 		err = a.carry(c, fromDir, fromBase, toDir, toBase)
 	}
 	if err != nil {
@@ -59,7 +55,7 @@ func (a *agent) rename(c *channel, from, to string) *wire.Fault {
 // file may replace. What else is there stays.
 func replaceable(dir int, base, kind string) (bool, *wire.Fault) {
 	var st unix.Stat_t
-	err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	err := sysFstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return false, nil
@@ -81,11 +77,11 @@ func renameat(fromDir int, from string, toDir int, to string, replace bool) erro
 	if replace {
 		flags = 0
 	}
-	err := unix.Renameat2(fromDir, from, toDir, to, flags)
+	err := sysRenameat2(fromDir, from, toDir, to, flags)
 	if errors.Is(err, unix.EINVAL) && !replace {
 		// A file system of the host's that cannot promise it. A directory that
 		// would go into itself fails again.
-		err = unix.Renameat2(fromDir, from, toDir, to, 0)
+		err = sysRenameat2(fromDir, from, toDir, to, 0)
 	}
 	return err
 }
@@ -97,7 +93,7 @@ func (a *agent) carry(c *channel, fromDir int, from string, toDir int, to string
 	if err != nil {
 		return err
 	}
-	defer unix.Close(in) //nolint:errcheck // read only
+	defer sysClose(in) //nolint:errcheck // read only
 	st, err := regular(in)
 	if err != nil {
 		return err
@@ -107,19 +103,19 @@ func (a *agent) carry(c *channel, fromDir int, from string, toDir int, to string
 	if err != nil {
 		return err
 	}
-	defer unix.Close(out) //nolint:errcheck // written without buffering: errors have been seen
+	defer sysClose(out) //nolint:errcheck // written without buffering: errors have been seen
 	err = a.copyAll(c, out, in)
 	if err == nil {
 		err = a.own(out, st.Mode)
 	}
 	if err == nil {
-		err = unix.Renameat2(toDir, part, toDir, to, 0)
+		err = sysRenameat2(toDir, part, toDir, to, 0)
 	}
 	if err != nil {
-		_ = unix.Unlinkat(toDir, part, 0)
+		_ = sysUnlinkat(toDir, part, 0)
 		return err
 	}
-	return unix.Unlinkat(fromDir, from, 0)
+	return sysUnlinkat(fromDir, from, 0)
 }
 
 // copyAll copies in pieces, each with a slot of its own.
@@ -127,9 +123,7 @@ func (a *agent) copyAll(c *channel, out, in int) error {
 	step := copyRange
 	var buf []byte
 	for !c.abandoned() {
-		release := a.slot()
 		n, err := step(out, in, buf)
-		release()
 		switch {
 		case buf == nil && (errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)):
 			step, buf = copyPlain, make([]byte, chunk) // file systems that do not know each other
@@ -142,14 +136,14 @@ func (a *agent) copyAll(c *channel, out, in int) error {
 }
 
 func copyRange(out, in int, _ []byte) (int, error) {
-	return unix.CopyFileRange(in, nil, out, nil, 1<<20, 0)
+	return sysCopyFileRange(in, out, 1<<20)
 }
 
 func copyPlain(out, in int, buf []byte) (int, error) {
-	n, err := unix.Read(in, buf)
+	n, err := sysRead(in, buf)
 	for p := buf[:max(n, 0)]; err == nil && len(p) > 0; {
 		var k int
-		k, err = unix.Write(out, p)
+		k, err = sysWrite(out, p)
 		p = p[max(k, 0):]
 	}
 	return n, err

@@ -40,7 +40,7 @@ func (a *agent) openAt(dir int, rel string, flags, mode, resolve uint64) (int, e
 		Resolve: resolve | unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
 	}
 	for try := 0; ; try++ {
-		fd, err := unix.Openat2(dir, rel, how)
+		fd, err := sysOpenat2(dir, rel, how)
 		// EAGAIN: something was renamed meanwhile and the kernel is not sure.
 		if errors.Is(err, unix.EINTR) || (errors.Is(err, unix.EAGAIN) && try < 32) {
 			continue
@@ -75,12 +75,12 @@ func (a *agent) makeDirs(rel string) (int, error) {
 	if !errors.Is(err, unix.ENOENT) {
 		return dir, err
 	}
-	if dir, err = unix.Dup(a.root); err != nil {
+	if dir, err = sysDup(a.root); err != nil {
 		return -1, err
 	}
 	for name := range strings.SplitSeq(rel, "/") {
 		next, err := a.makeDir(dir, name, 0o755)
-		_ = unix.Close(dir)
+		_ = sysClose(dir)
 		if err != nil {
 			return -1, err
 		}
@@ -91,7 +91,7 @@ func (a *agent) makeDirs(rel string) (int, error) {
 
 // makeDir opens dir/name and makes it if it does not exist.
 func (a *agent) makeDir(dir int, name string, mode uint32) (int, error) {
-	made := unix.Mkdirat(dir, name, mode)
+	made := sysMkdirat(dir, name, mode)
 	if made != nil && !errors.Is(made, unix.EEXIST) {
 		// A directory that exists in a read-only place is not an error.
 		if fd, err := a.openAt(dir, name, unix.O_PATH|unix.O_DIRECTORY, 0, noLinks); err == nil {
@@ -107,7 +107,7 @@ func (a *agent) makeDir(dir int, name string, mode uint32) (int, error) {
 		return fd, err
 	}
 	if err := a.own(fd, mode); err != nil {
-		_ = unix.Close(fd)
+		_ = sysClose(fd)
 		return -1, err
 	}
 	return fd, nil
@@ -116,11 +116,11 @@ func (a *agent) makeDir(dir int, name string, mode uint32) (int, error) {
 // own gives a file or directory that we have made its mode and its owner.
 func (a *agent) own(fd int, mode uint32) error {
 	if a.hello.SwitchUser {
-		if err := unix.Fchown(fd, a.hello.UID, a.hello.GID); err != nil {
+		if err := sysFchown(fd, a.hello.UID, a.hello.GID); err != nil {
 			return err
 		}
 	}
-	return unix.Fchmod(fd, mode&0o777)
+	return sysFchmod(fd, mode&0o777)
 }
 
 func typeOf(mode uint32) string {

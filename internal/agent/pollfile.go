@@ -23,7 +23,7 @@ type pollFile struct {
 
 // newPollFile takes over a descriptor and makes it non-blocking.
 func newPollFile(fd int, name string) (*pollFile, error) {
-	if err := unix.SetNonblock(fd, true); err != nil {
+	if err := sysSetNonblock(fd); err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), name)

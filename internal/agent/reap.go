@@ -80,7 +80,7 @@ func (r *reaper) signal(c *child, sig unix.Signal, group bool) {
 	if group {
 		pid = -pid
 	}
-	_ = unix.Kill(pid, sig) // it may be dead already
+	_ = sysKill(pid, sig) // it may be dead already
 }
 
 // run waits for processes for ever. Whatever has ended before the eventfd is
@@ -102,7 +102,7 @@ func (r *reaper) collect() {
 	for {
 		var status unix.WaitStatus
 		var usage unix.Rusage
-		pid, err := unix.Wait4(-1, &status, unix.WNOHANG|unix.WALL, &usage)
+		pid, err := sysWait4(-1, &status, unix.WNOHANG|unix.WALL, &usage)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
@@ -138,7 +138,7 @@ const killPatience = 10 * time.Second
 func (a *agent) killAll(c *channel, _ wire.Request) wire.Outcome {
 	kill := a.reap.killGroups
 	if os.Getpid() == 1 {
-		kill = func() bool { return errors.Is(unix.Kill(-1, unix.SIGKILL), unix.ESRCH) }
+		kill = func() bool { return errors.Is(sysKill(-1, unix.SIGKILL), unix.ESRCH) }
 	}
 	pause := 50 * time.Microsecond
 	for until := time.Now().Add(killPatience); !kill(); pause = min(2*pause, 5*time.Millisecond) {
@@ -156,7 +156,7 @@ func (r *reaper) killGroups() (none bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for pid := range r.running {
-		_ = unix.Kill(-pid, unix.SIGKILL)
+		_ = sysKill(-pid, unix.SIGKILL)
 	}
 	return len(r.running) == 0
 }

@@ -11,12 +11,11 @@ import (
 
 // remove deletes a path and everything below it.
 func (a *agent) remove(c *channel, req wire.Request) wire.Outcome {
-	defer a.slot()()
 	parent, base, err := a.openParent(req.File.Path, false)
 	if err != nil {
 		return failed(fileFault(err))
 	}
-	defer unix.Close(parent) //nolint:errcheck // a directory
+	defer sysClose(parent) //nolint:errcheck // a directory
 	err = unlink(parent, base)
 	if errors.Is(err, unix.ENOTEMPTY) {
 		r := &remover{a: a, buf: make([]byte, 8<<10), stop: c.abandoned}
@@ -30,9 +29,9 @@ func (a *agent) remove(c *channel, req wire.Request) wire.Outcome {
 
 // unlink deletes a file or an empty directory. It never follows a link.
 func unlink(dir int, name string) error {
-	err := unix.Unlinkat(dir, name, 0)
+	err := sysUnlinkat(dir, name, 0)
 	if errors.Is(err, unix.EISDIR) {
-		err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+		err = sysUnlinkat(dir, name, unix.AT_REMOVEDIR)
 	}
 	return err
 }
@@ -54,11 +53,11 @@ type level struct {
 }
 
 func (r *remover) tree(parent int, name string) error {
-	cur, err := unix.Openat(parent, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	cur, err := sysOpenat(parent, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(cur) }()
+	defer func() { _ = sysClose(cur) }()
 	if cur, err = r.down(cur, name); err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func (r *remover) tree(parent int, name string) error {
 // empty deletes what it can in a directory and returns the name of a directory
 // that is not empty, if there is one.
 func (r *remover) empty(cur int) (full string, err error) {
-	if _, err := unix.Seek(cur, 0, unix.SEEK_SET); err != nil {
+	if err := sysRewind(cur); err != nil {
 		return "", err
 	}
 	for {
@@ -93,7 +92,6 @@ func (r *remover) empty(cur int) (full string, err error) {
 		if err != nil || len(list) == 0 {
 			return full, err
 		}
-		r.a.giveWay()
 		for _, e := range list {
 			err := unlink(cur, e.name)
 			switch {
@@ -110,24 +108,24 @@ func (r *remover) empty(cur int) (full string, err error) {
 // result is the directory that is still open.
 func (r *remover) down(cur int, name string) (int, error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(cur, &st); err != nil {
+	if err := sysFstat(cur, &st); err != nil {
 		return cur, err
 	}
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
-	next, err := unix.Openat(cur, name, flags, 0)
+	next, err := sysOpenat(cur, name, flags, 0)
 	if errors.Is(err, unix.EACCES) && !r.a.hello.SwitchUser {
 		// The guest has closed its own directory to itself. A link in its
 		// place would lead to what the guest may change anyway.
-		_ = unix.Fchmodat(cur, name, 0o700, 0)
-		next, err = unix.Openat(cur, name, flags, 0)
+		_ = sysFchmodat(cur, name, 0o700)
+		next, err = sysOpenat(cur, name, flags, 0)
 	}
 	if err != nil {
 		return cur, err
 	}
 	if !r.a.hello.SwitchUser {
-		_ = unix.Fchmod(next, 0o700)
+		_ = sysFchmod(next, 0o700)
 	}
-	_ = unix.Close(cur)
+	_ = sysClose(cur)
 	r.path = append(r.path, level{name, st.Dev, st.Ino})
 	return next, nil
 }
@@ -136,20 +134,20 @@ func (r *remover) down(cur int, name string) (int, error) {
 // empty unless the guest has filled it again.
 func (r *remover) up(cur int) (int, error) {
 	last := r.path[len(r.path)-1]
-	parent, err := unix.Openat(cur, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	parent, err := sysOpenat(cur, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return cur, err
 	}
-	_ = unix.Close(cur)
+	_ = sysClose(cur)
 	var st unix.Stat_t
-	if err := unix.Fstat(parent, &st); err != nil {
+	if err := sysFstat(parent, &st); err != nil {
 		return parent, err
 	}
 	if st.Dev != last.dev || st.Ino != last.ino {
 		return parent, unix.EBUSY // somebody moves things about
 	}
 	r.path = r.path[:len(r.path)-1]
-	err = unix.Unlinkat(parent, last.name, unix.AT_REMOVEDIR)
+	err = sysUnlinkat(parent, last.name, unix.AT_REMOVEDIR)
 	if len(r.path) > 0 && errors.Is(err, unix.ENOTEMPTY) {
 		return parent, nil // the next look at the parent finds it again
 	}

@@ -40,15 +40,13 @@ const busyTries = 8
 
 // startProcess makes the process that the request describes.
 func (a *agent) startProcess(req *wire.StartRequest, pipes *pipes) (*child, *wire.Fault) {
-	release := a.slot()
-	defer func() { release() }()
 	dir, err := a.openDir(req.Dir)
 	if err != nil {
 		f := fileFault(err)
 		f.Message, f.Step = "working directory: "+f.Message, "open directory"
 		return nil, f
 	}
-	defer unix.Close(dir) //nolint:errcheck // a directory
+	defer sysClose(dir) //nolint:errcheck // a directory
 	program, refusal := lookup(dir, req.Args[0], searchPath(req.Env))
 	if refusal != nil {
 		return nil, refusal
@@ -62,9 +60,7 @@ func (a *agent) startProcess(req *wire.StartRequest, pipes *pipes) (*child, *wir
 		if try == busyTries || !errors.Is(err, unix.ETXTBSY) {
 			return nil, startFault(req.Args[0], err)
 		}
-		release()
 		time.Sleep(pause)
-		release = a.slot()
 		pause *= 2
 	}
 }
@@ -87,7 +83,7 @@ func (a *agent) execProcess(req *wire.StartRequest, program string, dir int, pip
 		a.reap.forget(c)
 		return nil, err
 	}
-	_ = unix.Close(made.Pidfd) // the table of the reaper names the process
+	_ = sysClose(made.Pidfd) // the table of the reaper names the process
 	return c, nil
 }
 
@@ -103,7 +99,7 @@ func (a *agent) program(req *wire.StartRequest, program string, dir int, pipes *
 		p.Rlimit(l.Resource, l.Value)
 	}
 	if a.hello.SwitchUser {
-		p.DropBounding()
+		p.DropBounding(a.unbound...)
 		p.Setresgid(req.GID)
 		p.Setresuid(req.UID)
 		p.ClearCapabilities()
@@ -134,8 +130,8 @@ func (a *agent) openDir(dir string) (int, error) {
 		return -1, err
 	}
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil || fs.Type == unix.PROC_SUPER_MAGIC {
-		_ = unix.Close(fd)
+	if err := sysFstatfs(fd, &fs); err != nil || fs.Type == unix.PROC_SUPER_MAGIC {
+		_ = sysClose(fd)
 		return -1, unix.EACCES
 	}
 	return fd, nil
@@ -183,7 +179,7 @@ func lookup(dir int, name, searchPath string) (string, *wire.Fault) {
 // this user may execute it is the kernel's decision.
 func runnable(dir int, p string) error {
 	var st unix.Stat_t
-	if err := unix.Fstatat(dir, p, &st, 0); err != nil {
+	if err := sysFstatat(dir, p, &st, 0); err != nil {
 		return err
 	}
 	switch {

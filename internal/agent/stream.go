@@ -42,11 +42,11 @@ func newPipes(stdin bool) (*pipes, error) {
 
 func (p *pipes) open(stream int, stdin bool) (err error) {
 	if stream == int(wire.Stdin) && !stdin {
-		p.theirs[stream], err = unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		p.theirs[stream], err = sysOpen("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		return err
 	}
 	var ends [2]int // read, write
-	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+	if err := sysPipe2(ends[:], unix.O_CLOEXEC); err != nil {
 		return err
 	}
 	ours, theirs := ends[0], ends[1]
@@ -55,7 +55,7 @@ func (p *pipes) open(stream int, stdin bool) (err error) {
 	}
 	p.theirs[stream] = theirs
 	if p.ours[stream], err = newPollFile(ours, "stdio"); err != nil {
-		_ = unix.Close(ours)
+		_ = sysClose(ours)
 	}
 	return err
 }
@@ -64,7 +64,7 @@ func (p *pipes) open(stream int, stdin bool) (err error) {
 func (p *pipes) closeTheirs() {
 	for s, fd := range p.theirs {
 		if fd >= 0 && (s == 0 || !p.terminal) {
-			_ = unix.Close(fd)
+			_ = sysClose(fd)
 		}
 		p.theirs[s] = -1
 	}

@@ -11,17 +11,16 @@ import (
 // is being started. It becomes the user's, so that programs can find it again
 // by its name.
 func (a *agent) newTerminal(req *wire.StartRequest) (*pipes, error) {
-	defer a.slot()()
 	if !req.Terminal.Valid() {
 		return nil, unix.EINVAL
 	}
-	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	master, err := sysOpen("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
 	}
 	f, err := newPollFile(master, "terminal")
 	if err != nil {
-		_ = unix.Close(master)
+		_ = sysClose(master)
 		return nil, err
 	}
 	f.tty = true
@@ -38,22 +37,21 @@ func (a *agent) newTerminal(req *wire.StartRequest) (*pipes, error) {
 
 // otherEnd opens the process's end. No path is involved.
 func (a *agent) otherEnd(master int, req *wire.StartRequest) (int, error) {
-	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
+	if err := sysIoctlPointer(master, unix.TIOCSPTLCK, new(int32)); err != nil {
 		return -1, err
 	}
-	fd, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
-	if errno != 0 {
-		return -1, errno
+	slave, err := sysIoctl(master, unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	if err != nil {
+		return -1, err
 	}
-	slave := int(fd)
 	if a.hello.SwitchUser {
-		if err := unix.Fchown(slave, req.UID, req.GID); err != nil {
-			_ = unix.Close(slave)
+		if err := sysFchown(slave, req.UID, req.GID); err != nil {
+			_ = sysClose(slave)
 			return -1, err
 		}
 	}
-	if err := unix.Fchmod(slave, 0o600); err != nil {
-		_ = unix.Close(slave)
+	if err := sysFchmod(slave, 0o600); err != nil {
+		_ = sysClose(slave)
 		return -1, err
 	}
 	return slave, nil

@@ -103,7 +103,7 @@ func startAgent(t testing.TB, m mode) *live {
 	}
 	conn, theirs := socketPair(t)
 	cmd := exec.Command(agentPath)
-	cmd.Env = []string{"GOMAXPROCS=1"} // as a driver does
+	cmd.Env = []string{"GOMAXPROCS=1", "GODEBUG=memprofilerate=0"} // as a driver does
 	cmd.ExtraFiles, cmd.Stderr, cmd.SysProcAttr = []*os.File{theirs}, os.Stderr, &syscall.SysProcAttr{}
 	if m.pid1 {
 		cmd.SysProcAttr = pidNamespace()

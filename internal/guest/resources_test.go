@@ -56,9 +56,13 @@ func status(t testing.TB, pid int, field string) int {
 	return 0
 }
 
-// The agent never needs a thread that it did not make at its start.
+// The agent never needs a thread that it did not have at its start. It relies on
+// what this version of Go makes before main; see the agent's package comment.
 func TestThreadsAreBounded(t *testing.T) {
 	l := startAgent(t, mode{pid1: true})
+	if n := status(t, l.pid, "Threads"); n < wire.MaxTasks-1 {
+		t.Errorf("%d threads before the first process, want the %d that are needed", n, wire.MaxTasks-1)
+	}
 	l.sh(t, "true", "")
 	if n := status(t, l.pid, "Threads"); n > wire.MaxTasks {
 		t.Errorf("%d threads after the start, want at most %d", n, wire.MaxTasks)

@@ -7,11 +7,12 @@ const Version = 2
 const (
 	// MaxChannels is the most channels open at once.
 	MaxChannels = 512
-	// MaxTasks is the most tasks (threads) the agent has. It makes them all
-	// at its start, so that a guest that uses up the sandbox's processes
-	// cannot stop the agent; a driver adds them to the processes limit. One
-	// is for what the runtime makes now and then beyond what it needs.
-	MaxTasks = 6
+	// MaxTasks is the most tasks (threads) the agent has. It has what it needs
+	// before the first guest process starts, so that a guest that uses up the
+	// sandbox's processes cannot stop the agent; a driver adds them to the
+	// processes limit. One is for what the runtime makes now and then beyond
+	// what it needs.
+	MaxTasks = 4
 	// MaxText is the most bytes of a message that a person may read.
 	MaxText = 4096
 	// MaxFiles is the most files one glob lists, MaxWalk the most directory

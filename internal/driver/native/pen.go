@@ -103,7 +103,7 @@ func (n *pen) program() *spawn.Program {
 	p.Setsid()
 	thrift(p)
 	p.UnblockSignals()
-	p.ExecFD(n.agent, []string{"pinfold-agent"}, []string{"GOMAXPROCS=1"})
+	p.ExecFD(n.agent, []string{"pinfold-agent"}, agentEnvironment)
 	return p
 }
 
@@ -117,6 +117,11 @@ func (n *pen) begin(p *spawn.Program) {
 		n.openTimeOffsets(p)
 	}
 }
+
+// agentEnvironment tells the Go runtime that the agent has use for one CPU only
+// and none for a profile of its memory, for which it would soon look up its
+// own stack.
+var agentEnvironment = []string{"GOMAXPROCS=1", "GODEBUG=memprofilerate=0"}
 
 // thrift makes the agent's start cheaper, which is most of what it ever does.
 //

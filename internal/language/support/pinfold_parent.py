@@ -162,7 +162,6 @@ def load(modules):
     gc.collect()
     found = generators()
     gc.freeze()  # what is loaded now is not looked at again
-    collapse()
     probe()
     return found
 
@@ -187,22 +186,6 @@ def rehearse():
 
 
 REHEARSALS = 16
-
-
-MADV_COLLAPSE, HUGE = 25, 2 << 20
-
-
-def collapse():
-    """Gather what modules have filled in huge pages: a fork copies one entry of a
-    page table for each, not 512. Kernels before 6.1 cannot, which is no loss."""
-    with open("/proc/self/maps") as maps:
-        ranges = [line.split() for line in maps]
-    for where, rights, _, _, inode, *name in ranges:
-        if rights == "rw-p" and inode == "0" and name in ([], ["[heap]"]):
-            start, end = (int(x, 16) for x in where.split("-"))
-            start, end = -(-start // HUGE) * HUGE, end // HUGE * HUGE
-            for at in range(start, end, HUGE):
-                libc.madvise(ctypes.c_void_p(at), ctypes.c_size_t(HUGE), MADV_COLLAPSE)
 
 
 def open_descriptors():

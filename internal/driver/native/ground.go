@@ -35,11 +35,12 @@ import (
 // that is not seen above, but for that /proc; and only who may unmount in the
 // sandbox's mount namespace could lay it bare. Nobody inside may.
 //
-// Where few live, and for ordinary users, who may not enter a namespace of root's,
-// nothing of this is needed.
+// Where few live nothing would be gained: what a ground saves in mounts is lost in
+// the process that enters it. Ordinary users do without: they may not enter a
+// namespace of root's.
 
 const (
-	groundFrom = 32 // as many do without
+	groundFrom = 32 // as many do without: making a ground takes as long as making a sandbox
 	groundSize = 64 // as many share one
 )
 
@@ -182,11 +183,13 @@ func groundProgram(t image.Template, socket int) *spawn.Program {
 	}
 	mount.Filesystem(p, "tmpfs", scratch, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, mount.TmpfsOptions(1<<20, int64(len(views))+8, 0o755))
 	p.Chdir(scratch)
+	made := map[string]bool{}
 	for _, dir := range []string{"views", "proc", rel(groundPlace)} {
 		mount.Mkdir(p, dir, 0o755)
+		made[dir] = true
 	}
 	for _, v := range views {
-		v.makeTarget(p)
+		v.makeTarget(p, made)
 		v.tree.Attach(p, rel(v.target))
 	}
 	mount.Filesystem(p, "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "hidepid=ptraceable")

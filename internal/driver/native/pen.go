@@ -171,11 +171,14 @@ func (n *pen) root(p *spawn.Program) {
 	views := n.openViews(p)
 	mount.Filesystem(p, "tmpfs", place, unix.MS_NOSUID|unix.MS_NODEV, n.tmpfsOptions())
 	p.Chdir(place)
+	made := map[string]bool{} // directories: most views share theirs
 	for _, d := range n.template.Dirs {
 		mount.Mkdir(p, rel(d.Path), d.Mode)
+		made[rel(d.Path)] = true
 	}
 	for _, d := range devDirs {
 		mount.Mkdir(p, rel(d), 0o755)
+		made[rel(d)] = true
 	}
 	for _, l := range slices.Concat(n.template.Links, devLinks) {
 		mount.Symlink(p, l.Target, rel(l.Path))
@@ -185,7 +188,7 @@ func (n *pen) root(p *spawn.Program) {
 	}
 	n.writable(p)
 	for _, v := range views {
-		v.makeTarget(p)
+		v.makeTarget(p, made)
 		v.tree.Attach(p, rel(v.target))
 	}
 	n.proc(p)
@@ -205,14 +208,22 @@ type view struct {
 	tree   mount.Tree
 }
 
-func (v view) makeTarget(p *spawn.Program) {
+// makeTarget makes the file or directory that the view will cover, and the
+// directories above that are not made yet.
+func (v view) makeTarget(p *spawn.Program, made map[string]bool) {
+	mkdir := func(path string) {
+		if !made[path] {
+			mount.Mkdir(p, path, 0o755)
+			made[path] = true
+		}
+	}
 	for i, c := range v.target[1:] {
 		if c == '/' {
-			mount.Mkdir(p, v.target[1:i+1], 0o755)
+			mkdir(v.target[1 : i+1])
 		}
 	}
 	if v.dir {
-		mount.Mkdir(p, rel(v.target), 0o755)
+		mkdir(rel(v.target))
 	} else {
 		mount.WriteFile(p, rel(v.target), nil, 0o644)
 	}

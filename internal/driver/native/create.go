@@ -84,7 +84,7 @@ func (m *machine) build(ctx context.Context, name string) error {
 	h := m.host
 	var err error
 	if h.ids.root {
-		if m.block, err = h.ids.pool.Lease(name); err != nil {
+		if m.block, err = h.ids.pool.Lease(); err != nil {
 			return err
 		}
 		m.birth.leased()

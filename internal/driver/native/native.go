@@ -171,8 +171,8 @@ func (h *host) claim(d *Driver) error {
 			return
 		}
 		var err error
-		if h.ids.pool, err = idblock.New(filepath.Join(h.lockDir, "ids"), idblock.NoProcess); err != nil {
-			h.claimErr = setupError("open the directory of id blocks", err)
+		if h.ids.pool, err = idblock.New(filepath.Join(h.lockDir, "blocks"), idblock.NoProcess); err != nil {
+			h.claimErr = setupError("open the file of id blocks", err)
 		}
 	})
 	return h.claimErr
@@ -183,11 +183,14 @@ func (h *host) close() {
 	if h.agent != nil {
 		_ = h.agent.Close()
 	}
+	if h.ids.pool != nil {
+		_ = h.ids.pool.Close() // at worst an empty file stays
+	}
 	if h.lock != nil {
 		_ = os.Remove(h.lock.Name())
 		_ = h.lock.Close()
 		// The directories are removed only when nobody else uses them.
-		for _, dir := range []string{"ids", "hosts", "."} {
+		for _, dir := range []string{"hosts", "."} {
 			_ = os.Remove(filepath.Join(h.lockDir, dir))
 		}
 	}

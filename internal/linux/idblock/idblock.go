@@ -3,11 +3,11 @@
 // Package idblock hands out blocks of user and group ids, one block to one
 // sandbox at a time, across all processes of this host.
 //
-// A block is held by a lock on a file (flock), which the kernel gives back when
-// its holder dies, however it dies. The file also names what the holder made
-// with the ids: a block whose last holder died without saying that it had
-// cleaned up is handed out again only after the caller's check has found that
-// nothing is left of it.
+// All blocks are bytes of one file. A block is held by a lock on its byte, which
+// the kernel gives back when its holder dies, however it dies. The byte says
+// whether the ids are in use: a block whose last holder died without saying that
+// it had cleaned up is handed out again only after the caller's check has found
+// that nothing is left of it.
 //
 // It is for processes with the right to map any id (root). It reads no
 // /etc/subuid; an ordinary user's ids are package userns' business.
@@ -18,8 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -35,138 +34,219 @@ const (
 	Count = 4094
 )
 
+// maxAttempts bounds how often New starts again because another process removed
+// the file in between.
+const maxAttempts = 100
+
+// presence is the byte after the blocks: every pool that uses the file shares a
+// lock on it, so that the last one can tell that it is.
+const presence = Count
+
 // ErrNone means that every block is in use.
 var ErrNone = errors.New("every block of user ids is in use")
 
 // Pool hands out blocks. It is safe for concurrent use; several processes may
-// use the same directory.
+// use the same file.
 type Pool struct {
-	dir  string
-	next atomic.Uint32
+	file string
+	fd   int
 	gone func(base int) bool
+
+	mu   sync.Mutex
+	next int
+	held [Count]bool // by this pool, whose locks do not keep out itself
 }
 
-// New returns a pool that keeps its locks in dir, which it makes when needed
-// (mode 0700). gone is asked about a block whose last holder died while
+// New returns a pool that keeps its locks in a file, which it makes when needed,
+// with its directory (mode 0700). gone is asked about a block whose last holder died while
 // holding it: it says whether no process has one of the ids any more.
-func New(dir string, gone func(base int) bool) (*Pool, error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+func New(file string, gone func(base int) bool) (*Pool, error) {
+	p := &Pool{file: file, gone: gone, next: int(time.Now().UnixNano()/1000) % Count} // any start will do
+	for range maxAttempts {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			return nil, err
+		}
+		fd, err := unix.Open(file, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+		if errors.Is(err, unix.ENOENT) {
+			continue // the directory was removed by a process that was the last one
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: file, Err: err}
+		}
+		if err := lock(fd, unix.F_OFD_SETLKW, unix.F_RDLCK, presence); err != nil {
+			_ = unix.Close(fd)
+			return nil, fmt.Errorf("lock %s: %w", file, err)
+		}
+		// The last user may have removed it between our open and our lock; a lock
+		// on a name that is gone protects nothing.
+		var mine, there unix.Stat_t
+		if unix.Fstat(fd, &mine) == nil && unix.Lstat(file, &there) == nil && mine.Ino == there.Ino && mine.Dev == there.Dev {
+			p.fd = highfd.Move(fd)
+			return p, nil
+		}
+		_ = unix.Close(fd)
 	}
-	p := &Pool{dir: dir, gone: gone}
-	p.next.Store(uint32(time.Now().UnixNano()) % Count) //nolint:gosec // any start will do
-	return p, nil
+	return nil, fmt.Errorf("%s is removed again and again", file)
+}
+
+// Close gives the file back, and removes it when nobody uses it and no block
+// was left in use. Blocks must have been released before.
+func (p *Pool) Close() error {
+	var err error
+	if lock(p.fd, unix.F_OFD_SETLK, unix.F_WRLCK, presence) == nil && p.clean() {
+		err = os.Remove(p.file)
+	}
+	return errors.Join(err, unix.Close(p.fd))
+}
+
+// clean says whether no block is in use.
+func (p *Pool) clean() bool {
+	all := make([]byte, Count)
+	n, err := unix.Pread(p.fd, all, 0)
+	if err != nil {
+		return false
+	}
+	for _, used := range all[:n] {
+		if used != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Block is a held block of ids: Base to Base+Size-1.
 type Block struct {
 	Base int
-	name string
-	lock int // the locked file, -1 after Release
+	pool *Pool // nil after Release
 }
 
-// Lease takes a free block and records its owner, a name of at most 255 bytes.
-func (p *Pool) Lease(owner string) (*Block, error) {
+// Lease takes a free block.
+func (p *Pool) Lease() (*Block, error) {
 	for range Count {
-		n := int(p.next.Add(1) % Count)
-		b, err := p.try(n, owner)
+		n := p.reserve()
+		if n < 0 {
+			break
+		}
+		ok, err := p.take(n)
+		if err == nil && ok {
+			err = p.mark(n, 1)
+		}
+		if err == nil && ok {
+			return &Block{Base: First + n*Size, pool: p}, nil
+		}
+		p.giveUp(n)
 		if err != nil {
 			return nil, err
-		}
-		if b != nil {
-			return b, nil
 		}
 	}
 	return nil, ErrNone
 }
 
-// try takes block n, or returns nil when somebody has it.
-func (p *Pool) try(n int, owner string) (*Block, error) {
-	name := filepath.Join(p.dir, strconv.Itoa(First+n*Size))
-	fd, err := open(name, unix.O_CREAT)
-	if errors.Is(err, os.ErrNotExist) { // the directory was removed by a process that was the last one
-		if err = os.MkdirAll(p.dir, 0o700); err == nil {
-			fd, err = open(name, unix.O_CREAT)
+// reserve returns the next block that this pool does not hold, -1 for none.
+func (p *Pool) reserve() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for range Count {
+		p.next = (p.next + 1) % Count
+		if !p.held[p.next] {
+			p.held[p.next] = true
+			return p.next
 		}
 	}
-	if err != nil {
-		return nil, err
-	}
-	if !p.take(fd, name, First+n*Size) {
-		return nil, unix.Close(fd)
-	}
-	if _, err := unix.Pwrite(fd, []byte(owner), 0); err != nil {
-		_ = unix.Close(fd)
-		return nil, fmt.Errorf("record the owner of %s: %w", name, err)
-	}
-	return &Block{Base: First + n*Size, name: name, lock: highfd.Move(fd)}, nil
+	return -1
 }
 
-// open opens a block's file.
-func open(name string, flags int) (int, error) {
-	fd, err := unix.Open(name, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|flags, 0o600)
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: name, Err: err}
+// take locks a reserved block and makes sure that its last user is gone.
+func (p *Pool) take(n int) (ok bool, err error) {
+	err = lock(p.fd, unix.F_OFD_SETLK, unix.F_WRLCK, n)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		return false, nil // somebody else's
 	}
-	return fd, nil
+	if err != nil {
+		return false, fmt.Errorf("lock %s: %w", p.file, err)
+	}
+	used, err := p.used(n)
+	return err == nil && (!used || p.gone(First+n*Size)), err
 }
 
-// take locks the file and makes sure that its last owner is gone.
-func (p *Pool) take(fd int, name string, base int) bool {
-	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
-		return false
+// used reads a block's byte. What lies behind the end was never used.
+func (p *Pool) used(n int) (bool, error) {
+	var b [1]byte
+	if _, err := unix.Pread(p.fd, b[:], int64(n)); err != nil {
+		return false, fmt.Errorf("read %s: %w", p.file, err)
 	}
-	// The file may have been removed by its last holder between our open and
-	// our lock; a lock on a name that is gone protects nothing.
-	var mine, there unix.Stat_t
-	if unix.Fstat(fd, &mine) != nil || unix.Lstat(name, &there) != nil || mine.Ino != there.Ino || mine.Dev != there.Dev {
-		return false
+	return b[0] != 0, nil
+}
+
+// mark writes a block's byte.
+func (p *Pool) mark(n int, used byte) error {
+	if _, err := unix.Pwrite(p.fd, []byte{used}, int64(n)); err != nil {
+		return fmt.Errorf("write %s: %w", p.file, err)
 	}
-	// A file with a content is that of a holder who died.
-	return mine.Size == 0 || p.gone(base) && unix.Ftruncate(fd, 0) == nil
+	return nil
+}
+
+// giveUp unlocks a block, whatever its byte says.
+func (p *Pool) giveUp(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = lock(p.fd, unix.F_OFD_SETLK, unix.F_UNLCK, n) // it cannot fail for want of the lock
+	p.held[n] = false
 }
 
 // Release gives the block back. The caller has made sure that no process and
-// no file of the sandbox is left.
+// no file of the sandbox is left. On error it is still held.
 func (b *Block) Release() error {
-	if b.lock < 0 {
+	p := b.pool
+	if p == nil {
 		return nil
 	}
-	lock := b.lock
-	b.lock = -1
-	return errors.Join(os.Remove(b.name), unix.Close(lock))
+	n := (b.Base - First) / Size
+	if err := p.mark(n, 0); err != nil {
+		return err
+	}
+	b.pool = nil
+	p.giveUp(n)
+	return nil
 }
 
-// Held returns the bases of the blocks in use by living processes, for tests
-// and reports.
-func (p *Pool) Held() ([]int, error) {
-	entries, err := os.ReadDir(p.dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+// Sweep frees the blocks whose users are dead and gone, and names them.
+func (p *Pool) Sweep() (freed []string, err error) {
+	all := make([]byte, Count)
+	length, err := unix.Pread(p.fd, all, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", p.file, err)
 	}
-	var held []int
-	for _, e := range entries {
-		if base, convErr := strconv.Atoi(e.Name()); convErr == nil {
-			held = append(held, base)
-		}
-	}
-	return held, err
-}
-
-// Sweep removes the files of blocks whose owners are dead and gone.
-func (p *Pool) Sweep() (removed []string, err error) {
-	held, err := p.Held()
-	for _, base := range held {
-		name := filepath.Join(p.dir, strconv.Itoa(base))
-		fd, openErr := open(name, 0)
-		if openErr != nil {
+	for n, used := range all[:length] {
+		if used == 0 || !p.reserveThis(n) {
 			continue
 		}
-		if p.take(fd, name, base) {
-			removed = append(removed, name)
-			err = errors.Join(err, os.Remove(name))
+		ok, takeErr := p.take(n)
+		if ok {
+			takeErr = p.mark(n, 0)
+			freed = append(freed, fmt.Sprintf("ids %d to %d", First+n*Size, First+(n+1)*Size-1))
 		}
-		err = errors.Join(err, unix.Close(fd))
+		p.giveUp(n)
+		err = errors.Join(err, takeErr)
 	}
-	return removed, err
+	return freed, err
+}
+
+// reserveThis reserves a block unless this pool holds it.
+func (p *Pool) reserveThis(n int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free := !p.held[n]
+	p.held[n] = true
+	return free
+}
+
+// lock locks one byte, or unlocks it, for the open file (not the process: F_OFD_SETLK).
+func lock(fd, command int, kind int16, at int) error {
+	for {
+		err := unix.FcntlFlock(uintptr(fd), command, &unix.Flock_t{Type: kind, Start: int64(at), Len: 1})
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }

@@ -27,6 +27,9 @@ const config = `
 pools:
   - name: default
     min: 2
+  - name: python
+    language: python
+    min: 1
 retention: 24h
 `
 

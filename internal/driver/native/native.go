@@ -25,6 +25,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
@@ -293,6 +294,10 @@ func (d *Driver) Close() error {
 	return err
 }
 
+// endPatience is for processes that are still ending when their cgroup is gone:
+// first processes of pid namespaces leave it, and then wait for the others.
+const endPatience = 3 * time.Second
+
 // Leftovers removes the cgroups and locks of host processes that have died.
 // Their processes have died with them (PR_SET_PDEATHSIG), their mounts and
 // namespaces with the processes.
@@ -315,7 +320,7 @@ func (d *Driver) Leftovers(ctx context.Context) ([]driver.Leftover, error) {
 	if h.ids.pool == nil {
 		return found, err
 	}
-	blocks, sweepErr := h.ids.pool.Sweep()
+	blocks, sweepErr := h.ids.pool.Sweep(endPatience)
 	for _, name := range blocks {
 		found = append(found, driver.Leftover{Kind: "lease", Name: name})
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
+	"pinfold/internal/failpoint"
 	"pinfold/internal/linux/mount"
 	"pinfold/internal/linux/spawn"
 	"pinfold/sandbox"
@@ -135,6 +136,7 @@ func (d *Driver) NewParent(ctx context.Context, plan driver.Plan, spec driver.Pa
 	if err := m.build(ctx, h.groupName(d.token, plan.ID)); err != nil {
 		return nil, createError(errors.Join(err, m.Destroy(context.WithoutCancel(ctx))))
 	}
+	failpoint.Hit("native.parent")
 	go p.listen()
 	go p.guard()
 	if err := p.load(ctx, spec, plan); err != nil {
@@ -333,6 +335,7 @@ func (p *parent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *d
 		}
 		return nil, nil, createError(err)
 	}
+	failpoint.Hit("native.forked")
 	return m, f, nil
 }
 

@@ -10,8 +10,9 @@ import (
 
 // NoProcess says whether no living process of the host has a user id of the
 // block that begins at base. It is the check for New. One that has ended and
-// that nobody has waited for yet does not live. An unreadable /proc counts as
-// "there may be one".
+// that nobody has waited for yet does not live, nor does one that only waits for
+// that of others: the first process of a pid namespace. An unreadable /proc counts
+// as "there may be one".
 func NoProcess(base int) bool {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -26,11 +27,29 @@ func NoProcess(base int) bool {
 			continue // it has ended meanwhile
 		}
 		uid, living := parseStatus(status)
-		if living && uid >= base && uid < base+Size {
+		if living && uid >= base && uid < base+Size && !ending(e.Name()) {
 			return false
 		}
 	}
 	return true
+}
+
+// pfExiting is the kernel's flag of a process that runs no more code of its own
+// (PF_EXITING).
+const pfExiting = 1 << 2
+
+// ending says whether a process is on its way out of the kernel for the last time.
+func ending(pid string) bool {
+	stat, err := os.ReadFile("/proc/" + pid + "/stat")
+	if err != nil {
+		return true
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 7 {
+		return false
+	}
+	flags, err := strconv.ParseUint(string(fields[6]), 10, 64)
+	return err == nil && flags&pfExiting != 0
 }
 
 // parseStatus reads the real user id and the state from a status file. Where it

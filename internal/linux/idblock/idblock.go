@@ -158,15 +158,23 @@ func (p *Pool) reserve() int {
 
 // take locks a reserved block and makes sure that its last user is gone.
 func (p *Pool) take(n int) (ok bool, err error) {
+	if ok, err = p.claim(n); !ok {
+		return false, err
+	}
+	used, err := p.used(n)
+	return err == nil && (!used || p.gone(First+n*Size)), err
+}
+
+// claim locks a reserved block, unless somebody else has.
+func (p *Pool) claim(n int) (ok bool, err error) {
 	err = lock(p.fd, unix.F_OFD_SETLK, unix.F_WRLCK, n)
 	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-		return false, nil // somebody else's
+		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("lock %s: %w", p.file, err)
 	}
-	used, err := p.used(n)
-	return err == nil && (!used || p.gone(First+n*Size)), err
+	return true, nil
 }
 
 // used reads a block's byte. What lies behind the end was never used.
@@ -210,8 +218,10 @@ func (b *Block) Release() error {
 	return nil
 }
 
-// Sweep frees the blocks whose users are dead and gone, and names them.
-func (p *Pool) Sweep() (freed []string, err error) {
+// Sweep frees the blocks whose users are dead and gone, and names them. Processes
+// that are just ending after their owner's death are waited for, that long in all.
+func (p *Pool) Sweep(patience time.Duration) (freed []string, err error) {
+	deadline := time.Now().Add(patience)
 	all := make([]byte, Count)
 	length, err := unix.Pread(p.fd, all, 0)
 	if err != nil {
@@ -221,8 +231,8 @@ func (p *Pool) Sweep() (freed []string, err error) {
 		if used == 0 || !p.reserveThis(n) {
 			continue
 		}
-		ok, takeErr := p.take(n)
-		if ok {
+		ok, takeErr := p.claim(n)
+		if ok && p.awaitGone(n, deadline) {
 			takeErr = p.mark(n, 0)
 			freed = append(freed, fmt.Sprintf("ids %d to %d", First+n*Size, First+(n+1)*Size-1))
 		}
@@ -230,6 +240,17 @@ func (p *Pool) Sweep() (freed []string, err error) {
 		err = errors.Join(err, takeErr)
 	}
 	return freed, err
+}
+
+// awaitGone waits for the end of a block's processes.
+func (p *Pool) awaitGone(n int, deadline time.Time) bool {
+	for !p.gone(First + n*Size) {
+		if time.Now().After(deadline) {
+			return false
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return true
 }
 
 // reserveThis reserves a block unless this pool holds it.

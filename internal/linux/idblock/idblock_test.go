@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 func newPool(t *testing.T, file string, gone func(int) bool) *Pool {
@@ -98,13 +99,13 @@ func TestDeadHolder(t *testing.T) {
 	dying := newPool(t, file, nobody)
 	b := lease(t, dying)
 	other := newPool(t, file, somebody)
-	if freed, err := other.Sweep(); err != nil || len(freed) != 0 {
+	if freed, err := other.Sweep(0); err != nil || len(freed) != 0 {
 		t.Fatalf("a block in use was freed: %v, %v", freed, err)
 	}
 	if err := dying.Close(); err != nil { // without Release: what the kernel does for the dead
 		t.Fatal(err)
 	}
-	if freed, err := other.Sweep(); err != nil || len(freed) != 0 {
+	if freed, err := other.Sweep(0); err != nil || len(freed) != 0 {
 		t.Errorf("a block was freed although somebody has its ids: %v, %v", freed, err)
 	}
 	other.next = (b.Base-First)/Size - 1
@@ -120,11 +121,11 @@ func TestDeadHolder(t *testing.T) {
 		t.Fatalf("the file that remembers the block is gone: %v", err)
 	}
 	last := newPool(t, file, nobody)
-	freed, err := last.Sweep()
+	freed, err := last.Sweep(0)
 	if err != nil || len(freed) != 1 || !strings.Contains(freed[0], "ids ") {
 		t.Errorf("freed: %v, %v", freed, err)
 	}
-	if again, err := last.Sweep(); err != nil || len(again) != 0 {
+	if again, err := last.Sweep(0); err != nil || len(again) != 0 {
 		t.Errorf("freed again: %v, %v", again, err)
 	}
 	if err := last.Close(); err != nil {
@@ -174,5 +175,26 @@ func TestComeAndGo(t *testing.T) {
 	wg.Wait()
 	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the file is left: %v", err)
+	}
+}
+
+// Who is just ending is waited for, but not for ever.
+func TestSweepWaits(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "blocks")
+	dying := newPool(t, file, nobody)
+	lease(t, dying)
+	if err := dying.Close(); err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	p := newPool(t, file, func(int) bool { asked++; return asked > 3 })
+	if freed, err := p.Sweep(0); err != nil || len(freed) != 0 || asked != 1 {
+		t.Errorf("without patience %v was freed, %v, after %d questions", freed, err, asked)
+	}
+	if freed, err := p.Sweep(time.Minute); err != nil || len(freed) != 1 || asked != 4 {
+		t.Errorf("with patience %v was freed, %v, after %d questions", freed, err, asked)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
 	}
 }

@@ -83,7 +83,7 @@ type Engine struct {
 	sandboxes   map[string]*Sandbox
 	pools       map[string]*pool
 	flights     map[flightKey]*flight
-	asked       map[string]bool // names of pools that requests asked for
+	asked       map[string]bool // names of pools that requests asked for, and whether they are yet to be made
 	draining    bool
 	unsaved     unsaved
 	undestroyed int

@@ -271,20 +271,18 @@ func (p *pool) forkNow(ctx context.Context, plan driver.Plan, fresh bool) *waiti
 
 // awaitWarm waits for a pool that is being made, or whose parent is loading, and
 // takes what the request asked for there. It gives up where nothing comes.
-func (e *Engine) awaitWarm(ctx context.Context, j *job, key warmKey) (*waiting, *pool) {
-	of := shapeOf(j.plan.Template, j.driver.Name(), j.plan.Limits)
-	of.interpreter = key
-	asked := askedName(j.spec, key)
+func (e *Engine) awaitWarm(ctx context.Context, plan driver.Plan, of shape) (*waiting, *pool) {
+	asked := askedName(of)
 	for until := time.Now().Add(warmPatience); time.Now().Before(until); {
 		pools := e.poolsOf(of)
-		hope := len(pools) == 0 && e.isAsked(asked)
+		hope := len(pools) == 0 && e.beingMade(asked)
 		for _, p := range pools {
 			if w := p.take(); w != nil {
 				return w, p
 			}
 			hope = p.hopeful() || hope
 		}
-		if w, p := e.forkWarm(ctx, pools, j.plan, false); w != nil {
+		if w, p := e.forkWarm(ctx, pools, plan, false); w != nil {
 			return w, p
 		}
 		if !hope {
@@ -299,7 +297,8 @@ func (e *Engine) awaitWarm(ctx context.Context, j *job, key warmKey) (*waiting, 
 	return nil, nil
 }
 
-func (e *Engine) isAsked(name string) bool {
+// beingMade says whether a pool that a request asked for is about to be there.
+func (e *Engine) beingMade(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.asked[name]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -28,8 +29,10 @@ func (j *job) machine(ctx context.Context) (*session, *pool, error) {
 		fresh := slices.Contains(j.spec.Require, sandbox.FeatureASLR)
 		w, p := j.engine.takeWarm(ctx, j.driver, j.plan, key, fresh)
 		if w == nil && len(j.spec.Warm) > 0 && !fresh {
-			j.engine.keepWarm(j.spec, key)
-			w, p = j.engine.awaitWarm(ctx, j, key)
+			of := shapeOf(j.plan.Template, j.driver.Name(), j.plan.Limits)
+			of.interpreter = key
+			j.engine.keepWarm(j.spec, of)
+			w, p = j.engine.awaitWarm(ctx, j.plan, of)
 		}
 		if w != nil {
 			j.warm, j.result.Warm = w.interpreter, true
@@ -98,22 +101,26 @@ func (j *job) codeInHandover() bool {
 
 // keepWarm begins to keep interpreters with the modules that a request asked
 // for, so that the next one finds one.
-func (e *Engine) keepWarm(spec sandbox.Spec, key warmKey) {
-	name := askedName(spec, key)
+func (e *Engine) keepWarm(spec sandbox.Spec, of shape) {
+	name := askedName(of)
 	if !e.opened.Load() || !e.reserve(name) {
 		return
 	}
 	limits := spec.Limits
 	e.background.Go(func() {
 		p := sandbox.PoolSpec{
-			Name: name, Template: spec.Template, Driver: spec.Driver, Language: key.language, Warm: spec.Warm, Min: askedMin,
+			Name: name, Template: spec.Template, Driver: spec.Driver, Language: of.interpreter.language, Warm: spec.Warm, Min: askedMin,
 			Limits: sandbox.Limits{
 				MemoryBytes: limits.MemoryBytes, CPUs: limits.CPUs, Processes: limits.Processes,
 				DiskBytes: limits.DiskBytes, Inodes: limits.Inodes,
 			},
 		}
-		if _, err := e.SetPool(context.Background(), p); err != nil {
-			e.log.Warn("cannot keep interpreters warm", "modules", key.modules, "error", err)
+		_, err := e.SetPool(context.Background(), p)
+		e.mu.Lock()
+		e.asked[name] = false
+		e.mu.Unlock()
+		if err != nil {
+			e.log.Warn("cannot keep interpreters warm", "modules", of.interpreter.modules, "error", err)
 		} else {
 			e.dropWhenIdle(name)
 		}
@@ -123,9 +130,10 @@ func (e *Engine) keepWarm(spec sandbox.Spec, key warmKey) {
 	})
 }
 
-// askedName names the pool for such requests.
-func askedName(spec sandbox.Spec, key warmKey) string {
-	sum := sha256.Sum256([]byte(key.language + "\x00" + key.modules + "\x00" + spec.Template + "\x00" + sandbox.FormatSize(spec.Limits.MemoryBytes)))
+// askedName names the pool for such requests. Two shapes have two pools: a name
+// that they shared would keep one of them waiting for a pool that never comes.
+func askedName(of shape) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%+v", of))
 	return "asked-" + hex.EncodeToString(sum[:6])
 }
 
@@ -134,7 +142,7 @@ func askedName(spec sandbox.Spec, key warmKey) string {
 func (e *Engine) reserve(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.asked[name] || len(e.asked) >= maxAsked {
+	if _, taken := e.asked[name]; taken || len(e.asked) >= maxAsked {
 		return false
 	}
 	e.asked[name] = true
@@ -153,7 +161,11 @@ func (e *Engine) dropWhenIdle(name string) {
 			return
 		case <-ticker.C:
 		}
-		for _, p := range e.Pools() {
+		pools := e.Pools()
+		if !slices.ContainsFunc(pools, func(p sandbox.PoolInfo) bool { return p.Name == name }) {
+			return // somebody has removed it
+		}
+		for _, p := range pools {
 			if p.Name != name {
 				continue
 			}

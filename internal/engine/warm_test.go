@@ -179,3 +179,27 @@ func TestPoolsThatAreAskedForAreFew(t *testing.T) {
 		t.Fatalf("%d pools", n)
 	}
 }
+
+// Who asks for the same modules with other limits has a pool of their own, and
+// who asks for a pool that was taken away waits for nothing.
+func TestPoolsThatAreAskedForHaveOneShape(t *testing.T) {
+	s := serve(t, engine.Options{}, func(driver.Plan) fake.Script { return fake.Script{Program: waits} })
+	few, many := sandbox.Spec{Warm: []string{"m"}, Limits: sandbox.Limits{Processes: 63}}, sandbox.Spec{Warm: []string{"m"}}
+	for _, spec := range []sandbox.Spec{few, many} {
+		if r, err := s.Run(soon(t), python(spec)); err != nil || !r.Warm {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	pools := s.Pools()
+	if len(pools) != 2 {
+		t.Fatalf("%d pools", len(pools))
+	}
+	for _, p := range pools {
+		if err := s.RemovePool(soon(t), p.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, err := s.Run(soon(t), python(many)); err != nil || r.Warm {
+		t.Fatalf("after the pool was removed: %+v, %v", r, err)
+	}
+}

@@ -7,16 +7,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
-	"pinfold/internal/linux/mount"
 	"pinfold/internal/linux/spawn"
 	"pinfold/sandbox"
 )
@@ -53,12 +50,14 @@ import (
 // process, standard input, output and error, and N files to which "0" is to be
 // written to join the machine's cgroup. The fork answers {"ready": ID, "pid": PID},
 // with the listener of its filter, or {"failed": "why", "fork": ID}. When it has ended, the
-// parent says {"exit": ID, "status": S, "cpu_ns": T}, S as of wait(2).
+// parent says {"exit": ID, "status": S, "cpu_ns": T}, S as of wait(2); also when it
+// ended before it was there.
 
 // maxPacket bounds a packet from a parent.
 const maxPacket = 4 << 10
 
-// forkPatience bounds how long a fork may take.
+// forkPatience bounds how long a fork may take, and how long a parent that is to
+// fork may be silent.
 const forkPatience = 10 * time.Second
 
 // reapPatience bounds how long a parent may take to collect a fork that has
@@ -85,6 +84,7 @@ type parent struct {
 	last  int64
 	forks map[int64]*fork
 	gone  bool // no answers come any more
+	heard time.Time
 	ready chan said
 
 	silent chan struct{} // closed when gone is true
@@ -267,6 +267,7 @@ func rights(control []byte) (fds []int) {
 func (p *parent) take(s said) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.heard = time.Now()
 	switch {
 	case s.Exit != 0:
 		f := p.forks[s.Exit]
@@ -403,25 +404,48 @@ func (p *parent) abandon(id int64, f *fork) {
 
 var errParentGone = &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters has ended"}
 
-// await waits for a fork. A parent that does not answer is ended.
+// await waits for a fork. A parent that answers nobody is ended, and its forks
+// with it; one that only has much to do is not.
 func (p *parent) await(ctx context.Context, f *fork) (said, error) {
 	patience := time.NewTimer(forkPatience)
 	defer patience.Stop()
 	select {
 	case s := <-f.ready:
-		if s.Failed != "" {
-			closeAll(s.fds)
-			return s, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "cannot fork the interpreter: " + sandbox.SafeText(s.Failed, 300)}
+		return s.forked()
+	case <-f.exited:
+		select {
+		case s := <-f.ready: // its last words
+			return s.forked()
+		default:
+			return said{}, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the fork ended before it was ready"}
 		}
-		return s, nil
 	case <-p.machine.dead:
 		return said{}, errParentGone
 	case <-patience.C:
+		if p.busy() {
+			return said{}, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: "the parent of forked interpreters has too much to do"}
+		}
 		p.kill()
 		return said{}, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters did not fork in time"}
 	case <-ctx.Done():
 		return said{}, ctx.Err()
 	}
+}
+
+// busy says whether the parent has answered somebody lately.
+func (p *parent) busy() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Since(p.heard) < forkPatience
+}
+
+// forked is what came of a fork.
+func (s said) forked() (said, error) {
+	if s.Failed == "" {
+		return s, nil
+	}
+	closeAll(s.fds)
+	return s, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "cannot fork the interpreter: " + sandbox.SafeText(s.Failed, 300)}
 }
 
 // listenToFork takes over the listener of the fork's filter.
@@ -440,39 +464,4 @@ func (m *machine) listenToFork(fds []int) error {
 		return err
 	}
 	return nil
-}
-
-// parentProgram is the life of a parent up to its exec.
-func (n *pen) parentProgram(uid int, spec driver.ParentSpec) *spawn.Program {
-	n.switchUser, n.uid, n.gid = true, uid, uid // its writable places are the parent's
-	made := map[string]bool{}
-	p := spawn.New(append([]int{n.socket}, n.join...)...)
-	n.begin(p)
-	p.Call("set umask", unix.SYS_UMASK, 0)
-	n.root(p)
-	for _, f := range spec.Files { // in a writable place: seen here only
-		if dir := rel(path.Dir(f.Path)); !made[dir] {
-			mount.Mkdir(p, dir, 0o755)
-			made[dir] = true
-		}
-		mount.WriteFile(p, rel(f.Path), f.Content, 0o644)
-	}
-	n.surroundings(p)
-	n.descriptors(p)
-	root := p.Result("open root", unix.SYS_OPENAT, unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	p.NoNewPrivs()
-	p.DropBounding()
-	p.Setresgid(uid)
-	p.Setresuid(uid)
-	p.ClearCapabilities()
-	p.Call("keep host dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
-	p.Call("die with the host", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL), 0, 0, 0)
-	sendDescriptors(p, n.socket, []spawn.Cell{root})
-	p.CloseOnExecFrom(agentFD)
-	p.Dup2(n.socket, agentFD)
-	p.Chdir(strings.TrimSuffix(spec.Home, "/"))
-	p.Setsid()
-	p.UnblockSignals()
-	p.Exec(spec.Args[0], spec.Args, spec.Env)
-	return p
 }

@@ -344,9 +344,12 @@ def fork(job, fds, confinement):
     number = os.read(read, 4)
     os.close(read)
     os.kill(first, signal.SIGKILL)
-    os.waitpid(first, 0)
+    _, status = os.waitpid(first, 0)
     os.close(opens)
-    return int.from_bytes(number, "little") if number else None
+    if not number:  # it may have been killed before it could say why
+        say({"exit": job, "status": status, "cpu_ns": 0})
+        return None
+    return int.from_bytes(number, "little")
 
 
 CLONE_VM, CLONE_VFORK, CLONE_PARENT_SETTID, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID = 0x100, 0x4000, 0x100000, 0x200000, 0x1000000

@@ -1,0 +1,59 @@
+//go:build linux
+
+package native
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/sandbox"
+)
+
+// A parent that has too much to do is not ended, as all that run would end with
+// it; and nobody waits for a fork that has ended. There is no process here: to
+// end it would panic.
+func TestAwaitingForks(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		does func(p *parent)
+		code string
+		took time.Duration
+	}{
+		{"a parent that forks for others", func(p *parent) {
+			for range 9 {
+				time.Sleep(time.Second)
+				p.take(said{Exit: 7})
+			}
+		}, sandbox.CodeResourceUnavailable, forkPatience},
+		{"a fork that was killed before it was there", func(p *parent) { p.take(said{Exit: 1, Status: 9}) }, sandbox.CodeSetupFailed, 0},
+		{"one that says why it ends", func(p *parent) {
+			p.take(said{Fork: 1, Failed: "why"})
+			p.take(said{Exit: 1})
+		}, sandbox.CodeSetupFailed, 0},
+		{"one that is ready", func(p *parent) { p.take(said{Ready: 1, PID: 5}) }, "", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &parent{machine: &machine{dead: make(chan struct{})}, forks: map[int64]*fork{}, ready: make(chan said, 1), silent: make(chan struct{})}
+				f := &fork{ready: make(chan said, 1), exited: make(chan driver.ForkExit, 1)}
+				if id, err := p.register(f); id != 1 || err != nil {
+					t.Fatal(id, err)
+				}
+				begun := time.Now()
+				go test.does(p)
+				_, err := p.await(t.Context(), f)
+				if took := time.Since(begun); took != test.took {
+					t.Errorf("it took %v, not %v", took, test.took)
+				}
+				switch {
+				case test.code == "" && err != nil:
+					t.Error(err)
+				case test.code != "" && sandbox.AsError(err).Code != test.code:
+					t.Errorf("%v, not %s", err, test.code)
+				}
+			})
+		})
+	}
+}

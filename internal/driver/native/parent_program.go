@@ -1,0 +1,48 @@
+//go:build linux
+
+package native
+
+import (
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/driver"
+	"pinfold/internal/linux/mount"
+	"pinfold/internal/linux/spawn"
+)
+
+// parentProgram is the life of a parent up to its exec.
+func (n *pen) parentProgram(uid int, spec driver.ParentSpec) *spawn.Program {
+	n.switchUser, n.uid, n.gid = true, uid, uid // its writable places are the parent's
+	made := map[string]bool{}
+	p := spawn.New(append([]int{n.socket}, n.join...)...)
+	n.begin(p)
+	p.Call("set umask", unix.SYS_UMASK, 0)
+	n.root(p)
+	for _, f := range spec.Files { // in a writable place: seen here only
+		if dir := rel(path.Dir(f.Path)); !made[dir] {
+			mount.Mkdir(p, dir, 0o755)
+			made[dir] = true
+		}
+		mount.WriteFile(p, rel(f.Path), f.Content, 0o644)
+	}
+	n.surroundings(p)
+	n.descriptors(p)
+	root := p.Result("open root", unix.SYS_OPENAT, unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	p.NoNewPrivs()
+	p.DropBounding()
+	p.Setresgid(uid)
+	p.Setresuid(uid)
+	p.ClearCapabilities()
+	p.Call("keep host dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
+	p.Call("die with the host", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL), 0, 0, 0)
+	sendDescriptors(p, n.socket, []spawn.Cell{root})
+	p.CloseOnExecFrom(agentFD)
+	p.Dup2(n.socket, agentFD)
+	p.Chdir(strings.TrimSuffix(spec.Home, "/"))
+	p.Setsid()
+	p.UnblockSignals()
+	p.Exec(spec.Args[0], spec.Args, spec.Env)
+	return p
+}

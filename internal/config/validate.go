@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"pinfold/internal/language"
 	"pinfold/internal/nearest"
 	"pinfold/sandbox"
 )
@@ -384,6 +385,10 @@ func (c *Config) checkPools() error {
 			return c.at(at+".template", "is not a name")
 		}
 		names[p.Name] = true
+		if _, err := language.CheckWaiting(p.Language, p.Warm); err != nil {
+			e := sandbox.AsError(err)
+			return c.at(at+"."+e.Field, "%s", e.Message).WithHint(e.Hint)
+		}
 		if err := c.checkLimitSet(at+".limits", p.Limits); err != nil {
 			return err
 		}

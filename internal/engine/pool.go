@@ -99,20 +99,8 @@ func checkPool(p sandbox.PoolSpec) (sandbox.PoolSpec, error) {
 	if err := c.Validate(); err != nil {
 		return p, err
 	}
-	if len(p.Warm) > 0 && p.Language == "" {
-		return p, bad("language", "a pool with warm modules needs a language")
-	}
-	if p.Language != "" {
-		l, err := language.Find(p.Language)
-		if err != nil {
-			return p, err
-		}
-		if l.Wait == nil {
-			return p, bad("language", l.Title+" cannot be kept waiting; python, javascript and typescript can")
-		}
-		p.Language = l.Name
-	}
-	if err := sandbox.CheckModules("warm", p.Warm); err != nil {
+	var err error
+	if p.Language, err = language.CheckWaiting(p.Language, p.Warm); err != nil {
 		return p, err
 	}
 	s := c.WithDefaults()

@@ -94,6 +94,32 @@ func Find(name string) (Language, error) {
 	}
 }
 
+// CheckWaiting says whether interpreters of a language can be kept waiting with
+// these modules loaded, and returns the language's own name. No name and no
+// modules are well: nothing is kept then. The error's field is language or warm.
+func CheckWaiting(name string, modules []string) (string, error) {
+	if name == "" && len(modules) > 0 {
+		return "", &sandbox.Error{
+			Code: sandbox.CodeSpecInvalid, Field: "language",
+			Message: "warm modules need the language whose interpreter loads them", Hint: "name it: python, javascript or typescript",
+		}
+	}
+	if name != "" {
+		l, err := Find(name)
+		if err != nil {
+			return "", err
+		}
+		if l.Wait == nil {
+			return "", &sandbox.Error{
+				Code: sandbox.CodeSpecInvalid, Field: "language",
+				Message: l.Title + " cannot be kept waiting", Hint: "python, javascript and typescript can",
+			}
+		}
+		name = l.Name
+	}
+	return name, sandbox.CheckModules("warm", modules)
+}
+
 // suggestion names the language that was probably meant, and all of them.
 func suggestion(word string) string {
 	var names, words []string

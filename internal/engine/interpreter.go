@@ -154,8 +154,22 @@ func doneContext(p running) context.Context {
 
 // notLoaded says why an interpreter cannot wait for programs.
 func (i *interpreter) notLoaded(what string) error {
-	lines := strings.Split(strings.TrimSpace(i.stderr.said()), "\n")
-	return notLoaded(what+": ", lines[len(lines)-1])
+	return notLoaded(what+": ", complaint(i.stderr.said()))
+}
+
+// complaint is the line in what an interpreter said that tells why it ended:
+// the last that names an error, or else the last. Python ends with it; Node goes
+// on with where it was, and with its version.
+func complaint(said string) string {
+	lines := strings.Split(strings.TrimSpace(said), "\n")
+	for _, line := range slices.Backward(lines) {
+		name, _, ok := strings.Cut(line, ": ")
+		name, _, _ = strings.Cut(name, " [") // TypeError [ERR_SOMETHING]: …
+		if ok && strings.HasSuffix(name, "Error") && !strings.ContainsAny(name, " \t") {
+			return line
+		}
+	}
+	return lines[len(lines)-1]
 }
 
 func notLoaded(what, said string) error {

@@ -24,7 +24,11 @@ func (e *Engine) Open(ctx context.Context) error {
 	e.opened.Store(true)
 	found, err := e.Leftovers(ctx)
 	for _, l := range found {
-		e.log.Warn("removed what an earlier process had left behind", "kind", l.Kind, "name", l.Name, "error", l.Err)
+		if l.Err != nil {
+			e.log.Warn("could not remove what an earlier process had left behind", "kind", l.Kind, "name", l.Name, "error", l.Err)
+			continue
+		}
+		e.log.Warn("removed what an earlier process had left behind", "kind", l.Kind, "name", l.Name)
 	}
 	failpoint.Hit("recover.leftovers")
 	if err != nil {

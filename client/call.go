@@ -247,6 +247,7 @@ func wantType(resp *http.Response, want string) error {
 // disconnected is the error for an answer that did not come, or not in full.
 func disconnected(base *url.URL, err error) *sandbox.Error {
 	e := &sandbox.Error{Code: sandbox.CodeDisconnected, Err: &lostError{err}, Message: "the connection to the server broke: " + plain(err)}
+	var op *net.OpError
 	switch {
 	case errors.Is(err, context.Canceled):
 		e.Message = "cancelled before the server had answered"
@@ -257,6 +258,9 @@ func disconnected(base *url.URL, err error) *sandbox.Error {
 		plainly := *base
 		plainly.Scheme = "http"
 		e.Hint = "name it with " + plainly.Redacted() + ", where keys may travel in the clear; or give the server a certificate"
+	case errors.As(err, &op) && op.Op == "dial":
+		e.Message = "cannot reach the server: " + plain(err)
+		e.Hint = "is it running? " + askHealth(base, err)
 	default:
 		e.Hint = "is it running? " + askHealth(base, err)
 	}

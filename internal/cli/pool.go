@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,9 +15,11 @@ import (
 
 const poolLong = `A pool keeps sandboxes ready, so that a request finds one waiting. It serves
 every request of its shape: the same template, driver and limits. When it is
-empty a sandbox is made on the spot.`
+empty a sandbox is made on the spot. With --language an interpreter waits in each
+of them, and with --warm it has loaded these modules; such a pool serves runs. A
+pool that is set here is gone when the server ends; the configuration keeps them.`
 
-const poolExamples = `  pinfold pool set python --min 4
+const poolExamples = `  pinfold pool set python --language python --min 4
   pinfold pool ls
   pinfold pool rm python`
 
@@ -50,7 +53,7 @@ func (a *app) poolLsCommand() *cobra.Command {
 }
 
 func poolTable(pools []sandbox.PoolInfo) *table {
-	t := newTable("POOL", "TEMPLATE", "AVAILABLE", "IN USE", "TOTAL", "MIN", "MAX", "HITS", "MISSES", "INTERPRETERS", "PROBLEM")
+	t := newTable("POOL", "TEMPLATE", "LANGUAGE", "MODULES", "AVAILABLE", "IN USE", "TOTAL", "MIN", "MAX", "HITS", "MISSES", "INTERPRETERS", "PROBLEM")
 	for _, p := range pools {
 		most, problem := "-", ""
 		if p.Max > 0 {
@@ -59,7 +62,7 @@ func poolTable(pools []sandbox.PoolInfo) *table {
 		if p.Error != nil {
 			problem = p.Error.Error()
 		}
-		t.row(p.Name, p.Template, fmt.Sprint(p.Available), fmt.Sprint(p.InUse), fmt.Sprint(p.Total), fmt.Sprint(p.Min), most,
+		t.row(p.Name, p.Template, cmp.Or(p.Language, "-"), cmp.Or(strings.Join(p.Warm, ","), "-"), fmt.Sprint(p.Available), fmt.Sprint(p.InUse), fmt.Sprint(p.Total), fmt.Sprint(p.Min), most,
 			fmt.Sprint(p.Hits), fmt.Sprint(p.Misses), cmp.Or(p.Interpreters, "-"), problem)
 	}
 	return t
@@ -70,7 +73,7 @@ func (a *app) poolSetCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "set [flags] NAME", Short: "Add a pool, or change the one of that name", Args: needArgs(1, 1, "a name"),
-		Example: "  pinfold pool set python --min 4 --max 16\n  pinfold pool set small --min 8 --memory 64MiB",
+		Example: "  pinfold pool set data --language python --warm numpy,pandas --min 4\n  pinfold pool set small --min 8 --max 16 --memory 64MiB",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec.Name = args[0]
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
@@ -87,7 +90,9 @@ func (a *app) poolSetCommand() *cobra.Command {
 	set.IntVar(&spec.Max, "max", 0, "how many there are at most, in use too (default no bound of its own)")
 	set.StringVar(&spec.Template, "template", "", "what is inside (default host)")
 	set.StringVar(&spec.Driver, "driver", "", "the way to make the sandboxes (default auto)")
-	group(set, "Pool", "min N", "max N", "template NAME", "driver NAME")
+	set.StringVarP(&spec.Language, "language", "l", "", "keep an interpreter of this language waiting in each, for runs")
+	set.StringSliceVar(&spec.Warm, "warm", nil, "modules that the interpreters shall have loaded")
+	group(set, "Pool", "min N", "max N", "template NAME", "driver NAME", "language NAME", "warm MODULE,...")
 	bindLimits(set, &spec.Limits)
 	set.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -33,10 +34,16 @@ type nursery struct {
 	engine *Engine
 	driver driver.Driver
 
+	turns chan struct{} // held by those who are forking
+
 	mu      sync.Mutex
 	current *parent
 	loading chan struct{} // closed when the start of a parent that is under way is over
 	unfit   error         // why interpreters are started instead
+}
+
+func newNursery(e *Engine, d driver.Driver) *nursery {
+	return &nursery{engine: e, driver: d, turns: make(chan struct{}, 2*runtime.NumCPU())}
 }
 
 // parent is one parent. The nursery's lock guards it.
@@ -71,7 +78,7 @@ func (n *nursery) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolS
 	if p == nil || err != nil {
 		return nil, err != nil, err
 	}
-	m, f, err := p.Fork(ctx, plan)
+	m, f, err := n.inTurn(ctx, p, plan)
 	if err != nil {
 		if ctx.Err() == nil && sandbox.AsError(err).Code != sandbox.CodeResourceUnavailable {
 			n.retire(p) // whatever was wrong, a new one is not
@@ -85,6 +92,20 @@ func (n *nursery) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolS
 		return nil, true, errors.Join(err, s.close(ctx))
 	}
 	return &waiting{session: s, interpreter: i, made: time.Now()}, true, nil
+}
+
+// inTurn forks. A parent makes one fork after another, so only a few are asked
+// for at a time; the others wait here, where they have patience.
+func (n *nursery) inTurn(ctx context.Context, p *parent, plan driver.Plan) (driver.Machine, *driver.Forked, error) {
+	select {
+	case n.turns <- struct{}{}:
+	case <-p.Dead():
+		return nil, nil, errParentEnded
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	defer func() { <-n.turns }()
+	return p.Fork(ctx, plan)
 }
 
 // borrow returns the parent, or nil when there can be none. It is to be given

@@ -139,7 +139,7 @@ func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.Po
 	old := e.pools[spec.Name]
 	p := old
 	if old == nil || old.shape != key {
-		p = &pool{engine: e, driver: d, shape: key, quit: make(chan struct{}), pause: fillPause, nursery: &nursery{engine: e, driver: d}}
+		p = &pool{engine: e, driver: d, shape: key, quit: make(chan struct{}), pause: fillPause, nursery: newNursery(e, d)}
 		e.pools[spec.Name] = p
 		e.background.Go(p.look)
 	}
@@ -186,8 +186,14 @@ func (e *Engine) Pools() []sandbox.PoolInfo {
 func (p *pool) info() sandbox.PoolInfo {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	available := 0
+	for _, w := range p.waiting {
+		if !w.dead() {
+			available++
+		}
+	}
 	info := sandbox.PoolInfo{
-		PoolSpec: p.spec, Available: len(p.waiting), Filling: p.filling, InUse: p.inUse,
+		PoolSpec: p.spec, Available: available, Filling: p.filling, InUse: p.inUse,
 		Total: len(p.waiting) + p.filling + p.inUse, Hits: p.hits, Misses: p.misses, Replaced: p.swapped, Error: p.failure,
 	}
 	if p.spec.Language != "" {

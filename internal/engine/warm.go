@@ -154,7 +154,7 @@ func (e *Engine) reserve(name string) bool {
 func (e *Engine) dropWhenIdle(name string) {
 	ticker := time.NewTicker(askedCheck)
 	defer ticker.Stop()
-	hits, since := int64(-1), time.Now()
+	uses, since := int64(-1), time.Now()
 	for {
 		select {
 		case <-e.quit:
@@ -169,8 +169,8 @@ func (e *Engine) dropWhenIdle(name string) {
 			if p.Name != name {
 				continue
 			}
-			if p.Hits != hits {
-				hits, since = p.Hits, time.Now()
+			if used := p.Hits + p.Misses; used != uses {
+				uses, since = used, time.Now()
 			}
 			if time.Since(since) > askedIdle || p.Error != nil && p.Available == 0 {
 				_ = e.RemovePool(context.Background(), name) // somebody else may have

@@ -173,12 +173,12 @@ def rehearse():
     """Go through all that a fork will do with its program, with one of our own:
     what is compiled, cached and specialised for it then needs not be, in memory of
     its own, by every fork."""
-    kept = sys.modules["__main__"], sys.argv, list(sys.path), os.getcwd(), os.environ.copy()
+    kept = sys.modules["__main__"], sys.argv, list(sys.path)
     for n in range(REHEARSALS):
         pinfold_warm.become({"file": "/tmp/rehearsal.py", "code": REHEARSAL, "args": [], "env": {}, "allowed_imports": None, "results": n % 2 == 0})
         sys.stdout.flush()
         json.loads(json.dumps({"ready": n, "pid": n}))
-    sys.modules["__main__"], sys.argv, sys.path[:] = kept[:3]
+    sys.modules["__main__"], sys.argv, sys.path[:] = kept
     for name in os.listdir(SUPPORT):
         if name == "results.jsonl":
             os.unlink(SUPPORT + "/" + name)

@@ -237,7 +237,11 @@ func (a *app) details(r *sandbox.Result) {
 	u := r.Usage
 	a.say("%s in %dms: cpu %dms, memory %s, processes %d, disk %s", sandbox.SafeText(string(r.Status), 20), u.WallMS, u.CPUMS,
 		sandbox.FormatSize(u.MemoryPeakBytes), u.ProcessesPeak, sandbox.FormatSize(u.DiskPeakBytes))
-	a.say("driver %s: create %.1fms, run %.1fms, destroy %.1fms", sandbox.SafeText(r.Isolation.Driver, 40),
+	how := ""
+	if r.Warm {
+		how = ", warm start"
+	}
+	a.say("driver %s%s: create %.1fms, run %.1fms, destroy %.1fms", sandbox.SafeText(r.Isolation.Driver, 40), how,
 		r.Timings.CreateMS, r.Timings.ExecMS, r.Timings.DestroyMS)
 	for _, gap := range r.Isolation.NotEnforced {
 		line := fmt.Sprintf("not enforced: %s: %s", sandbox.SafeText(gap.What, 60), sandbox.SafeText(gap.Why, 200))

@@ -30,6 +30,9 @@ const (
 	// givePlace is how long a filler waits for requests that are making
 	// machines themselves.
 	givePlace = 2 * time.Millisecond
+	// fillDelay is how long a pool that holds more than half of what it should
+	// waits before what was taken is made again.
+	fillDelay = 15 * time.Millisecond
 )
 
 // shape is what machines of a pool have in common. Limits that the engine or
@@ -65,6 +68,7 @@ type pool struct {
 	failure *sandbox.Error
 	pause   time.Duration
 	closed  bool
+	soon    bool // it will be filled in a moment
 	fillers sync.WaitGroup
 	nursery *nursery
 	quit    chan struct{}
@@ -222,9 +226,14 @@ func (p *pool) take() *waiting {
 		p.hits++
 		p.inUse++
 	}
+	enough := len(p.waiting) > p.spec.Min/2
 	p.mu.Unlock()
 	p.discard(dead)
-	p.fill()
+	if enough {
+		p.fillSoon()
+	} else {
+		p.fill()
+	}
 	return taken
 }
 
@@ -234,6 +243,23 @@ func (p *pool) returned() {
 	p.inUse--
 	p.mu.Unlock()
 	p.fill()
+}
+
+// fillSoon fills the pool when the request that has just taken something has
+// had the machine for itself for a moment.
+func (p *pool) fillSoon() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.soon || p.closed {
+		return
+	}
+	p.soon = true
+	time.AfterFunc(fillDelay, func() {
+		p.mu.Lock()
+		p.soon = false
+		p.mu.Unlock()
+		p.fill()
+	})
 }
 
 // fill starts as many fillers as are needed.

@@ -28,7 +28,7 @@ const (
 // serverConfig gives nobody a reason to wait but the machine.
 const serverConfig = `
 pools:
-  - {name: bench, min: 16, max: 64}
+  - {name: bench, min: 16}
 %scapacity:
   sandboxes: 2048
   cpus: 100000
@@ -124,9 +124,9 @@ const readyPatience = 60 * time.Second
 // or, where its configuration does not know them, without.
 func (s *session) startServer() (*server, error) {
 	var pools strings.Builder
-	fmt.Fprintf(&pools, "  - {name: %sprint, language: python, min: %d, max: 64}\n", warmPrefix, poolSize)
+	fmt.Fprintf(&pools, "  - {name: %sprint, language: python, min: %d}\n", warmPrefix, poolSize)
 	if s.data {
-		fmt.Fprintf(&pools, "  - {name: %sdata, language: python, warm: [%s], min: %d, max: 64}\n", warmPrefix, strings.Join(dataModules(), ", "), s.dataPool())
+		fmt.Fprintf(&pools, "  - {name: %sdata, language: python, warm: [%s], min: %d}\n", warmPrefix, strings.Join(dataModules(), ", "), s.dataPool())
 	}
 	sv, err := s.launch("warm", fmt.Sprintf(serverConfig, pools.String()))
 	if err != nil && strings.Contains(err.Error(), "language") && s.ctx.Err() == nil {

@@ -11,7 +11,7 @@ import (
 // before there is another, at least. A server's heap is small, and each run leaves
 // some garbage; the default, to collect whenever the heap has doubled, would have
 // it collect many times a second.
-const heapSlack = 64 << 20
+const heapSlack = 32 << 20
 
 // collectSeldom keeps the slack from now on, unless GOGC says what is wanted.
 func collectSeldom() {
@@ -26,6 +26,6 @@ func afterEach() {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
 	percent := 100 * heapSlack / max(live[0].Value.Uint64(), 1<<20)
-	debug.SetGCPercent(int(max(percent, 100))) //nolint:gosec // at most 6400
+	debug.SetGCPercent(int(max(percent, 100))) //nolint:gosec // at most 3200
 	runtime.AddCleanup(new(*byte), func(struct{}) { afterEach() }, struct{}{})
 }

@@ -97,8 +97,7 @@ func bare(t *testing.T, pid int) (above, below []string) {
 	}
 	defer namespace.Close()
 	failed := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	onThreadThatEnds(func() {
 		failed <- func() error {
 			if err := unix.Unshare(unix.CLONE_FS); err != nil {
 				return err
@@ -117,11 +116,32 @@ func bare(t *testing.T, pid int) (above, below []string) {
 			below = names(t, "/")
 			return nil
 		}()
-	}()
+	})
 	if err := <-failed; err != nil {
 		t.Fatal(err)
 	}
 	return above, below
+}
+
+// onThreadThatEnds calls f in a goroutine of its own, on a thread that ends with
+// it. That can be any but the first, which the runtime keeps, and by whose mount
+// namespace everybody goes who asks /proc/self.
+func onThreadThatEnds(f func()) {
+	go func() {
+		runtime.LockOSThread()
+		if unix.Gettid() != unix.Getpid() {
+			f() // and never unlocked
+			return
+		}
+		defer runtime.UnlockOSThread()
+		done := make(chan struct{})
+		go func() { // on another thread: this one is taken
+			defer close(done)
+			runtime.LockOSThread()
+			f()
+		}()
+		<-done
+	}()
 }
 
 func names(t *testing.T, dir string) (all []string) {

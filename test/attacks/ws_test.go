@@ -45,7 +45,7 @@ func warmCases() []Case {
 		{
 			ID: "WS-03", Title: "seeing, signalling, tracing or talking to the parent and to a sibling", Level: User, Severity: Lateral, Source: "own",
 			Root: true, Expect: "there is nobody but oneself", Do: func(t *trial) error { return t.reach() },
-			Attack:  Payload{Code: siblingInJail + relativesCode},
+			Attack:  Payload{Code: siblingInJail + relativesCode + siblingOut},
 			Doors:   relativesDoors,
 			Control: Control{Without: "namespaces of one's own", Jail: true},
 		},
@@ -297,6 +297,15 @@ if JAIL and os.fork() == 0:
     exec(r'''` + siblingCode + `''')
     time.sleep(10); os._exit(0)
 if JAIL: time.sleep(.5)
+`
+
+// siblingOut takes away what the sibling has made where the control shares the
+// host's directories.
+const siblingOut = `
+if JAIL:
+    for path in ("/dev/shm/sibling", "/tmp/sibling"):
+        try: os.unlink(path)
+        except OSError: pass
 `
 
 const relativesCode = `

@@ -271,8 +271,9 @@ func (p *parent) take(s said) bool {
 	switch {
 	case s.Exit != 0:
 		f := p.forks[s.Exit]
-		if f == nil {
-			return true // it failed and was given up
+		if f == nil { // it failed and was given up
+			closeAll(s.fds)
+			return true
 		}
 		delete(p.forks, s.Exit)
 		f.exited <- exitOf(s)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -73,29 +72,7 @@ func TestForkSoak(t *testing.T) {
 // soakForks returns how long each fork took, in the order in which they began.
 func soakForks(t *testing.T, p driver.Parent, plan driver.Plan, n, width int) []time.Duration {
 	t.Helper()
-	took := make([]time.Duration, n)
-	work := make(chan int)
-	var wg sync.WaitGroup
-	for range width {
-		wg.Go(func() {
-			for i := range work {
-				begin := time.Now()
-				if err := forkOnce(t, p, plan, i); err != nil {
-					t.Errorf("fork %d: %v", i, err)
-				}
-				took[i] = time.Since(begin)
-			}
-		})
-	}
-	for i := range n {
-		if t.Failed() {
-			break
-		}
-		work <- i
-	}
-	close(work)
-	wg.Wait()
-	return took
+	return lives(t, n, width, func(i int) error { return forkOnce(t, p, plan, i) })
 }
 
 // forkOnce has one fork print its number and a random one. Every seventh is

@@ -69,6 +69,15 @@ func soak(t *testing.T, d *Driver, n, width int) []time.Duration {
 	if report.Blocked != nil {
 		drivertest.Missing(t, "the driver is blocked here: %v (%s)", report.Blocked, report.Blocked.Hint)
 	}
+	return lives(t, n, width, func(i int) error {
+		return once(t.Context(), d, report, fmt.Sprintf("soak-%d-%d", n, i))
+	})
+}
+
+// lives calls life n times, width at a time, until one fails, and returns how
+// long each took, in the order in which they began.
+func lives(t *testing.T, n, width int, life func(i int) error) []time.Duration {
+	t.Helper()
 	took := make([]time.Duration, n)
 	work := make(chan int)
 	var wg sync.WaitGroup
@@ -76,8 +85,8 @@ func soak(t *testing.T, d *Driver, n, width int) []time.Duration {
 		wg.Go(func() {
 			for i := range work {
 				begin := time.Now()
-				if err := once(t.Context(), d, report, fmt.Sprintf("soak-%d-%d", n, i)); err != nil {
-					t.Errorf("sandbox %d: %v", i, err)
+				if err := life(i); err != nil {
+					t.Errorf("%d: %v", i, err)
 				}
 				took[i] = time.Since(begin)
 			}

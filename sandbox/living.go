@@ -322,22 +322,31 @@ type PoolSpec struct {
 	// for runs; Warm names the modules that it has loaded.
 	Language string   `json:"language,omitempty"`
 	Warm     []string `json:"warm,omitempty"`
-	Min      int      `json:"min"` // kept waiting
+	Min      int      `json:"min"` // kept waiting; 0: DefaultPoolMin
 	Max      int      `json:"max"` // waiting and in use together; 0: no bound of its own
 }
+
+// DefaultPoolMin is how many a pool keeps waiting that does not say.
+const DefaultPoolMin = 1
 
 // PoolInfo is a pool and how it does.
 type PoolInfo struct {
 	PoolSpec
 
-	Available int    `json:"available"`
-	Filling   int    `json:"filling"`
-	InUse     int    `json:"in_use"`
-	Total     int    `json:"total"`
-	Hits      int64  `json:"hits"`
-	Misses    int64  `json:"misses"` // its shape was asked for while it was empty
-	Replaced  int64  `json:"replaced"`
-	Error     *Error `json:"error,omitempty"` // why it could not be filled, last time
+	Available int `json:"available"`
+	Filling   int `json:"filling"`
+	InUse     int `json:"in_use"`
+	Total     int `json:"total"`
+	// Hits were served by what waited; Forked by an interpreter that was forked at
+	// once, because none did; Misses, of its shape, not at all.
+	Hits     int64 `json:"hits"`
+	Forked   int64 `json:"forked"`
+	Misses   int64 `json:"misses"`
+	Replaced int64 `json:"replaced"`
+	// Error says why it could not be filled, last time; RetryAt when that is tried
+	// again.
+	Error   *Error     `json:"error,omitempty"`
+	RetryAt *time.Time `json:"retry_at,omitempty"`
 	// Interpreters says how those that wait come to be: "forked" from one that has
 	// loaded the modules, or "started". Empty where there are none (yet). Why says why they
 	// are not forked.

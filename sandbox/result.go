@@ -101,9 +101,11 @@ type Result struct {
 	Isolation Isolation `json:"isolation"`
 	Timings   Timings   `json:"timings"`
 
-	Language string            `json:"language,omitempty"`
-	Warm     bool              `json:"warm,omitempty"` // a started interpreter took the program
-	Metadata map[string]string `json:"metadata,omitempty"`
+	Language string `json:"language,omitempty"`
+	Warm     bool   `json:"warm,omitempty"` // a started interpreter took the program
+	// ColdBecause says why none with the modules that the run asked for did.
+	ColdBecause string            `json:"cold_because,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
 
 	// Error is set when Status is "error".
 	Error *Error `json:"error,omitempty"`

@@ -116,7 +116,7 @@ var fieldMeanings = map[string]string{
 
 	"PoolSpec.warm":     "Modules that the waiting interpreters have loaded.",
 	"Pool.warm":         "Modules that the waiting interpreters have loaded.",
-	"PoolSpec.min":      "How many are kept waiting.",
+	"PoolSpec.min":      "How many are kept waiting; 0, or none: 1.",
 	"PoolSpec.max":      "Waiting and in use together; 0: no bound of its own.",
 	"Pool.min":          "How many are kept waiting.",
 	"Pool.max":          "Waiting and in use together; 0: no bound of its own.",
@@ -124,12 +124,14 @@ var fieldMeanings = map[string]string{
 	"Pool.filling":      "How many are being made.",
 	"Pool.in_use":       "How many it has handed out.",
 	"Pool.total":        "All of them.",
-	"Pool.hits":         "How often it had one.",
-	"Pool.misses":       "How often its shape was asked for while it was empty.",
+	"Pool.hits":         "Requests that what waited served.",
+	"Pool.forked":       "Requests for which an interpreter was forked at once, because none waited.",
+	"Pool.misses":       "Requests of its shape that it could not serve.",
 	"Pool.interpreters": "How the interpreters that wait come to be: forked from one that has loaded the modules, or started.",
 	"Pool.why":          "Why the interpreters are not forked.",
 	"Pool.replaced":     "How many had to be replaced while they waited.",
 	"Pool.error":        "Why it could not be filled, last time.",
+	"Pool.retry_at":     "When that is tried again.",
 
 	"Cause.kind":     "The cause: exited, signaled, a limit (wall_time, cpu_time, memory, processes, disk, inodes, output, open_files, file_size), syscall, cancelled, lost; of sandboxes also ttl, idle, destroyed.",
 	"Cause.phase":    `"compile" when compiling ended this way and the program never ran.`,
@@ -140,6 +142,7 @@ var fieldMeanings = map[string]string{
 	"Cause.hint":     "What to change.",
 
 	"Result.warm":              "An interpreter that had waited took the program.",
+	"Result.cold_because":      "Why no interpreter with the modules that warm asked for took the program.",
 	"Result.results":           "Values that the program left, by media type: of its last expression, of open figures, of the exception that ended it. Text as it is, images in base64. HTML and SVG may hold scripts.",
 	"Result.results_skipped":   "What the program left and is not among the results, and why.",
 	"Result.artifacts":         "Files that came out.",

@@ -53,7 +53,7 @@ func (a *app) poolLsCommand() *cobra.Command {
 }
 
 func poolTable(pools []sandbox.PoolInfo) *table {
-	t := newTable("POOL", "TEMPLATE", "LANGUAGE", "MODULES", "AVAILABLE", "IN USE", "TOTAL", "MIN", "MAX", "HITS", "MISSES", "INTERPRETERS", "PROBLEM")
+	t := newTable("POOL", "TEMPLATE", "LANGUAGE", "MODULES", "AVAILABLE", "IN USE", "TOTAL", "MIN", "MAX", "HITS", "FORKED", "MISSES", "INTERPRETERS", "PROBLEM")
 	for _, p := range pools {
 		most, problem := "-", ""
 		if p.Max > 0 {
@@ -62,8 +62,11 @@ func poolTable(pools []sandbox.PoolInfo) *table {
 		if p.Error != nil {
 			problem = p.Error.Error()
 		}
+		if p.RetryAt != nil {
+			problem += "; tried again " + until(*p.RetryAt)
+		}
 		t.row(p.Name, p.Template, cmp.Or(p.Language, "-"), cmp.Or(strings.Join(p.Warm, ","), "-"), fmt.Sprint(p.Available), fmt.Sprint(p.InUse), fmt.Sprint(p.Total), fmt.Sprint(p.Min), most,
-			fmt.Sprint(p.Hits), fmt.Sprint(p.Misses), cmp.Or(p.Interpreters, "-"), problem)
+			fmt.Sprint(p.Hits), fmt.Sprint(p.Forked), fmt.Sprint(p.Misses), cmp.Or(p.Interpreters, "-"), problem)
 	}
 	return t
 }
@@ -76,6 +79,9 @@ func (a *app) poolSetCommand() *cobra.Command {
 		Example: "  pinfold pool set data --language python --warm numpy,pandas --min 4\n  pinfold pool set small --min 8 --max 16 --memory 64MiB",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec.Name = args[0]
+			if spec.Min == 0 { // which would be the default
+				return usageError("--min: a pool keeps at least one waiting").WithHint("pinfold pool rm " + sandbox.SafeText(spec.Name, 60))
+			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				info, err := c.SetPool(ctx, spec)
 				if err != nil || !asJSON {
@@ -86,7 +92,7 @@ func (a *app) poolSetCommand() *cobra.Command {
 		},
 	}
 	set := cmd.Flags()
-	set.IntVar(&spec.Min, "min", 1, "how many are kept waiting")
+	set.IntVar(&spec.Min, "min", sandbox.DefaultPoolMin, "how many are kept waiting")
 	set.IntVar(&spec.Max, "max", 0, "how many there are at most, in use too (default no bound of its own)")
 	set.StringVar(&spec.Template, "template", "", "what is inside (default host)")
 	set.StringVar(&spec.Driver, "driver", "", "the way to make the sandboxes (default auto)")

@@ -34,6 +34,9 @@ func (a *app) report(r *sandbox.Result, o reportOptions) {
 	if r.PipesHeld {
 		a.say("a process that outlived the program still held its output; it was ended")
 	}
+	if r.ColdBecause != "" {
+		a.say("--warm had no effect: %s", sandbox.SafeText(r.ColdBecause, maxMessage))
+	}
 	a.artifactNotes(r, o)
 	if o.verbose {
 		a.details(r)

@@ -3,8 +3,11 @@ package driver
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"time"
+
+	"pinfold/sandbox"
 )
 
 // Forker is a driver that can fork machines' first programs from a process that
@@ -51,6 +54,16 @@ type UnfitError struct {
 }
 
 func (e *UnfitError) Error() string { return e.Why }
+
+// TooLittleMemory says that the memory limit ended an interpreter before it could
+// have a program.
+func TooLittleMemory(limit int64) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeLimitInvalid, Field: "limits.memory_bytes",
+		Message: sandbox.FormatSize(limit) + " are too little for the interpreter and its modules: the kernel's out-of-memory killer ended it",
+		Hint:    fmt.Sprintf(`give it more, such as "limits": {"memory_bytes": %d}`, max(2*limit, sandbox.DefaultLimits().MemoryBytes)),
+	}
+}
 
 // Parent is a process from which others are forked. It runs no run's code. All methods
 // are safe for concurrent use.

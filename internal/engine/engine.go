@@ -83,7 +83,7 @@ type Engine struct {
 	sandboxes   map[string]*Sandbox
 	pools       map[string]*pool
 	flights     map[flightKey]*flight
-	asked       map[string]bool // names of pools that requests asked for, and whether they are yet to be made
+	asked       map[string]*asked // by the pool's name
 	draining    bool
 	unsaved     unsaved
 	undestroyed int
@@ -94,7 +94,7 @@ func New(o Options) *Engine {
 	e := &Engine{
 		options: o, log: o.Log, observer: o.Observer, gate: newGate(o.Capacity, o.Quota),
 		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
-		sandboxes: map[string]*Sandbox{}, pools: map[string]*pool{}, flights: map[flightKey]*flight{}, asked: map[string]bool{},
+		sandboxes: map[string]*Sandbox{}, pools: map[string]*pool{}, flights: map[flightKey]*flight{}, asked: map[string]*asked{},
 	}
 	if e.log == nil {
 		e.log = discardLog()

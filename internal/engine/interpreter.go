@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"pinfold/internal/driver"
 	"pinfold/internal/guest"
 	"pinfold/internal/language"
 	"pinfold/sandbox"
@@ -136,6 +137,9 @@ func startInterpreter(ctx context.Context, s *session, step language.Wait, rlimi
 	case <-i.stdout.ready:
 		return i, nil
 	case <-i.process.Done():
+		if s.machine.Usage().OOMKills > 0 {
+			return nil, driver.TooLittleMemory(rlimit.MemoryBytes)
+		}
 		return nil, i.notLoaded("it ended")
 	case <-ctx.Done():
 		return nil, i.notLoaded("it took too long")

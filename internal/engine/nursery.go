@@ -22,10 +22,6 @@ const (
 	maxParentGrowth = 64 << 20
 	// weighEvery is how often a parent's memory is read.
 	weighEvery = time.Second
-	// warmPatience bounds how long a request waits for the modules that it asks for to
-	// be loaded. It would have to load them itself otherwise.
-	warmPatience = 30 * time.Second
-	warmPoll     = 5 * time.Millisecond
 )
 
 // nursery has the parent from which a pool's interpreters are forked. A parent
@@ -33,17 +29,24 @@ const (
 type nursery struct {
 	engine *Engine
 	driver driver.Driver
+	lost   func() // called when a parent has ended by itself
 
 	turns chan struct{} // held by those who are forking
 
 	mu      sync.Mutex
 	current *parent
-	loading chan struct{} // closed when the start of a parent that is under way is over
-	unfit   error         // why interpreters are started instead
+	loading *loading
+	unfit   error // why interpreters are started instead
 }
 
-func newNursery(e *Engine, d driver.Driver) *nursery {
-	return &nursery{engine: e, driver: d, turns: make(chan struct{}, 2*runtime.NumCPU())}
+// loading is the start of a parent that is under way.
+type loading struct {
+	over chan struct{}
+	err  error // once it is over
+}
+
+func newNursery(e *Engine, d driver.Driver, lost func()) *nursery {
+	return &nursery{engine: e, driver: d, lost: lost, turns: make(chan struct{}, 2*runtime.NumCPU())}
 }
 
 // parent is one parent. The nursery's lock guards it.
@@ -54,15 +57,24 @@ type parent struct {
 	weighed  time.Time
 	machines int
 	retired  bool
+	ended    bool // by us
+}
+
+// dead says whether it has ended, and all its forks with it.
+func (p *parent) dead() bool {
+	select {
+	case <-p.Dead():
+		return true
+	default:
+		return false
+	}
 }
 
 // wrong says whether the parent should make no more forks. The nursery's lock
 // is held.
 func (p *parent) wrong() bool {
-	select {
-	case <-p.Dead():
+	if p.dead() {
 		return true
-	default:
 	}
 	if time.Since(p.weighed) < weighEvery {
 		return false
@@ -80,7 +92,7 @@ func (n *nursery) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolS
 	}
 	m, f, err := n.inTurn(ctx, p, plan)
 	if err != nil {
-		if ctx.Err() == nil && sandbox.AsError(err).Code != sandbox.CodeResourceUnavailable {
+		if code := sandbox.AsError(err).Code; ctx.Err() == nil && code != sandbox.CodeResourceUnavailable && code != sandbox.CodeLimitInvalid {
 			n.retire(p) // whatever was wrong, a new one is not
 		}
 		n.giveBack(p)
@@ -91,7 +103,7 @@ func (n *nursery) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolS
 	if err := s.greet(ctx); err != nil {
 		return nil, true, errors.Join(err, s.close(ctx))
 	}
-	return &waiting{session: s, interpreter: i, made: time.Now()}, true, nil
+	return &waiting{session: s, interpreter: i, parent: p, made: time.Now()}, true, nil
 }
 
 // inTurn forks. A parent makes one fork after another, so only a few are asked
@@ -133,33 +145,52 @@ func (n *nursery) borrow(ctx context.Context, spec sandbox.PoolSpec) (*parent, e
 // load starts a parent, or waits for somebody who does. The lock is held, but
 // not meanwhile.
 func (n *nursery) load(ctx context.Context, spec sandbox.PoolSpec) error {
-	if over := n.loading; over != nil {
+	if l := n.loading; l != nil {
 		n.mu.Unlock()
 		defer n.mu.Lock()
 		select {
-		case <-over:
-			return nil
+		case <-l.over:
+			return l.err
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
-	n.loading = make(chan struct{})
+	l := &loading{over: make(chan struct{})}
+	n.loading = l
 	n.mu.Unlock()
 	p, err := n.start(ctx, spec)
 	n.mu.Lock()
-	close(n.loading)
-	n.loading = nil
 	var unfit *driver.UnfitError
 	switch {
 	case errors.As(err, &unfit) && unfit.Load:
-		return notLoaded("", unfit.Why)
+		l.err = notLoaded("", unfit.Why)
 	case errors.As(err, &unfit) || errors.Is(err, errors.ErrUnsupported):
 		n.unfit = err
 		n.engine.log.Info("interpreters are started, not forked", "pool", spec.Name, "because", err)
-		return nil
+	case err != nil:
+		l.err = err
+	default:
+		n.current = p
+		n.engine.background.Go(func() { n.attend(p) })
 	}
-	n.current = p
-	return err
+	n.loading = nil
+	close(l.over)
+	return l.err
+}
+
+// attend waits for a parent's end, and has the pool look at what it has when
+// that was not our doing.
+func (n *nursery) attend(p *parent) {
+	<-p.Dead()
+	n.mu.Lock()
+	ended := p.ended
+	if !ended {
+		n.retireLocked(p)
+	}
+	n.mu.Unlock()
+	if !ended {
+		n.lost()
+	}
 }
 
 // start starts a parent.
@@ -238,7 +269,7 @@ func (n *nursery) sweep(p *parent) {
 	if !p.retired || p.machines > 0 {
 		return
 	}
-	p.retired = false // once
+	p.retired, p.ended = false, true // once
 	n.engine.background.Go(func() {
 		if err := p.Destroy(context.Background()); err != nil {
 			n.engine.log.Error("cannot destroy a parent", "error", err)
@@ -259,77 +290,7 @@ func (n *nursery) close() {
 func (n *nursery) ready() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.current != nil && n.unfit == nil
-}
-
-// forkNow makes a machine with a fork for a request that found none waiting:
-// that takes less than to start an interpreter. It returns nil where there is
-// nothing to fork from, or no room in the pool, or the fork fails.
-func (p *pool) forkNow(ctx context.Context, plan driver.Plan, fresh bool) *waiting {
-	if fresh || !p.nursery.ready() {
-		return nil
-	}
-	p.mu.Lock()
-	spec := p.spec
-	if p.closed || spec.Max > 0 && len(p.waiting)+p.filling+p.inUse >= spec.Max {
-		p.mu.Unlock()
-		return nil
-	}
-	p.inUse++
-	p.mu.Unlock()
-	p.engine.making.Add(1)
-	w, ok, err := p.nursery.fork(ctx, plan, spec)
-	p.engine.making.Add(-1)
-	if err == nil && ok {
-		return w
-	}
-	p.returned()
-	if err != nil {
-		p.engine.log.Warn("cannot fork an interpreter", "pool", spec.Name, "error", err)
-	}
-	return nil
-}
-
-// awaitWarm waits for a pool that is being made, or whose parent is loading, and
-// takes what the request asked for there. It gives up where nothing comes.
-func (e *Engine) awaitWarm(ctx context.Context, plan driver.Plan, of shape) (*waiting, *pool) {
-	asked := askedName(of)
-	for until := time.Now().Add(warmPatience); time.Now().Before(until); {
-		pools := e.poolsOf(of)
-		hope := len(pools) == 0 && e.beingMade(asked)
-		for _, p := range pools {
-			if w := p.take(); w != nil {
-				return w, p
-			}
-			hope = p.hopeful() || hope
-		}
-		if w, p := e.forkWarm(ctx, pools, plan, false); w != nil {
-			return w, p
-		}
-		if !hope {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return nil, nil
-		case <-time.After(warmPoll):
-		}
-	}
-	return nil, nil
-}
-
-// beingMade says whether a pool that a request asked for is about to be there.
-func (e *Engine) beingMade(name string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.asked[name]
-}
-
-// hopeful says whether something is being made for the pool.
-func (p *pool) hopeful() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.failure == nil && !p.closed && p.filling > 0
+	return n.current != nil && !n.current.dead() && n.unfit == nil
 }
 
 // how says how the pool's interpreters come to be.
@@ -339,7 +300,7 @@ func (n *nursery) how() (interpreters, why string) {
 	switch {
 	case n.unfit != nil:
 		return "started", n.unfit.Error()
-	case n.current != nil:
+	case n.current != nil && !n.current.dead():
 		return "forked", ""
 	}
 	return "", ""

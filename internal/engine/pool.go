@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,17 +21,6 @@ const (
 	maxPoolAge = 15 * time.Minute
 	// poolCheck is how often the waiting machines are looked at.
 	poolCheck = 30 * time.Second
-	// fillersAtOnce is how many machines one pool makes at a time.
-	fillersAtOnce = 2
-	// fillPause follows a machine that could not be made; it doubles.
-	fillPause    = 100 * time.Millisecond
-	maxFillPause = 30 * time.Second
-	// givePlace is how long a filler waits for requests that are making
-	// machines themselves.
-	givePlace = 2 * time.Millisecond
-	// fillDelay is how long a pool that holds more than half of what it should
-	// waits before what was taken is made again.
-	fillDelay = 15 * time.Millisecond
 )
 
 // shape is what machines of a pool have in common. Limits that the engine or
@@ -63,41 +51,49 @@ type pool struct {
 	filling int
 	inUse   int
 	hits    int64
+	forked  int64
 	misses  int64
 	swapped int64
-	failure *sandbox.Error
-	pause   time.Duration
+	used    time.Time // when it served somebody last
+	backoff backoff
 	closed  bool
 	soon    bool // it will be filled in a moment
 	fillers sync.WaitGroup
 	nursery *nursery
 	quit    chan struct{}
+	wake    chan struct{} // has look look now
 }
 
 // waiting is a machine that nobody has used.
 type waiting struct {
 	session     *session
 	interpreter *interpreter // nil in a pool of machines only
+	parent      *parent      // of which the interpreter is a fork; nil for none
 	made        time.Time
 }
 
 // dead says whether it can be handed out no more.
 func (w *waiting) dead() bool {
-	return w.session.dead() || w.interpreter != nil && w.interpreter.dead()
+	return w.parent != nil && w.parent.dead() || w.session.dead() || w.interpreter != nil && w.interpreter.dead()
 }
 
 // checkPool completes and checks a pool's description.
 func checkPool(p sandbox.PoolSpec) (sandbox.PoolSpec, error) {
-	bad := func(field, message string) error {
-		return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: field, Message: message}
+	if p.Min == 0 {
+		p.Min = sandbox.DefaultPoolMin
+	}
+	bad := func(field, message, hint string) error {
+		return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: field, Message: message, Hint: hint}
 	}
 	switch {
 	case p.Name == "" || len(p.Name) > 40 || strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
-		return p, bad("name", "a pool's name has 1 to 40 of a-z, 0-9 and -")
+		return p, bad("name", "a pool's name has 1 to 40 of a-z, 0-9 and -", "choose one such as data-4g")
 	case p.Min < 0 || p.Min > maxPoolSize:
-		return p, bad("min", fmt.Sprintf("%d is outside 0 to %d", p.Min, maxPoolSize))
-	case p.Max < 0 || p.Max > maxPoolSize || p.Max != 0 && p.Max < p.Min:
-		return p, bad("max", fmt.Sprintf("%d is not 0, or from min to %d", p.Max, maxPoolSize))
+		return p, bad("min", fmt.Sprintf("%d is outside 1 to %d", p.Min, maxPoolSize), fmt.Sprintf(`leave it out for the default, "min": %d`, sandbox.DefaultPoolMin))
+	case p.Max < 0 || p.Max > maxPoolSize:
+		return p, bad("max", fmt.Sprintf("%d is outside 0 to %d", p.Max, maxPoolSize), "leave it out for no bound of its own")
+	case p.Max != 0 && p.Max < p.Min:
+		return p, bad("max", fmt.Sprintf("%d is less than the %d that are to be kept waiting", p.Max, p.Min), fmt.Sprintf(`write "max": %d or more, or leave it out for no bound of its own`, p.Min))
 	}
 	c := sandbox.Create{Template: p.Template, Driver: p.Driver, Limits: p.Limits}
 	if err := c.Validate(); err != nil {
@@ -143,7 +139,7 @@ func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.Po
 	old := e.pools[spec.Name]
 	p := old
 	if old == nil || old.shape != key {
-		p = &pool{engine: e, driver: d, shape: key, quit: make(chan struct{}), pause: fillPause, nursery: newNursery(e, d)}
+		p = newPool(e, d, key)
 		e.pools[spec.Name] = p
 		e.background.Go(p.look)
 	}
@@ -153,9 +149,16 @@ func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.Po
 	}
 	p.mu.Lock()
 	p.spec = spec
+	p.backoff.forget() // whoever sets a pool may have mended what was wrong
 	p.mu.Unlock()
 	p.fill()
 	return p.info(), nil
+}
+
+func newPool(e *Engine, d driver.Driver, of shape) *pool {
+	p := &pool{engine: e, driver: d, shape: of, quit: make(chan struct{}), wake: make(chan struct{}, 1), used: time.Now()}
+	p.nursery = newNursery(e, d, p.orphaned)
+	return p
 }
 
 // RemovePool ends a pool. What it has handed out lives on.
@@ -165,7 +168,7 @@ func (e *Engine) RemovePool(_ context.Context, name string) error {
 	delete(e.pools, name)
 	e.mu.Unlock()
 	if p == nil {
-		return &sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such pool", Hint: "pinfold pool ls lists them"}
+		return &sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such pool", Hint: "list them with GET /v1/pools"}
 	}
 	p.close()
 	return nil
@@ -198,8 +201,9 @@ func (p *pool) info() sandbox.PoolInfo {
 	}
 	info := sandbox.PoolInfo{
 		PoolSpec: p.spec, Available: available, Filling: p.filling, InUse: p.inUse,
-		Total: len(p.waiting) + p.filling + p.inUse, Hits: p.hits, Misses: p.misses, Replaced: p.swapped, Error: p.failure,
+		Total: len(p.waiting) + p.filling + p.inUse, Hits: p.hits, Forked: p.forked, Misses: p.misses, Replaced: p.swapped,
 	}
+	info.Error, info.RetryAt = p.backoff.shown()
 	if p.spec.Language != "" {
 		info.Interpreters, info.Why = p.nursery.how()
 	}
@@ -225,6 +229,7 @@ func (p *pool) take() *waiting {
 		failpoint.Hit("pool.taken")
 		p.hits++
 		p.inUse++
+		p.used = time.Now()
 	}
 	enough := len(p.waiting) > p.spec.Min/2
 	p.mu.Unlock()
@@ -245,138 +250,6 @@ func (p *pool) returned() {
 	p.fill()
 }
 
-// fillSoon fills the pool when the request that has just taken something has
-// had the machine for itself for a moment.
-func (p *pool) fillSoon() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.soon || p.closed {
-		return
-	}
-	p.soon = true
-	time.AfterFunc(fillDelay, func() {
-		p.mu.Lock()
-		p.soon = false
-		p.mu.Unlock()
-		p.fill()
-	})
-}
-
-// fill starts as many fillers as are needed.
-func (p *pool) fill() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for !p.closed && p.filling < fillersAtOnce && p.lacking() > p.filling {
-		p.filling++
-		p.fillers.Go(p.fillOne)
-	}
-}
-
-// lacking is how many machines should be made. The lock is held.
-func (p *pool) lacking() int {
-	n := p.spec.Min - len(p.waiting)
-	if p.spec.Max > 0 {
-		n = min(n, p.spec.Max-len(p.waiting)-p.inUse)
-	}
-	return n
-}
-
-// fillOne makes machines until the pool is full. Requests that make machines of
-// their own go before it.
-func (p *pool) fillOne() {
-	for again := true; again; {
-		for range 5 {
-			if p.engine.making.Load() == 0 || !p.sleep(givePlace) {
-				break
-			}
-		}
-		w, err := p.make()
-		failpoint.Hit("pool.made")
-		again = p.filled(w, err)
-	}
-}
-
-// make makes what the pool keeps. On error nothing is left.
-func (p *pool) make() (*waiting, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), loadPatience+handshakePatience)
-	defer cancel()
-	p.mu.Lock()
-	spec := p.spec
-	p.mu.Unlock()
-	report, err := p.driver.Probe(ctx)
-	if err != nil {
-		return nil, err
-	}
-	c := sandbox.Create{Template: spec.Template, Driver: spec.Driver, Limits: spec.Limits}
-	plan, err := driver.MakePlan(c.Plannable(), report, machineID(newID("run_")))
-	if err != nil {
-		return nil, err
-	}
-	if spec.Language != "" {
-		if w, ok, err := p.nursery.fork(ctx, plan, spec); ok {
-			return w, err
-		}
-	}
-	s, err := openSession(ctx, p.driver, plan)
-	if err != nil {
-		return nil, err
-	}
-	w := &waiting{session: s, made: time.Now()}
-	if spec.Language == "" {
-		return w, nil
-	}
-	if w.interpreter, err = p.engine.interpreterFor(ctx, s, spec); err != nil {
-		return nil, errors.Join(err, s.close(ctx))
-	}
-	return w, nil
-}
-
-// interpreterFor starts the interpreter of a pool in a machine of its.
-func (e *Engine) interpreterFor(ctx context.Context, s *session, spec sandbox.PoolSpec) (*interpreter, error) {
-	lang, err := language.Find(spec.Language)
-	if err != nil {
-		return nil, err
-	}
-	template, err := e.options.Template(spec.Template)
-	if err != nil {
-		return nil, err
-	}
-	lookup := func(candidates []string) (string, bool) { return template.Lookup(e.options.Host, candidates) }
-	wait, _, err := lang.WaitStep(spec.Warm, spec.Limits, lookup)
-	if err != nil {
-		return nil, err
-	}
-	return startInterpreter(ctx, s, wait, spec.Limits.WithDefaults())
-}
-
-// filled takes in what a filler made, and says whether it shall go on.
-func (p *pool) filled(w *waiting, err error) (again bool) {
-	p.mu.Lock()
-	if err != nil {
-		p.failure = sandbox.AsError(err)
-		pause := p.pause
-		p.pause = min(2*p.pause, maxFillPause)
-		p.mu.Unlock()
-		p.engine.log.Warn("cannot fill a pool", "pool", p.spec.Name, "error", err)
-		p.sleep(pause)
-		p.mu.Lock()
-	} else {
-		p.failure, p.pause = nil, fillPause
-		if p.closed || p.lacking() <= 0 {
-			p.mu.Unlock()
-			p.discard([]*session{w.session})
-			p.mu.Lock()
-		} else {
-			p.waiting = append(p.waiting, w)
-		}
-	}
-	defer p.mu.Unlock()
-	if again = !p.closed && p.lacking() >= p.filling; !again {
-		p.filling--
-	}
-	return again
-}
-
 // sleep says whether the pool still exists afterwards.
 func (p *pool) sleep(d time.Duration) bool {
 	select {
@@ -390,7 +263,13 @@ func (p *pool) sleep(d time.Duration) bool {
 // look replaces machines that have died or grown old, for as long as the pool
 // exists.
 func (p *pool) look() {
-	for p.sleep(poolCheck) {
+	for {
+		select {
+		case <-p.quit:
+			return
+		case <-p.wake:
+		case <-time.After(poolCheck):
+		}
 		p.mu.Lock()
 		var bad []*session
 		p.waiting = slices.DeleteFunc(p.waiting, func(w *waiting) bool {
@@ -426,6 +305,7 @@ func (p *pool) close() {
 		return
 	}
 	p.closed = true
+	p.backoff.forget()
 	close(p.quit)
 	left := p.waiting
 	p.waiting = nil

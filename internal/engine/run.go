@@ -164,6 +164,9 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	}
 	lang, err := findLanguage(spec)
 	if err == nil {
+		err = lang.CheckWarm(spec.Warm)
+	}
+	if err == nil {
 		lang, err = lang.WithHarness(spec.AllowedImports, !req.NoResults)
 	}
 	if err != nil {

@@ -39,7 +39,10 @@ func serve(t *testing.T, o engine.Options, script func(driver.Plan) fake.Script)
 	if o.Store == nil {
 		o.Store = s.store
 	}
-	o.Drivers, o.Host = []driver.Driver{s.driver}, host
+	if o.Drivers == nil {
+		o.Drivers = []driver.Driver{s.driver}
+	}
+	o.Host = host
 	o.Template = func(string) (image.Template, error) { return template, nil }
 	s.Engine = engine.New(o)
 	t.Cleanup(func() {

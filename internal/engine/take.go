@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"pinfold/internal/driver"
 )
@@ -10,9 +11,11 @@ import (
 // else a new one. A plan that is not plain has mounts.
 func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan, plain bool) (*session, *pool, error) {
 	if plain {
-		if w, p := e.takeWarm(ctx, d, plan, warmKey{}, false); w != nil {
+		of := shapeOf(plan.Template, d.Name(), plan.Limits)
+		if w, p := e.takeWarm(ctx, of, plan, false); w != nil {
 			return w.session, p, nil
 		}
+		missed(e.poolsOf(of))
 	}
 	e.making.Add(1)
 	defer e.making.Add(-1)
@@ -20,12 +23,10 @@ func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan,
 	return s, nil, err
 }
 
-// takeWarm takes what waits in a pool with machines like the plan's, and with
-// that interpreter; fresh says that it must not be a fork.
-func (e *Engine) takeWarm(ctx context.Context, d driver.Driver, plan driver.Plan, interpreter warmKey, fresh bool) (*waiting, *pool) {
-	key := shapeOf(plan.Template, d.Name(), plan.Limits)
-	key.interpreter = interpreter
-	fitting := e.poolsOf(key)
+// takeWarm takes what waits in a pool of that shape, or forks it at once; fresh
+// says that it must not be a fork.
+func (e *Engine) takeWarm(ctx context.Context, of shape, plan driver.Plan, fresh bool) (*waiting, *pool) {
+	fitting := e.poolsOf(of)
 	for _, p := range fitting {
 		if fresh && p.forks() {
 			continue
@@ -33,9 +34,6 @@ func (e *Engine) takeWarm(ctx context.Context, d driver.Driver, plan driver.Plan
 		if w := p.take(); w != nil {
 			return w, p
 		}
-	}
-	for _, p := range fitting {
-		p.missed()
 	}
 	return e.forkWarm(ctx, fitting, plan, fresh)
 }
@@ -63,11 +61,13 @@ func (e *Engine) poolsOf(key shape) []*pool {
 	return fitting
 }
 
-// missed counts a request that found nothing.
-func (p *pool) missed() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.misses++
+// missed counts a request that none of the pools of its shape could serve.
+func missed(pools []*pool) {
+	for _, p := range pools {
+		p.mu.Lock()
+		p.misses++
+		p.mu.Unlock()
+	}
 }
 
 // forks says whether the pool's interpreters are forks.
@@ -75,4 +75,36 @@ func (p *pool) forks() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.waiting) > 0 && p.waiting[0].interpreter != nil && p.waiting[0].interpreter.forked
+}
+
+// forkNow makes a machine with a fork for a request that found none waiting:
+// that takes less than to start an interpreter. It returns nil where there is
+// nothing to fork from, or no room in the pool, or the fork fails.
+func (p *pool) forkNow(ctx context.Context, plan driver.Plan, fresh bool) *waiting {
+	if fresh || !p.nursery.ready() {
+		return nil
+	}
+	p.mu.Lock()
+	spec := p.spec
+	if p.closed || spec.Max > 0 && len(p.waiting)+p.filling+p.inUse >= spec.Max {
+		p.mu.Unlock()
+		return nil
+	}
+	p.inUse++
+	p.mu.Unlock()
+	p.engine.making.Add(1)
+	w, ok, err := p.nursery.fork(ctx, plan, spec)
+	p.engine.making.Add(-1)
+	if err == nil && ok {
+		p.mu.Lock()
+		p.forked++
+		p.used = time.Now()
+		p.mu.Unlock()
+		return w
+	}
+	p.returned()
+	if err != nil && ctx.Err() == nil {
+		p.engine.log.Warn("cannot fork an interpreter", "pool", spec.Name, "error", err)
+	}
+	return nil
 }

@@ -101,7 +101,7 @@ func CheckWaiting(name string, modules []string) (string, error) {
 	if name == "" && len(modules) > 0 {
 		return "", &sandbox.Error{
 			Code: sandbox.CodeSpecInvalid, Field: "language",
-			Message: "warm modules need the language whose interpreter loads them", Hint: "name it: python, javascript or typescript",
+			Message: "warm modules need the language whose interpreter loads them", Hint: `name it, such as "language": "python"`,
 		}
 	}
 	if name != "" {
@@ -112,13 +112,28 @@ func CheckWaiting(name string, modules []string) (string, error) {
 		if l.Wait == nil {
 			return "", &sandbox.Error{
 				Code: sandbox.CodeSpecInvalid, Field: "language",
-				Message: l.Title + " cannot be kept waiting", Hint: "python, javascript and typescript can",
+				Message: l.Title + " cannot be kept waiting", Hint: waitingLanguages + " can",
 			}
 		}
 		name = l.Name
 	}
 	return name, sandbox.CheckModules("warm", modules)
 }
+
+// CheckWarm says whether a program of the language may ask for an interpreter
+// that has loaded these modules. It may always ask for none.
+func (l Language) CheckWarm(modules []string) error {
+	if len(modules) == 0 || l.Wait != nil {
+		return nil
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodeSpecInvalid, Field: "warm",
+		Message: "no interpreter of " + l.Title + " can load modules ahead", Hint: "leave it out; " + waitingLanguages + " have it",
+	}
+}
+
+// waitingLanguages are those with Wait, for people.
+const waitingLanguages = "python, javascript and typescript"
 
 // suggestion names the language that was probably meant, and all of them.
 func suggestion(word string) string {

@@ -86,8 +86,9 @@ func writePools(p page, pools []sandbox.PoolInfo) {
 	}{
 		{kindGauge, "pinfold_pool_total", "Sandboxes of a pool, all states together.", func(i sandbox.PoolInfo) float64 { return float64(i.Total) }},
 		{kindGauge, "pinfold_pool_min", "Sandboxes that a pool keeps waiting.", func(i sandbox.PoolInfo) float64 { return float64(i.Min) }},
-		{kindCounter, "pinfold_pool_hits_total", "Requests that a pool served.", func(i sandbox.PoolInfo) float64 { return float64(i.Hits) }},
-		{kindCounter, "pinfold_pool_misses_total", "Requests that fitted a pool while it was empty.", func(i sandbox.PoolInfo) float64 { return float64(i.Misses) }},
+		{kindCounter, "pinfold_pool_hits_total", "Requests that a waiting sandbox of a pool served.", func(i sandbox.PoolInfo) float64 { return float64(i.Hits) }},
+		{kindCounter, "pinfold_pool_forked_total", "Requests for which an interpreter was forked at once, because none waited.", func(i sandbox.PoolInfo) float64 { return float64(i.Forked) }},
+		{kindCounter, "pinfold_pool_misses_total", "Requests that fitted a pool and that it could not serve.", func(i sandbox.PoolInfo) float64 { return float64(i.Misses) }},
 		{kindCounter, "pinfold_pool_replaced_total", "Waiting sandboxes that were no longer well and were replaced.", func(i sandbox.PoolInfo) float64 { return float64(i.Replaced) }},
 	} {
 		p.head(m.kind, m.name, m.help)

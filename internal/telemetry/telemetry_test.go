@@ -91,7 +91,7 @@ func TestMetrics(t *testing.T) {
 			Undestroyed: 1, Draining: true, Capacity: engine.Capacity{Sandboxes: 100},
 			CompileCache: &compilecache.Stats{Hits: 21, Misses: 22, Evictions: 23, Damaged: 24, Entries: 25, Bytes: 26},
 			Pools: []sandbox.PoolInfo{
-				{PoolSpec: sandbox.PoolSpec{Name: "small", Min: 2}, Available: 1, InUse: 2, Total: 3, Hits: 10, Misses: 11},
+				{PoolSpec: sandbox.PoolSpec{Name: "small", Min: 2}, Available: 1, InUse: 2, Total: 3, Hits: 10, Forked: 12, Misses: 11},
 				{PoolSpec: sandbox.PoolSpec{Name: "small"}}, // the same name twice must not spoil the page
 			},
 		}
@@ -151,6 +151,7 @@ func TestMetrics(t *testing.T) {
 		{"pinfold_pool_total", "pool=small", 3},
 		{"pinfold_pool_hits_total", "pool=small", 10},
 		{"pinfold_pool_misses_total", "pool=small", 11},
+		{"pinfold_pool_forked_total", "pool=small", 12},
 	} {
 		if got := value(t, all, c.name, c.labels); got != c.want {
 			t.Errorf("%s{%s} = %v, want %v", c.name, c.labels, got, c.want)

@@ -105,6 +105,7 @@ func words() map[string]func(p *play, rest string) {
 		},
 		"error":    func(p *play, rest string) { code, text, _ := strings.Cut(rest, " "); p.fail(code, unquote(text)) },
 		"warm":     func(p *play, _ string) { p.result.Warm = true },
+		"notwarm":  func(p *play, rest string) { p.result.ColdBecause = rest },
 		"held":     func(p *play, _ string) { p.result.PipesHeld = true },
 		"stubborn": func(*play, string) { time.Sleep(time.Minute) },
 		"lost": func(p *play, _ string) {

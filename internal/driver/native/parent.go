@@ -165,7 +165,7 @@ func (p *parent) load(ctx context.Context, spec driver.ParentSpec, plan driver.P
 	case s := <-p.ready: // its last words
 		return s.loaded()
 	default:
-		return &driver.UnfitError{Why: "it ended", Load: true}
+		return p.machine.endedFor(&driver.UnfitError{Why: "it ended", Load: true})
 	}
 }
 
@@ -332,6 +332,7 @@ func (p *parent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *d
 		f, err = p.fork(ctx, m)
 	}
 	if err != nil {
+		err = m.endedFor(err)
 		if destroyErr := m.Destroy(context.WithoutCancel(ctx)); destroyErr != nil {
 			err = errors.Join(err, destroyErr)
 		}

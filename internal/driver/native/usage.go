@@ -78,6 +78,15 @@ func (t *meter) verdict() (oomKills int64, ending bool) {
 	return t.last.OOMKills, t.ending
 }
 
+// endedFor is the memory limit, where that has ended something in the machine, and
+// err otherwise.
+func (m *machine) endedFor(err error) error {
+	if m.Usage().OOMKills > 0 {
+		return driver.TooLittleMemory(m.plan.Limits.MemoryBytes)
+	}
+	return err
+}
+
 func (t *meter) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,0 +1,380 @@
+package engine_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/driver/fake"
+	"pinfold/internal/engine"
+	"pinfold/sandbox"
+)
+
+// forking is a fake driver whose interpreters can be forked.
+type forking struct {
+	*fake.Driver
+	fails func() error // instead of a parent
+
+	mu      sync.Mutex
+	parents []*fakeParent
+}
+
+func (d *forking) NewParent(context.Context, driver.Plan, driver.ParentSpec) (driver.Parent, error) {
+	if d.fails != nil {
+		if err := d.fails(); err != nil {
+			return nil, err
+		}
+	}
+	p := &fakeParent{driver: d, dead: make(chan struct{})}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.parents = append(d.parents, p)
+	return p, nil
+}
+
+func (d *forking) parent(i int) *fakeParent {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i >= len(d.parents) {
+		return nil
+	}
+	return d.parents[i]
+}
+
+type fakeParent struct {
+	driver *forking
+	memory atomic.Int64
+	stuck  atomic.Bool // it makes no forks
+	once   sync.Once
+	dead   chan struct{}
+}
+
+func (p *fakeParent) die()                          { p.once.Do(func() { close(p.dead) }) }
+func (p *fakeParent) Dead() <-chan struct{}         { return p.dead }
+func (p *fakeParent) Usage() driver.Usage           { return driver.Usage{MemoryBytes: p.memory.Load()} }
+func (p *fakeParent) Destroy(context.Context) error { p.die(); return nil }
+
+// Fork makes a machine with a program in it that says what it is told to run.
+func (p *fakeParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Forked, error) {
+	if p.stuck.Load() {
+		return nil, nil, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: "scripted"}
+	}
+	m, err := p.driver.Create(ctx, plan)
+	if err != nil {
+		return nil, nil, err
+	}
+	var pipes [6]*os.File
+	for i := range 3 {
+		if pipes[2*i], pipes[2*i+1], err = os.Pipe(); err != nil {
+			return nil, nil, err
+		}
+	}
+	context.AfterFunc(ended(m.Dead()), func() { _ = pipes[0].Close() })
+	context.AfterFunc(ended(p.dead), func() { m.(*fake.Machine).Die(driver.Death{Kind: driver.DeathAgent, Evidence: "with its parent"}) })
+	exited := make(chan driver.ForkExit, 1)
+	f := &driver.Forked{Stdin: pipes[1], Stdout: pipes[2], Stderr: pipes[4], PID: 2, Exited: exited}
+	go func() {
+		head := make([]byte, 8)
+		if _, err := io.ReadFull(pipes[0], head); err == nil {
+			n, _ := strconv.ParseInt(string(head), 16, 32)
+			job := make([]byte, n)
+			_, _ = io.ReadFull(pipes[0], job)
+			var told struct{ Code string }
+			_ = json.Unmarshal(job, &told)
+			fmt.Fprint(pipes[3], "forked ", told.Code)
+			exited <- driver.ForkExit{}
+		}
+		close(exited)
+		for _, end := range []*os.File{pipes[0], pipes[3], pipes[5]} {
+			_ = end.Close()
+		}
+	}()
+	return m, f, nil
+}
+
+// ended is a context that ends with a channel.
+func ended(by <-chan struct{}) context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		<-by
+		cancel()
+	}()
+	return ctx
+}
+
+// serveForks is an engine over machines whose interpreters are forked.
+func serveForks(t *testing.T, o engine.Options, fails func() error) (*served, *forking) {
+	t.Helper()
+	d := &forking{Driver: fake.New(fake.Options{Script: func(driver.Plan) fake.Script { return fake.Script{Program: waits} }}), fails: fails}
+	o.Drivers = []driver.Driver{d}
+	s := serve(t, o, nil)
+	s.driver = d.Driver
+	return s, d
+}
+
+func pythons(n int) engine.Options {
+	return engine.Options{Pools: []sandbox.PoolSpec{{Name: "py", Language: "python", Min: n}}}
+}
+
+// Each request counts once, as what it was.
+func TestForksAtOnceAreNoMisses(t *testing.T) {
+	s, d := serveForks(t, pythons(1), nil)
+	pool := func() sandbox.PoolInfo { return s.Pools()[0] }
+	eventually(t, "one waits", func() bool { return pool().Available == 1 && pool().Filling == 0 })
+	var wg sync.WaitGroup
+	for range 12 {
+		wg.Go(func() {
+			if r, err := s.Run(soon(t), python(sandbox.Spec{})); err != nil || !r.Warm || r.Stdout != "forked print(1)" {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+	wg.Wait()
+	if p := pool(); p.Hits+p.Forked != 12 || p.Hits == 0 || p.Forked == 0 || p.Misses != 0 {
+		t.Errorf("%d hits, %d forked, %d misses", p.Hits, p.Forked, p.Misses)
+	}
+	d.parent(0).stuck.Store(true)
+	before := pool()
+	cold := 0
+	for range 20 {
+		r, err := s.Run(soon(t), python(sandbox.Spec{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.Warm {
+			cold++
+		}
+	}
+	p := pool()
+	if misses := p.Misses - before.Misses; cold == 0 || misses != int64(cold) || p.Hits-before.Hits != int64(20-cold) || p.Forked != before.Forked {
+		t.Errorf("%d cold: %+v after %+v", cold, p, before)
+	}
+}
+
+// A pool says at once that the parent of its interpreters is dead, and has
+// another one soon.
+func TestParentThatDies(t *testing.T) {
+	s, d := serveForks(t, pythons(3), nil)
+	pool := func() sandbox.PoolInfo { return s.Pools()[0] }
+	full := func() bool { p := pool(); return p.Available == 3 && p.Filling == 0 && p.Interpreters == "forked" }
+	eventually(t, "the pool is full", full)
+	d.parent(0).die()
+	if p := pool(); p.Available != 0 || p.Interpreters != "" {
+		t.Errorf("right after its death: %+v", p)
+	}
+	eventually(t, "there is another one", func() bool { return d.parent(1) != nil && full() && pool().Error == nil })
+	if p := pool(); p.Replaced != 3 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// A parent that grows makes no more forks; those that it made live on.
+func TestParentThatGrowsIsReplaced(t *testing.T) {
+	s, d := serveForks(t, pythons(1), nil)
+	eventually(t, "one waits", func() bool { return s.Pools()[0].Available == 1 })
+	run := func() {
+		t.Helper()
+		if _, err := s.Run(soon(t), python(sandbox.Spec{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.parent(0).memory.Store(60 << 20)
+	time.Sleep(1100 * time.Millisecond) // until its memory is read again
+	run()
+	eventually(t, "one waits again", func() bool { return s.Pools()[0].Available == 1 })
+	if d.parent(1) != nil {
+		t.Fatal("a parent that grew a little was replaced")
+	}
+	d.parent(0).memory.Store(70 << 20)
+	time.Sleep(1100 * time.Millisecond)
+	run()
+	eventually(t, "there is another one", func() bool { return d.parent(1) != nil })
+	run() // with the fork of the old one that waited, or one of the new
+	eventually(t, "the old one is ended", func() bool {
+		run()
+		select {
+		case <-d.parent(0).dead:
+			return true
+		default:
+			return false
+		}
+	})
+	if p := s.Pools()[0]; p.Error != nil {
+		t.Errorf("%+v", p.Error)
+	}
+}
+
+// A pool that cannot be filled is tried by one filler, less and less often, says
+// when next, and is in the log once.
+func TestFailingPoolIsQuiet(t *testing.T) {
+	var log lockedBuffer
+	var tries atomic.Int64
+	var broken atomic.Bool
+	broken.Store(true)
+	s, _ := serveForks(t, engine.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func() error {
+		if broken.Load() {
+			return &driver.UnfitError{Why: fmt.Sprintf("ModuleNotFoundError, try %d", tries.Add(1)), Load: true}
+		}
+		return nil
+	})
+	set := func() {
+		t.Helper()
+		if _, err := s.SetPool(soon(t), sandbox.PoolSpec{Name: "p", Language: "python", Warm: []string{"nothere"}, Min: 4}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set()
+	time.Sleep(1200 * time.Millisecond) // tries at 0, 0.1, 0.3, 0.7, 1.5 s
+	if n := tries.Load(); n < 3 || n > 5 {
+		t.Errorf("%d tries", n)
+	}
+	p := s.Pools()[0]
+	if p.Error == nil || p.RetryAt == nil || time.Until(*p.RetryAt) <= 0 || time.Until(*p.RetryAt) > 2*time.Second {
+		t.Errorf("%+v, again at %v", p.Error, p.RetryAt)
+	}
+	r, err := s.Run(soon(t), python(sandbox.Spec{Warm: []string{"nothere"}}))
+	if err != nil || r.Warm || !strings.Contains(r.ColdBecause, "ModuleNotFoundError") {
+		t.Errorf("%+v, %v", r, err)
+	}
+	broken.Store(false)
+	set() // somebody who has mended it need not wait
+	eventually(t, "it is full", func() bool { p := s.Pools()[0]; return p.Available == 4 && p.Error == nil && p.RetryAt == nil })
+	if text := log.String(); strings.Count(text, "cannot fill a pool") != 1 {
+		t.Errorf("the log:\n%s", text)
+	}
+}
+
+// A pool that mends itself says so, once.
+func TestPoolThatRecovers(t *testing.T) {
+	var log lockedBuffer
+	var tries atomic.Int64
+	s, _ := serveForks(t, engine.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func() error {
+		if tries.Add(1) < 3 {
+			return errors.New("no room")
+		}
+		return nil
+	})
+	if _, err := s.SetPool(soon(t), sandbox.PoolSpec{Name: "p", Language: "python"}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is filled", func() bool {
+		p := s.Pools()[0]
+		return p.Available == sandbox.DefaultPoolMin && p.Min == sandbox.DefaultPoolMin
+	})
+	if text := log.String(); strings.Count(text, "cannot fill") != 1 || strings.Count(text, "can be filled again") != 1 {
+		t.Errorf("the log:\n%s", text)
+	}
+}
+
+// A tenant that asks for every place gives some up when another one asks, and no
+// more than half.
+func TestPlacesForAskedPoolsAreShared(t *testing.T) {
+	s, _ := serveForks(t, engine.Options{}, nil)
+	ask := func(tenant, module string) *sandbox.Result {
+		t.Helper()
+		r := python(sandbox.Spec{Warm: []string{module}})
+		r.Tenant = tenant
+		got, err := s.Run(soon(t), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	warm := func() map[string]int {
+		of := map[string]int{}
+		for _, p := range s.Pools() {
+			of[p.Warm[0][:1]]++
+		}
+		return of
+	}
+	for i := range 8 {
+		if r := ask("greedy", fmt.Sprintf("g%d", i)); !r.Warm || r.ColdBecause != "" {
+			t.Fatalf("%+v", r)
+		}
+	}
+	if r := ask("greedy", "g8"); r.Warm || !strings.Contains(r.ColdBecause, "all places") {
+		t.Errorf("a ninth: %+v", r)
+	}
+	ask("greedy", "g0") // so that it is not the one unused for longest
+	for i := range 4 {
+		if r := ask("modest", fmt.Sprintf("m%d", i)); !r.Warm {
+			t.Fatalf("the modest one's number %d: %+v", i, r)
+		}
+	}
+	if of := warm(); of["g"] != 4 || of["m"] != 4 {
+		t.Errorf("%v", of)
+	}
+	for _, test := range []struct{ tenant, module string }{{"modest", "m4"}, {"greedy", "g9"}} {
+		if r := ask(test.tenant, test.module); r.Warm || r.ColdBecause == "" {
+			t.Errorf("beyond their share: %+v", r)
+		}
+	}
+	if r := ask("modest", "g0"); !r.Warm {
+		t.Errorf("what another one asked for serves all: %+v", r)
+	}
+	if r := ask("third", "t"); !r.Warm {
+		t.Errorf("a third tenant: %+v", r)
+	}
+	if of := warm(); of["g"]+of["m"] != 7 || of["t"] != 1 {
+		t.Errorf("%v", of)
+	}
+}
+
+// Where a run asked for modules and got a cold start, it is told why.
+func TestWhyCold(t *testing.T) {
+	s, _ := serveForks(t, engine.Options{}, nil)
+	for _, test := range []struct {
+		why  string
+		spec sandbox.Spec
+	}{
+		{"", sandbox.Spec{}},
+		{"limits.open_files", sandbox.Spec{Limits: sandbox.Limits{OpenFiles: 77}}},
+		{"limits.file_size_bytes", sandbox.Spec{Limits: sandbox.Limits{FileSizeBytes: 1 << 20}}},
+		{"PYTHONHASHSEED", sandbox.Spec{Env: map[string]string{"PYTHONHASHSEED": "1"}}},
+		{"aslr:fresh", sandbox.Spec{Require: []string{sandbox.FeatureASLR}}},
+	} {
+		test.spec.Warm = []string{"json"}
+		r, err := s.Run(soon(t), python(test.spec))
+		if err != nil || r.Warm != (test.why == "") || !strings.Contains(r.ColdBecause, test.why) || r.Warm != (r.ColdBecause == "") {
+			t.Errorf("%q: %+v, %v", test.why, r, err)
+		}
+	}
+	r, err := s.Run(soon(t), python(sandbox.Spec{Env: map[string]string{"PYTHONHASHSEED": "1"}}))
+	if err != nil || r.ColdBecause != "" {
+		t.Errorf("who asked for nothing: %+v, %v", r, err)
+	}
+	_, err = s.Run(soon(t), engine.Request{Spec: sandbox.Spec{Language: "sh", Code: "x", Warm: []string{"json"}}, Tenant: "alice"})
+	if e := sandbox.AsError(err); err == nil || e.Code != sandbox.CodeSpecInvalid || e.Field != "warm" || e.Hint == "" {
+		t.Errorf("a language that has none: %v", err)
+	}
+}
+
+// lockedBuffer is a log that several write to.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

@@ -259,3 +259,17 @@ func (g *Group) SetMemoryLimit(bytes int64) error {
 	g.memory = bytes
 	return nil
 }
+
+// SetPidsLimit raises or lowers the limit on tasks of a group. Tasks that are
+// there already stay.
+func (g *Group) SetPidsLimit(tasks int64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.removed:
+		return fmt.Errorf("cgroup %s: %w", g.name, os.ErrClosed)
+	case tasks <= 0 || g.where[Pids] == "":
+		return fmt.Errorf("cgroup %s: cannot change the limit on tasks to %d", g.name, tasks)
+	}
+	return writeFile(path.Join(g.where[Pids], pidsFile), fmt.Sprint(tasks))
+}

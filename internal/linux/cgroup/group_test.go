@@ -202,6 +202,21 @@ func TestSetMemoryLimit(t *testing.T) {
 	}
 }
 
+func TestSetPidsLimit(t *testing.T) {
+	g := group(t, hierarchy(t), Limits{Pids: 4})
+	for _, limit := range []int64{8, 8, 2} {
+		if err := g.SetPidsLimit(limit); err != nil {
+			t.Fatalf("SetPidsLimit(%d): %v", limit, err)
+		}
+		if got := g.file(t, Pids, pidsFile); got != fmt.Sprint(limit) {
+			t.Fatalf("%s = %s after SetPidsLimit(%d)", pidsFile, got, limit)
+		}
+	}
+	if err := g.SetPidsLimit(0); err == nil {
+		t.Fatal("SetPidsLimit(0) was taken")
+	}
+}
+
 func TestKill(t *testing.T) {
 	h := hierarchy(t)
 	for _, c := range []struct {
@@ -247,6 +262,9 @@ func TestRemove(t *testing.T) {
 	}
 	if err := g.SetMemoryLimit(mib); !errors.Is(err, os.ErrClosed) {
 		t.Fatalf("SetMemoryLimit after Remove: %v", err)
+	}
+	if err := g.SetPidsLimit(1); !errors.Is(err, os.ErrClosed) {
+		t.Fatalf("SetPidsLimit after Remove: %v", err)
 	}
 }
 

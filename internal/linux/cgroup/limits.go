@@ -29,6 +29,7 @@ const (
 	swapFileV1   = "memory.memsw.limit_in_bytes" // memory and swap together
 	memoryFileV2 = "memory.max"
 	swapFileV2   = "memory.swap.max"
+	pidsFile     = "pids.max"
 )
 
 // setting is one value for one control file.
@@ -56,7 +57,7 @@ func (h *Hierarchy) settings(l Limits) []setting {
 			setting{Memory, "memory.oom.group", "1", false})
 	}
 	if l.Pids > 0 {
-		all = append(all, setting{Pids, "pids.max", itoa(l.Pids), false})
+		all = append(all, setting{Pids, pidsFile, itoa(l.Pids), false})
 	}
 	if l.CPUQuotaUS > 0 {
 		period := l.CPUPeriodUS

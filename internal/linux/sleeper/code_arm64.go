@@ -1,0 +1,6 @@
+//go:build linux
+
+package sleeper
+
+// machine is EM_AARCH64.
+const machine = 183

@@ -1,0 +1,114 @@
+//go:build linux
+
+package sleeper_test
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/sleeper"
+)
+
+// The file is small, and has one part that is executed and none that is written to
+// and executed.
+func TestFile(t *testing.T) {
+	b := sleeper.Program()
+	f, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(b) > 640 || f.Type != elf.ET_DYN || len(f.Progs) != 2 || f.Entry >= uint64(len(b)) {
+		t.Errorf("%d bytes, %+v", len(b), f.FileHeader)
+	}
+	for _, p := range f.Progs {
+		want := map[elf.ProgType]elf.ProgFlag{elf.PT_LOAD: elf.PF_R | elf.PF_X, elf.PT_GNU_STACK: elf.PF_R | elf.PF_W}[p.Type]
+		if p.Flags != want || p.Filesz != p.Memsz {
+			t.Errorf("%+v", p.ProgHeader)
+		}
+	}
+}
+
+// What the program does about each byte, as long as it is not process 1 of
+// anything; package native's tests see the rest.
+func TestBytes(t *testing.T) {
+	for _, test := range []struct {
+		name, says string
+		exit       int
+		out        string // what the agent sends, which is a shell here
+	}{
+		{"nothing", "", 0, ""},
+		{"wake, and what belongs to the agent", "wrest", 0, "rest pinfold-agent A=1 closed"},
+		{"no known byte", "x", 127, ""},
+		{"zero", "\x00", 127, ""},
+		{"end, beside others", "e", 127, ""}, // it would be everybody of the host
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			out, exit := sleep(t, test.says, "/bin/sh")
+			if exit != test.exit || out != test.out {
+				t.Errorf("exit status %d after %q, not %d after %q", exit, out, test.exit, test.out)
+			}
+		})
+	}
+	t.Run("an agent that cannot be executed", func(t *testing.T) {
+		if out, exit := sleep(t, "w", "/etc/passwd"); exit != 127 || out != "" {
+			t.Errorf("exit status %d after %q", exit, out)
+		}
+	})
+}
+
+// shell is what the agent does here: it says what it has read, its own name, a
+// variable, and whether its own file is closed.
+const shell = `read -r line <&3; test -e /proc/self/fd/4 || closed=closed; echo -n $line $0 A=$A $closed >&3`
+
+// sleep runs the program, says something to it, and returns what comes back.
+func sleep(t *testing.T, says, agent string) (out string, exit int) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "sleeper")
+	if err := os.WriteFile(program, sleeper.Program(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs")
+	defer ours.Close()
+	defer theirs.Close()
+	file, err := os.Open(agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	cmd := exec.Command(program)
+	cmd.Args = []string{"pinfold-agent"} // exactly one
+	cmd.Env = []string{"A=1"}
+	cmd.Stdin = strings.NewReader(shell)
+	cmd.ExtraFiles = []*os.File{theirs, file}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = theirs.Close()
+	if _, err := io.WriteString(ours, says); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Shutdown(int(ours.Fd()), unix.SHUT_WR); err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var status *exec.ExitError
+	if err := cmd.Wait(); err != nil && !errors.As(err, &status) {
+		t.Fatal(err)
+	}
+	return string(b), cmd.ProcessState.ExitCode()
+}

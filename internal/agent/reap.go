@@ -84,8 +84,10 @@ func (r *reaper) signal(c *child, sig unix.Signal, group bool) {
 }
 
 // run waits for processes for ever. Whatever has ended before the eventfd is
-// read is collected after it.
+// read is collected after it, and what had before anybody counted, at once: the
+// agent may have taken the place of another process 1.
 func (r *reaper) run() {
+	r.collect()
 	var count [8]byte
 	for {
 		if _, err := r.events.Read(count[:]); err != nil {

@@ -16,7 +16,8 @@
 //     *sandbox.Error of code setup_failed that names the step.
 //     When Create returns, the agent is running, no guest code has run, and
 //     everything that the plan enforces is in force.
-//  4. Dial returns the connection to the agent. It is called once.
+//  4. Dial returns the connection to the agent. It is called once. In a machine
+//     that sleeps (Sleeper) it has the agent start.
 //  5. Usage may be called at any time until Destroy returns, from any
 //     goroutine. While guest code runs the engine calls it every few
 //     milliseconds; a driver may use the call to settle what depends on what
@@ -89,6 +90,16 @@ type Looker interface {
 	// path. ok is false when it cannot be told, or when there are more than a
 	// few. The names are the guest's, and may be anything a file name can be.
 	Look(dir string) (names []string, ok bool)
+}
+
+// Sleeper is a machine in which the agent starts only when Dial asks for it, since
+// its program comes by a fork. Dial is called before the program is handed over, or
+// after EndGuest: a guest that runs could take away what the agent needs to start.
+type Sleeper interface {
+	// EndGuest ends every process of the guest, returns when they are gone, and
+	// leaves the agent asleep. It fails when the agent is awake, which does this
+	// itself, and when the machine has ended. After an error Dial fails, too.
+	EndGuest(ctx context.Context) error
 }
 
 // Plan is everything a driver needs to make one machine. MakePlan fills it;

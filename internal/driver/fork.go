@@ -70,7 +70,7 @@ func TooLittleMemory(limit int64) error {
 type Parent interface {
 	// Fork makes the machine that the plan describes, with everything that it
 	// enforces in force, and a fork of the parent in it, which waits for its
-	// program on its standard input.
+	// program on its standard input. The machine may be a Sleeper.
 	Fork(ctx context.Context, plan Plan) (Machine, *Forked, error)
 	// Dead is closed when the parent has ended. Its machines have ended with it.
 	Dead() <-chan struct{}

@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 
+	"pinfold/internal/guest"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -28,6 +29,7 @@ const (
 // any more.
 type collector struct {
 	session  *session
+	guest    *guest.Guest // the session's agent
 	sink     func(a sandbox.Artifact, content io.Reader) error
 	declared bool // the caller named patterns
 	skip     map[string]bool
@@ -44,7 +46,11 @@ func (c *collector) collect(ctx context.Context, patterns []string) error {
 	if c.declared = len(patterns) > 0; !c.declared {
 		patterns, most = []string{"**"}, maxDiscovered
 	}
-	found, err := c.session.guest.Glob(ctx, sandbox.Home, patterns, most)
+	var err error
+	if c.guest, err = c.session.agent(ctx); err != nil {
+		return err
+	}
+	found, err := c.guest.Glob(ctx, sandbox.Home, patterns, most)
 	if err != nil {
 		return err
 	}
@@ -127,11 +133,11 @@ func (c *collector) read(ctx context.Context, f wire.FileEntry) (sandbox.Artifac
 	case c.sink != nil:
 		err = c.pipe(ctx, &a, hash)
 	case c.declared:
-		a.Size, err = c.session.guest.ReadFile(ctx, f.Path, f.Size, io.MultiWriter(hash, &kept))
+		a.Size, err = c.guest.ReadFile(ctx, f.Path, f.Size, io.MultiWriter(hash, &kept))
 		c.inline += a.Size
 		a.Content = kept.Bytes()
 	default:
-		a.Size, err = c.session.guest.ReadFile(ctx, f.Path, f.Size, hash)
+		a.Size, err = c.guest.ReadFile(ctx, f.Path, f.Size, hash)
 	}
 	a.SHA256 = hex.EncodeToString(hash.Sum(nil))
 	return a, err
@@ -145,7 +151,7 @@ func (c *collector) pipe(ctx context.Context, a *sandbox.Artifact, hash io.Write
 	size := a.Size
 	go func() {
 		var err error
-		n, err = c.session.guest.ReadFile(ctx, a.Path, size, w)
+		n, err = c.guest.ReadFile(ctx, a.Path, size, w)
 		w.CloseWithError(err)
 		done <- err
 	}()

@@ -125,8 +125,11 @@ func startInterpreter(ctx context.Context, s *session, step language.Wait, rlimi
 	stdin, theirs := io.Pipe()
 	i.stdin = theirs
 	args := append(slices.Clone(step.Args), marker)
-	var err error
-	i.process, err = s.guest.Start(ctx, guest.Command{
+	g, err := s.agent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i.process, err = g.Start(ctx, guest.Command{
 		Args: append(args, step.Modules...), Env: step.Env, Dir: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID, Rlimits: rlimits(rlimit),
 	}, guest.Streams{Stdin: stdin, Stdout: i.stdout, Stderr: i.stderr})
 	if err != nil {

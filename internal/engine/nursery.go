@@ -99,11 +99,7 @@ func (n *nursery) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolS
 		return nil, true, err
 	}
 	s := &session{plan: plan, machine: m, after: sync.OnceFunc(func() { n.giveBack(p) })}
-	i := newForkedInterpreter(f)
-	if err := s.greet(ctx); err != nil {
-		return nil, true, errors.Join(err, s.close(ctx))
-	}
-	return &waiting{session: s, interpreter: i, parent: p, made: time.Now()}, true, nil
+	return &waiting{session: s, interpreter: newForkedInterpreter(f), parent: p, made: time.Now()}, true, nil
 }
 
 // inTurn forks. A parent makes one fork after another, so only a few are asked

@@ -325,6 +325,7 @@ func (s *session) dead() bool {
 	case <-s.machine.Dead():
 		return true
 	default:
-		return s.guest.Err() != nil
+		g := s.greeted()
+		return g != nil && g.Err() != nil
 	}
 }

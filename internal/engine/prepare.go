@@ -58,7 +58,7 @@ func (j *job) fill(ctx context.Context, s *session) error {
 		steps.Dir, steps.Files = "", nil
 	}
 	if steps.Dir != "" && len(steps.Files) == 0 { // else it comes with its files
-		if err := s.guest.Mkdir(ctx, steps.Dir, 0o755); err != nil {
+		if err := s.mkdir(ctx, steps.Dir, 0o755); err != nil {
 			return err
 		}
 	}
@@ -130,7 +130,11 @@ func (p *parcel) send(ctx context.Context) error {
 	if len(p.files) == 0 {
 		return nil
 	}
-	failed, err := p.session.guest.Put(ctx, p.files)
+	g, err := p.session.agent(ctx)
+	if err != nil {
+		return err
+	}
+	failed, err := g.Put(ctx, p.files)
 	if err != nil && failed >= 0 {
 		err = inField(err, p.fields[failed])
 	}
@@ -149,10 +153,18 @@ func put(ctx context.Context, s *session, path string, mode uint32, content []by
 	return s.writeFile(ctx, path, mode, int64(len(content)), bytes.NewReader(content))
 }
 
+func (s *session) mkdir(ctx context.Context, path string, mode uint32) error {
+	g, err := s.agent(ctx)
+	if err != nil {
+		return err
+	}
+	return g.Mkdir(ctx, path, mode)
+}
+
 // putInput streams one file of the host's into the sandbox.
 func putInput(ctx context.Context, s *session, in Input) error {
 	if in.Dir {
-		return s.guest.Mkdir(ctx, in.Path, in.Mode)
+		return s.mkdir(ctx, in.Path, in.Mode)
 	}
 	f, err := in.Open()
 	if err != nil {

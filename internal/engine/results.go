@@ -40,7 +40,10 @@ func (j *job) readResults(ctx context.Context, s *session) {
 	ctx, cancel := context.WithTimeout(ctx, resultsPatience)
 	defer cancel()
 	var file values.Buffer
-	_, err := s.guest.ReadFile(ctx, j.steps.Results, values.MaxResultsBytes, &file)
+	g, err := s.agent(ctx)
+	if err == nil {
+		_, err = g.ReadFile(ctx, j.steps.Results, values.MaxResultsBytes, &file)
+	}
 	var read values.Results
 	switch e := sandbox.AsError(err); {
 	case e == nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"pinfold/internal/driver"
@@ -22,12 +23,17 @@ var errSilent = &sandbox.Error{Code: sandbox.CodeProtocol, Message: "the sandbox
 // when asked; after it the whole machine is ended from outside.
 const killPatience = 500 * time.Millisecond
 
-// session is one living machine and the connection to its agent.
+// session is one living machine and the connection to its agent. That of a fork's
+// machine may sleep: what a run needs the agent for goes through agent.
 type session struct {
 	plan    driver.Plan
 	machine driver.Machine
-	guest   *guest.Guest
 	after   func() // called when the machine is gone; may be nil, may be called again
+
+	mu      sync.Mutex
+	guest   *guest.Guest // the agent; nil until it has been greeted, which openSession does
+	refused error        // why it could not be greeted
+	handed  bool         // to a fork: its program
 }
 
 // openSession makes a machine and greets its agent. On error nothing is left.
@@ -37,32 +43,56 @@ func openSession(ctx context.Context, d driver.Driver, plan driver.Plan) (*sessi
 		return nil, err
 	}
 	s := &session{plan: plan, machine: m}
-	if err := s.greet(ctx); err != nil {
+	if _, err := s.agent(ctx); err != nil {
 		return nil, errors.Join(err, s.close(ctx))
 	}
 	return s, nil
 }
 
-func (s *session) greet(ctx context.Context) error {
+// agent returns the machine's agent. The first call greets it, and wakes it where
+// it sleeps; what that came to is the answer to all others. A fork that has its
+// program, and all that it has started, end before that.
+func (s *session) agent(ctx context.Context) (*guest.Guest, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guest == nil && s.refused == nil {
+		s.guest, s.refused = s.greet(ctx)
+	}
+	return s.guest, s.refused
+}
+
+// greet says hello to the agent. The lock is held.
+func (s *session) greet(ctx context.Context) (*guest.Guest, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakePatience)
 	defer cancel()
+	if sleeper, ok := s.machine.(driver.Sleeper); ok && s.handed {
+		if err := sleeper.EndGuest(ctx); err != nil {
+			return nil, err
+		}
+	}
 	conn, err := s.machine.Dial(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.guest, err = guest.New(ctx, conn, wire.Hello{
+	return guest.New(ctx, conn, wire.Hello{
 		Version: wire.Version, UID: sandbox.UID, GID: sandbox.GID,
 		SwitchUser: s.plan.SwitchUser, Home: sandbox.Home,
 	})
-	return err
+}
+
+// greeted returns the agent if it has been greeted, or nil.
+func (s *session) greeted() *guest.Guest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.guest
 }
 
 // close ends the machine and removes its traces. It is idempotent and goes on
 // when ctx has ended.
 func (s *session) close(ctx context.Context) error {
 	err := s.machine.Destroy(context.WithoutCancel(ctx))
-	if s.guest != nil {
-		_ = s.guest.Close()
+	if g := s.greeted(); g != nil {
+		_ = g.Close()
 	}
 	if s.after != nil && err == nil {
 		s.after()
@@ -142,11 +172,18 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 // begin starts the program, or hands it to an interpreter that waits for it.
 func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (running, error) {
 	if x.warm != nil {
+		s.mu.Lock()
+		s.handed = x.warm.forked
+		s.mu.Unlock()
 		return x.warm.begin(x.handover, st)
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, handshakePatience, errSilent)
 	defer stop()
-	return s.guest.Start(ctx, x.command, st)
+	g, err := s.agent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return g.Start(ctx, x.command, st)
 }
 
 // await waits for the first of: the program's end, a reason to end it, the
@@ -209,12 +246,16 @@ func (s *session) explain(err error) error {
 	}
 }
 
-// endGuest asks the agent to end every process of the guest. It says whether
-// that worked; the agent may be hostile.
+// endGuest ends every process of the guest, which does not wake an agent that
+// sleeps. It says whether that worked; the agent may be hostile.
 func (s *session) endGuest(ctx context.Context, patience time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	return s.guest.KillAll(ctx) == nil
+	if g := s.greeted(); g != nil {
+		return g.KillAll(ctx) == nil
+	}
+	sleeper, ok := s.machine.(driver.Sleeper)
+	return ok && sleeper.EndGuest(ctx) == nil
 }
 
 func deathOf(m driver.Machine) *driver.Death {

@@ -15,7 +15,11 @@ const settleEvery = 2 << 20
 // make the kernel kill a sandbox in which nothing needs memory. So the writer
 // reads them himself.
 func (s *session) writeFile(ctx context.Context, path string, mode uint32, size int64, r io.Reader) error {
-	return s.guest.WriteFile(ctx, path, mode, size, &settled{r: r, left: settleEvery, settle: func() { s.machine.Usage() }})
+	g, err := s.agent(ctx)
+	if err != nil {
+		return err
+	}
+	return g.WriteFile(ctx, path, mode, size, &settled{r: r, left: settleEvery, settle: func() { s.machine.Usage() }})
 }
 
 // settled reads at most settleEvery bytes between two readings of the counters.

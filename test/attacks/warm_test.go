@@ -90,7 +90,6 @@ type relative struct {
 	family  *family
 	machine driver.Machine
 	forked  *driver.Forked
-	guest   *guest.Guest
 }
 
 // fork makes a fork and hands it its program, with the prelude in front.
@@ -105,12 +104,8 @@ func (f *family) fork(code string) (*relative, error) {
 		return nil, err
 	}
 	r := &relative{family: f, machine: m, forked: forked}
-	conn, err := m.Dial(ctx)
+	job, err := json.Marshal(map[string]any{"file": "main.py", "code": f.prelude + code, "args": nil, "env": nil, "allowed_imports": nil, "results": false})
 	if err == nil {
-		r.guest, err = guest.New(ctx, conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, SwitchUser: plan.SwitchUser, Home: sandbox.Home})
-	}
-	job, jsonErr := json.Marshal(map[string]any{"file": "main.py", "code": f.prelude + code, "args": nil, "env": nil, "allowed_imports": nil, "results": false})
-	if err = errors.Join(err, jsonErr); err == nil {
 		_, err = fmt.Fprintf(forked.Stdin, "%08x%s", len(job), job)
 	}
 	if err != nil {
@@ -154,10 +149,31 @@ func (r *relative) end() error {
 	for _, f := range []*os.File{r.forked.Stdin, r.forked.Stdout, r.forked.Stderr} {
 		_ = f.Close()
 	}
-	if r.guest != nil {
-		_ = r.guest.Close()
-	}
 	return err
+}
+
+// wakes ends what the fork has become, wakes the agent, which has slept until now,
+// and has it find the program's file.
+func (r *relative) wakes() error {
+	ctx, cancel := context.WithTimeout(r.family.Context(), 10*time.Second)
+	defer cancel()
+	sleeper, ok := r.machine.(driver.Sleeper)
+	if !ok {
+		return errors.New("the machine does not sleep")
+	}
+	if err := sleeper.EndGuest(ctx); err != nil {
+		return err
+	}
+	conn, err := r.machine.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	g, err := guest.New(ctx, conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, SwitchUser: r.family.plan.SwitchUser, Home: sandbox.Home})
+	if err != nil {
+		return err
+	}
+	_, err = g.Stat(ctx, "main.py")
+	return errors.Join(err, g.Close())
 }
 
 // tell runs a program in a fork to its end.

@@ -34,7 +34,7 @@ for _ in range(20000):
 func violenceCase() Case {
 	return Case{
 		ID: "WS-06", Title: "killing, stopping, bombing, filling and flooding from a fork", Level: User, Severity: PeerDoS, Source: "own",
-		Root: true, Expect: "the parent and a sibling go on; new forks are made",
+		Root: true, Expect: "the parent, a sibling and the agent that slept go on; new forks are made",
 		Do: func(t *trial) error { return t.violence() },
 		Control: Control{Without: "namespaces of one's own", Run: func(a *arena) error {
 			out, err := a.jail(Payload{Code: `
@@ -75,7 +75,8 @@ func (t *trial) violence() error {
 	return f.serves()
 }
 
-// endures lets a fork do something, and says whether the others go on.
+// endures lets a fork do something, and says whether the others go on, its own
+// agent among them, which has slept.
 func (f *family) endures(sibling *relative, name, code string) error {
 	r, err := f.fork(code)
 	if err != nil {
@@ -90,6 +91,9 @@ func (f *family) endures(sibling *relative, name, code string) error {
 	}
 	if err == nil {
 		err = f.serves()
+	}
+	if err == nil {
+		err = r.wakes()
 	}
 	begin := time.Now()
 	err = errors.Join(err, r.end())

@@ -18,7 +18,6 @@ import (
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/linux/userns"
-	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
@@ -90,7 +89,7 @@ func (m *machine) build(ctx context.Context, name string) error {
 		m.birth.leased()
 	}
 	failpoint.Hit("native.leased")
-	if m.cgroup, err = h.newGroup(name, m.plan); err != nil {
+	if m.cgroup, err = m.newGroup(name); err != nil {
 		return err
 	}
 	failpoint.Hit("native.cgroup")
@@ -109,13 +108,14 @@ func (m *machine) build(ctx context.Context, name string) error {
 }
 
 // newGroup makes the sandbox's cgroup, as far as the plan has one.
-func (h *host) newGroup(name string, plan driver.Plan) (*cgroup.Group, error) {
+func (m *machine) newGroup(name string) (*cgroup.Group, error) {
+	h, plan := m.host, m.plan
 	var l cgroup.Limits
 	if plan.Enforces(sandbox.FeatureMemory) {
 		l.Memory = plan.Limits.MemoryBytes
 	}
-	if plan.Enforces(sandbox.FeatureProcesses) && h.can(cgroup.Pids) {
-		l.Pids = plan.Limits.Processes + wire.MaxTasks
+	if m.limitsTasks() {
+		l.Pids = plan.Limits.Processes + m.ownTasks()
 	}
 	if plan.Enforces(sandbox.FeatureCPUs) {
 		l.CPUPeriodUS, l.CPUQuotaUS = cpuPeriodUS, plan.Limits.CPUQuota(cpuPeriodUS)
@@ -131,7 +131,10 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	h := m.host
 	defer theirs.Close() //nolint:errcheck // the child has its own
 	n := m.pen(int(theirs.Fd()))
-	var err error
+	err := m.layAsleep(n)
+	if err != nil {
+		return nil, err
+	}
 	if n.trees, err = m.openMounts(); err != nil {
 		return nil, err
 	}

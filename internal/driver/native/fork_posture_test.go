@@ -52,6 +52,19 @@ var forkedDiffers = []struct {
 	{"Program.Args", "[python3 harness main]", "[python3 parent]", "the command line is what was executed"},
 }
 
+// How what sleeps differs from the agent, and nothing else does.
+var asleepDiffers = []struct {
+	field, awake, asleep, why string // asleep: the beginning
+}{
+	{"Agent.Executable", "/memfd:pinfold-agent (deleted)", "/memfd:pinfold-sleeper (deleted)", "it is another program"},
+	{
+		"Agent.Descriptors", "[/ /dev/null /dev/null /dev/null anon_inode:[eventfd] anon_inode:[eventfd] anon_inode:[eventpoll] socket:]",
+		"[/dev/null /dev/null /dev/null /memfd:pinfold-agent (deleted) socket:]", "it holds what it will become",
+	},
+	{"Agent.Limits Max open files", "as outside", "4 ", "the agent raises what makes its start cheaper"},
+	{"Agent.Status SigIgn", "ffffffffffbafeff", "0000000000010000", "it has no handler, so as process 1 none but SIGKILL from outside reaches it; SIGCHLD for orphans"},
+}
+
 // A fork is in every way confined as a program that the agent starts.
 func TestForkedPosture(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
@@ -66,7 +79,17 @@ func TestForkedPosture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	started, forked := flat(t, lookAtStarted(t, d, plan)), flat(t, lookAtForked(t, d, p, plan))
+	started, forked, asleep := flat(t, lookAtStarted(t, d, plan)), flat(t, lookAtForked(t, d, p, plan, true)), flat(t, lookAtForked(t, d, p, plan, false))
+	for _, differs := range asleepDiffers {
+		if forked[differs.field] != differs.awake || !strings.HasPrefix(asleep[differs.field], differs.asleep) {
+			t.Errorf("%s is %q with an agent that is awake and %q with one that sleeps, not %q and %q",
+				differs.field, forked[differs.field], asleep[differs.field], differs.awake, differs.asleep)
+		}
+		asleep[differs.field] = forked[differs.field]
+	}
+	if diff := cmp.Diff(forked, asleep); diff != "" {
+		t.Errorf("a fork beside an agent that sleeps (+) is not what it is beside one that is awake (-):\n%s", diff)
+	}
 	for _, differs := range forkedDiffers {
 		if started[differs.field] != differs.started || forked[differs.field] != differs.forked {
 			t.Errorf("%s is %q for a program that was started and %q for a fork, not %q and %q",
@@ -162,8 +185,9 @@ func lookAtStarted(t *testing.T, d *Driver, plan driver.Plan) sight {
 	return lookAt(t, d, m, out)
 }
 
-// lookAtForked hands the program to a fork.
-func lookAtForked(t *testing.T, d *Driver, p driver.Parent, plan driver.Plan) sight {
+// lookAtForked hands the program to a fork, beside an agent that has been woken or
+// sleeps.
+func lookAtForked(t *testing.T, d *Driver, p driver.Parent, plan driver.Plan, wake bool) sight {
 	t.Helper()
 	plan.ID = fmt.Sprintf("forked-%d", forkCount.Add(1))
 	made, f, err := p.Fork(t.Context(), plan)
@@ -173,15 +197,17 @@ func lookAtForked(t *testing.T, d *Driver, p driver.Parent, plan driver.Plan) si
 	m := made.(*machine)
 	defer destroy(t, m)
 	defer closeFiles([]*os.File{f.Stdin, f.Stdout, f.Stderr})
-	conn, err := m.Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	if wake {
+		conn, err := m.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := guest.New(t.Context(), conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, SwitchUser: plan.SwitchUser, Home: sandbox.Home})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer g.Close() // the machine is destroyed
 	}
-	g, err := guest.New(t.Context(), conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, SwitchUser: plan.SwitchUser, Home: sandbox.Home})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer g.Close() // the machine is destroyed
 	hand(t, f, look)
 	return lookAt(t, d, m, f.Stdout)
 }

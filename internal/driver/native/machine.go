@@ -42,6 +42,7 @@ type machine struct {
 
 	connOnce sync.Once
 	conn     *channel
+	sleep    sleep
 
 	dead  chan struct{}
 	meter meter
@@ -71,14 +72,15 @@ func (d *Driver) newMachine(plan driver.Plan, h *host) *machine {
 // Usage reads the counters.
 func (m *machine) Usage() driver.Usage { return m.meter.read() }
 
-// Dial returns the connection to the agent, once.
-func (m *machine) Dial(context.Context) (net.Conn, error) {
-	var conn net.Conn
-	m.connOnce.Do(func() { conn = m.conn })
-	if conn == nil {
-		return nil, errors.New("native: the connection to the agent was taken before")
-	}
-	return conn, nil
+// Dial returns the connection to the agent, once. An agent that sleeps is woken.
+func (m *machine) Dial(context.Context) (conn net.Conn, err error) {
+	err = errors.New("native: the connection to the agent was taken before")
+	m.connOnce.Do(func() {
+		if err = m.wake(); err == nil {
+			conn = m.conn
+		}
+	})
+	return conn, err
 }
 
 // Dead is closed when the sandbox's first process has ended, and with it, by

@@ -75,6 +75,10 @@ type host struct {
 
 	agentOnDisk bool // not in memory
 
+	sleeperOnce sync.Once
+	sleeper     *os.File // what is process 1 until the agent is needed; nil before the first fork
+	sleeperErr  error
+
 	claimOnce sync.Once
 	claimErr  error
 	lock      *os.File // held while this process lives; nil before the claim
@@ -181,8 +185,10 @@ func (h *host) claim(d *Driver) error {
 
 func (h *host) close() {
 	h.grounds.close()
-	if h.agent != nil {
-		_ = h.agent.Close()
+	for _, f := range []*os.File{h.agent, h.sleeper} {
+		if f != nil {
+			_ = f.Close()
+		}
 	}
 	if h.ids.pool != nil {
 		_ = h.ids.pool.Close() // at worst an empty file stays

@@ -18,9 +18,6 @@ import (
 	"pinfold/sandbox"
 )
 
-// agentFD is where the agent finds its connection.
-const agentFD = 3
-
 // scratch is a directory that every host has. In the sandbox's own mount
 // namespace its root is built on top of it.
 const scratch = "/tmp"
@@ -67,6 +64,7 @@ type pen struct {
 	socket      int   // the agent's end of the connection; later also carries the pen's descriptors to the host
 	agent       int   // the agent's program
 	agentOnDisk bool  // it is a file of the host's
+	sleeper     int   // what is the agent until it is needed; 0: nothing
 	join        []int // cgroup v1: files to write "0" to
 
 	onGround bool // the mount namespace is a copy of a ground's
@@ -84,9 +82,13 @@ type pen struct {
 }
 
 // program returns the whole life of a sandbox's first process, from its birth
-// to the exec of the agent. Names of steps appear in error messages.
+// to the exec of the agent, or of what waits for it. Names of steps appear in
+// error messages.
 func (n *pen) program() *spawn.Program {
 	keep := append([]int{n.socket, n.agent}, n.join...)
+	if n.sleeper > 0 {
+		keep = append(keep, n.sleeper)
+	}
 	for _, t := range n.trees {
 		if t != nil {
 			keep = append(keep, int(t.Fd()))
@@ -101,9 +103,7 @@ func (n *pen) program() *spawn.Program {
 	n.descriptors(p)
 	n.confine(p)
 	p.Setsid()
-	thrift(p)
-	p.UnblockSignals()
-	p.ExecFD(n.agent, []string{"pinfold-agent"}, agentEnvironment)
+	n.become(p)
 	return p
 }
 
@@ -117,32 +117,6 @@ func (n *pen) begin(p *spawn.Program) {
 		n.openTimeOffsets(p)
 	}
 }
-
-// agentEnvironment tells the Go runtime that the agent has use for one CPU only
-// and none for a profile of its memory, for which it would soon look up its
-// own stack.
-var agentEnvironment = []string{"GOMAXPROCS=1", "GODEBUG=memprofilerate=0"}
-
-// thrift makes the agent's start cheaper, which is most of what it ever does.
-//
-// The Go runtime's monitor wakes up every 20 µs while the agent works: with
-// more slack for timers, every millisecond. The runtime looks for a CPU quota
-// in /proc/self/cgroup and mountinfo, which takes it a fifth of its start:
-// without a descriptor to spare it cannot. The agent raises that limit again
-// before it does anything else. Neither is worth a failure.
-func thrift(p *spawn.Program) {
-	p.Optional("set timer slack", unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, 1_000_000, 0, 0, 0)
-	var files unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &files) == nil {
-		limit := binary.NativeEndian.AppendUint64(nil, agentDescriptors)
-		limit = binary.NativeEndian.AppendUint64(limit, files.Max)
-		p.Optional("limit descriptors", unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, limit, nil)
-	}
-}
-
-// agentDescriptors are those that the agent starts with: /dev/null three times
-// and its connection.
-const agentDescriptors = 4
 
 // identity makes the process the root of its user namespace, where it has one.
 func (n *pen) identity(p *spawn.Program) {
@@ -374,7 +348,7 @@ func loopback(p *spawn.Program) {
 	p.Call("close network", unix.SYS_CLOSE, fd.Ref())
 }
 
-// descriptors gives the agent /dev/null three times and its connection.
+// descriptors gives the process /dev/null three times.
 func (n *pen) descriptors(p *spawn.Program) {
 	null := p.Result("open /dev/null", unix.SYS_OPENAT, unix.AT_FDCWD, "/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	for fd := range 3 {
@@ -410,8 +384,6 @@ func (n *pen) confine(p *spawn.Program) {
 		fds = append(fds, n.filter.apply(p)...)
 	}
 	sendDescriptors(p, n.socket, fds)
-	p.CloseOnExecFrom(agentFD)
-	p.Dup2(n.socket, agentFD)
 }
 
 // sendDescriptors sends descriptors over a unix socket, with one byte of data

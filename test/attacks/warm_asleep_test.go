@@ -1,0 +1,127 @@
+//go:build linux
+
+package attacks
+
+import (
+	"context"
+	"net"
+	"os"
+	"sync/atomic"
+	"testing"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/driver/native"
+	"pinfold/internal/engine"
+	"pinfold/sandbox"
+	"pinfold/test/ledger"
+)
+
+// counting is a driver that counts how many agents of forks' machines were woken,
+// and how many guests ended without one.
+type counting struct {
+	*native.Driver
+	woken, ended atomic.Int64
+}
+
+func (c *counting) NewParent(ctx context.Context, plan driver.Plan, spec driver.ParentSpec) (driver.Parent, error) {
+	p, err := c.Driver.NewParent(ctx, plan, spec)
+	return &countingParent{p, c}, err
+}
+
+type countingParent struct {
+	driver.Parent
+	counting *counting
+}
+
+func (p *countingParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Forked, error) {
+	m, f, err := p.Parent.Fork(ctx, plan)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &countingMachine{m, m.(driver.Looker), m.(driver.Sleeper), p.counting}, f, nil //nolint:forcetypeassert // they are
+}
+
+type countingMachine struct {
+	driver.Machine
+	driver.Looker
+	sleeper  driver.Sleeper
+	counting *counting
+}
+
+func (m *countingMachine) Dial(ctx context.Context) (net.Conn, error) {
+	m.counting.woken.Add(1)
+	return m.Machine.Dial(ctx)
+}
+
+func (m *countingMachine) EndGuest(ctx context.Context) error {
+	m.counting.ended.Add(1)
+	return m.sleeper.EndGuest(ctx)
+}
+
+// A run wakes its sandbox's agent when it has files or values to bring in or out, once,
+// and for nothing else.
+func TestRunsThatWakeTheAgent(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user's interpreters are not forked")
+	}
+	ledger.Check(t)
+	a := newArena(t, "")
+	c := &counting{Driver: a.driver}
+	e := engine.New(engine.Options{Drivers: []driver.Driver{c}, Template: templates, Host: os.DirFS("/")})
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := e.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.SetPool(t.Context(), sandbox.PoolSpec{Name: "py", Language: "python", Min: 1, Limits: warmLimits}); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name     string
+		spec     sandbox.Spec
+		woken    int64
+		ended    bool // without the agent
+		stdout   string
+		artifact string
+		value    bool
+	}{
+		{"prints", sandbox.Spec{Code: "print(1)"}, 0, false, "1\n", "", false},
+		{"fails", sandbox.Spec{Code: "import os; os._exit(print(1, flush=True) or 3)"}, 0, false, "1\n", "", false},
+		{"reads", sandbox.Spec{Code: "print(input())", Stdin: "1"}, 0, false, "1\n", "", false},
+		{"leaves a process", sandbox.Spec{Code: "import os, time\nif os.fork() == 0:\n  os.close(1); os.close(2); time.sleep(60)\nelse: print(1)"}, 0, false, "1\n", "", false},
+		{"takes too long", sandbox.Spec{Code: "print(1, flush=True)\nimport time; time.sleep(60)", Limits: sandbox.Limits{WallTimeMS: 200}}, 0, true, "1\n", "", false},
+		{"gets a file", sandbox.Spec{Code: "print(open('in').read())", Files: []sandbox.File{{Path: "in", Content: "1"}}}, 1, false, "1\n", "", false},
+		{"makes a file", sandbox.Spec{Code: "print(1); open('out', 'w').write('2')"}, 1, true, "1\n", "out", false},
+		{"is asked for files", sandbox.Spec{Code: "print(1)", Artifacts: []string{"out"}}, 1, true, "1\n", "", false},
+		{"bombs, and makes a file", sandbox.Spec{Code: "import os\nopen('out', 'w').write('2'); print(1, flush=True)\nif os.fork() == 0:\n  while True:\n    try: os.fork()\n    except OSError: pass\nimport time; time.sleep(.1)"}, 1, true, "1\n", "out", false},
+		{"leaves a value", sandbox.Spec{Code: "6 * 7"}, 1, true, "", "", true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			waitFull(t, e)
+			spec := test.spec
+			wall := spec.Limits.WallTimeMS
+			spec.Language, spec.Limits = "python", warmLimits
+			spec.Limits.WallTimeMS = wall
+			woken, ended := c.woken.Load(), c.ended.Load()
+			r, err := e.Run(t.Context(), engine.Request{Spec: spec})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !r.Warm || r.Stdout != test.stdout || len(r.Results) > 0 != test.value || len(r.ArtifactsSkipped) > 0 {
+				t.Errorf("%+v", r)
+			}
+			if out := len(r.Artifacts) == 1 && r.Artifacts[0].Path == test.artifact; out != (test.artifact != "") {
+				t.Errorf("the files are %+v", r.Artifacts)
+			}
+			if woken = c.woken.Load() - woken; woken != test.woken {
+				t.Errorf("the agent was woken %d times, not %d", woken, test.woken)
+			}
+			if (c.ended.Load() > ended) != test.ended {
+				t.Errorf("that the guest was ended without it should be %t", test.ended)
+			}
+		})
+	}
+}

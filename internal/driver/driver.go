@@ -102,6 +102,13 @@ type Sleeper interface {
 	EndGuest(ctx context.Context) error
 }
 
+// Discarder is a machine that can save itself the last reading of its counters.
+type Discarder interface {
+	// Discard says that nobody will read the counters any more. Death and Usage
+	// go by what was read last from then on.
+	Discard()
+}
+
 // Plan is everything a driver needs to make one machine. MakePlan fills it;
 // drivers do not take decisions of their own.
 type Plan struct {

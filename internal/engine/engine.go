@@ -74,6 +74,8 @@ type Engine struct {
 	cancelRuns context.CancelFunc
 	languages  languages
 	toolchains toolchains
+	probed     lately[string, driver.Report] // by driver
+	programs   lately[string, string]        // see lookup
 	accounts   accounts
 	parsing    sync.Mutex // held while large results are taken apart, for their memory's sake
 
@@ -169,7 +171,7 @@ func (e *Engine) choose(ctx context.Context, name string) (driver.Driver, driver
 		if name != sandbox.DriverAuto && name != d.Name() {
 			continue
 		}
-		r, err := d.Probe(ctx)
+		r, err := e.probe(ctx, d)
 		if err != nil {
 			return nil, r, err
 		}

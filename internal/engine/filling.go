@@ -153,7 +153,7 @@ func (p *pool) make() (*waiting, error) {
 	p.mu.Lock()
 	spec := p.spec
 	p.mu.Unlock()
-	report, err := p.driver.Probe(ctx)
+	report, err := p.engine.probe(ctx, p.driver)
 	if err != nil {
 		return nil, err
 	}
@@ -245,8 +245,7 @@ func (e *Engine) interpreterFor(ctx context.Context, s *session, spec sandbox.Po
 	if err != nil {
 		return nil, err
 	}
-	lookup := func(candidates []string) (string, bool) { return template.Lookup(e.options.Host, candidates) }
-	wait, _, err := lang.WaitStep(spec.Warm, spec.Limits, lookup)
+	wait, _, err := lang.WaitStep(spec.Warm, spec.Limits, e.lookup(spec.Template, template))
 	if err != nil {
 		return nil, err
 	}

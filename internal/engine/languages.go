@@ -48,6 +48,7 @@ func (e *Engine) Languages(ctx context.Context) ([]LanguageInfo, error) {
 		if err != nil {
 			return nil, err
 		}
+		defer close(j.told)
 		return e.perform(ctx, j)
 	}
 	known, err := AskLanguages(ctx, unrecorded, sandbox.Spec{})

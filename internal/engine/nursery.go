@@ -204,8 +204,7 @@ func (n *nursery) start(ctx context.Context, spec sandbox.PoolSpec) (*parent, er
 		return nil, err
 	}
 	limits := spec.Limits.WithDefaults()
-	lookup := func(candidates []string) (string, bool) { return template.Lookup(n.engine.options.Host, candidates) }
-	step, ok, err := lang.ParentStep(spec.Warm, limits, lookup)
+	step, ok, err := lang.ParentStep(spec.Warm, limits, n.engine.lookup(spec.Template, template))
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +221,7 @@ func (n *nursery) start(ctx context.Context, spec sandbox.PoolSpec) (*parent, er
 	if p.Setup, err = json.Marshal(map[string]any{"modules": step.Modules}); err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a parent's modules: %w", err)
 	}
-	report, err := n.driver.Probe(ctx)
+	report, err := n.engine.probe(ctx, n.driver)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
@@ -145,6 +146,10 @@ func (j *job) end(ctx context.Context, s *session, p *pool, runErr error) error 
 			release := j.release
 			j.release = nil
 			j.engine.background.Go(func() {
+				<-j.told
+				if d, ok := s.machine.(driver.Discarder); ok {
+					d.Discard() // the result is complete
+				}
 				j.engine.destroyLater(s, p)
 				<-j.engine.late
 				release()

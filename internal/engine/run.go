@@ -77,6 +77,7 @@ func (e *Engine) Run(ctx context.Context, req Request) (*sandbox.Result, error) 
 	if err != nil {
 		return nil, e.refused(ctx, err)
 	}
+	defer close(j.told)
 	if e.options.Store == nil {
 		return e.perform(ctx, j)
 	}
@@ -146,6 +147,7 @@ type job struct {
 	main    string       // the program's file
 	warm    *interpreter // it takes the program; nil: it is started
 	result  *sandbox.Result
+	told    chan struct{} // closed when the result is kept: what goes on after the answer waits for it
 
 	collected time.Duration // what taking values and files out has cost so far
 }
@@ -176,8 +178,7 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	lookup := func(candidates []string) (string, bool) { return template.Lookup(e.options.Host, candidates) }
-	steps, err := lang.Plan(spec.Entrypoint, spec.Args, spec.Limits, lookup)
+	steps, err := lang.Plan(spec.Entrypoint, spec.Args, spec.Limits, e.lookup(spec.Template, template))
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +191,7 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{engine: e, request: req, spec: spec, driver: d, report: report, plan: plan, shown: template, steps: steps, main: spec.Entrypoint}
+	j := &job{engine: e, request: req, spec: spec, driver: d, report: report, plan: plan, shown: template, steps: steps, main: spec.Entrypoint, told: make(chan struct{})}
 	if j.main == "" {
 		j.main = lang.File
 	}

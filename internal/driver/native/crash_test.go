@@ -179,7 +179,7 @@ func beHost(t *testing.T, state string) {
 }
 
 // planFor makes a plan with default limits.
-func planFor(t *testing.T, d *Driver, id string) driver.Plan {
+func planFor(t testing.TB, d *Driver, id string) driver.Plan {
 	t.Helper()
 	report, err := d.Probe(t.Context())
 	if err != nil {

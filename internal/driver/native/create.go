@@ -145,14 +145,13 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 		n.onGround, clone.Mounts = true, int(m.ground.namespace.Fd())
 	}
 	if m.cgroup != nil {
-		files, err := m.cgroup.JoinFiles()
-		if err != nil {
+		if m.entries, err = m.cgroup.JoinFiles(); err != nil {
 			return nil, err
 		}
-		for _, f := range files {
-			defer f.Close() //nolint:errcheck // only written by the child
-			n.join = append(n.join, int(f.Fd()))
+		if m.parent == nil {
+			defer m.closeEntries()
 		}
+		n.join = m.entries
 		if dir := m.cgroup.Dir(); dir != nil {
 			clone.Cgroup = int(dir.Fd())
 		}
@@ -160,6 +159,12 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	child, err := m.birth.program(n).Start(clone)
 	runtime.KeepAlive(h.agent)
 	return child, err
+}
+
+// closeEntries closes the ways into the cgroup, after everybody has entered.
+func (m *machine) closeEntries() {
+	closeAll(m.entries)
+	m.entries = nil
 }
 
 // pen describes the sandbox for the table of system calls.

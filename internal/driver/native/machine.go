@@ -33,6 +33,7 @@ type machine struct {
 
 	block    *idblock.Block // nil when not root
 	cgroup   *cgroup.Group  // nil without usable cgroups
+	entries  []int          // ways into the cgroup, until everybody is in it
 	child    *spawn.Child   // nil before the start
 	listener *listener      // nil when the filter does not listen
 	ground   *ground        // nil when few live
@@ -71,6 +72,9 @@ func (d *Driver) newMachine(plan driver.Plan, h *host) *machine {
 
 // Usage reads the counters.
 func (m *machine) Usage() driver.Usage { return m.meter.read() }
+
+// Discard implements driver.Discarder.
+func (m *machine) Discard() { m.meter.discard() }
 
 // Dial returns the connection to the agent, once. An agent that sleeps is woken.
 func (m *machine) Dial(context.Context) (conn net.Conn, err error) {
@@ -169,6 +173,7 @@ func (m *machine) Destroy(ctx context.Context) error {
 		}
 	}
 	m.meter.close()
+	m.closeEntries() // of a fork that never came
 	if m.child != nil {
 		m.child.Release()
 	}

@@ -350,17 +350,14 @@ func (p *parent) fork(ctx context.Context, m *machine) (*driver.Forked, error) {
 	}
 	defer pipes.closeTheirs()
 	fds := append([]int{m.child.Pidfd}, pipes.theirs[:]...)
-	if m.cgroup != nil {
-		files, err := m.cgroup.EntryFiles()
-		if err != nil {
+	if m.cgroup != nil && m.entries == nil {
+		if m.entries, err = m.cgroup.EntryFiles(); err != nil {
 			pipes.closeOurs()
 			return nil, err
 		}
-		defer closeFiles(files)
-		for _, f := range files {
-			fds = append(fds, int(f.Fd()))
-		}
 	}
+	defer m.closeEntries()
+	fds = append(fds, m.entries...)
 	f := &fork{ready: make(chan said, 1), exited: make(chan driver.ForkExit, 1)}
 	id, err := p.register(f)
 	if err == nil {

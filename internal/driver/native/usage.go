@@ -35,13 +35,18 @@ type meter struct {
 	ending bool // Destroy has begun
 }
 
-// open takes the root's descriptor and measures the empty disk.
+// open takes the root's descriptor and measures the empty disk. It opens the
+// counters as well: a machine that waits in a pool has them open when its
+// program comes.
 func (t *meter) open(root int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.root = root
 	if err := unix.Fstatfs(root, &t.base); err != nil {
 		return setupError("measure the sandbox's disk", err)
+	}
+	if g := t.machine.cgroup; g != nil {
+		g.OpenCounters()
 	}
 	return nil
 }
@@ -61,7 +66,16 @@ func (t *meter) read() driver.Usage {
 func (t *meter) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.update(true)
+	if !t.ended {
+		t.update(true)
+		t.ended = true
+	}
+}
+
+// discard has the reading that was taken last stay the last one.
+func (t *meter) discard() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.ended = true
 }
 

@@ -131,7 +131,9 @@ func start(t *testing.T, g *Group, job string) *child {
 			script += fmt.Sprintf("echo 0 >&%d || exit 99; ", i+3)
 		}
 		cmd = exec.Command("/bin/sh", "-c", script+`exec "$0"`, exe)
-		cmd.ExtraFiles = join
+		for _, fd := range join {
+			cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(fd), "tasks"))
+		}
 	}
 	cmd.Env = []string{childEnv + "=" + job, "GOMAXPROCS=1"}
 	cmd.Stderr = os.Stderr
@@ -142,7 +144,7 @@ func start(t *testing.T, g *Group, job string) *child {
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start %s: %v", job, err)
 	}
-	for _, f := range join {
+	for _, f := range cmd.ExtraFiles {
 		_ = f.Close()
 	}
 	t.Cleanup(func() {

@@ -192,7 +192,7 @@ func (g *Group) Dir() *os.File { return g.dir }
 // JoinFiles opens the files into which a new, single-threaded process of
 // version 1 writes "0" to enter the group, one for each hierarchy. The caller
 // closes them. On version 2 there are none.
-func (g *Group) JoinFiles() ([]*os.File, error) {
+func (g *Group) JoinFiles() ([]int, error) {
 	if g.version != 1 {
 		return nil, nil
 	}
@@ -201,27 +201,27 @@ func (g *Group) JoinFiles() ([]*os.File, error) {
 
 // EntryFiles opens the files into which any other process writes "0" to enter
 // the group, on both versions. Who opened them is who moves it, so the process
-// itself needs no right. The caller closes them.
-func (g *Group) EntryFiles() ([]*os.File, error) {
+// itself needs no right. The caller closes them. On version 1 those of JoinFiles
+// do as well.
+func (g *Group) EntryFiles() ([]int, error) {
 	if g.version != 1 {
 		return g.openAll("cgroup.procs")
 	}
-	return g.openAll("tasks")
+	return g.JoinFiles()
 }
 
 // openAll opens a file of each of the group's directories for writing.
-func (g *Group) openAll(file string) ([]*os.File, error) {
-	files := make([]*os.File, 0, len(g.dirs))
+func (g *Group) openAll(file string) ([]int, error) {
+	files := make([]int, 0, len(g.dirs))
 	for _, dir := range g.dirs {
-		name := path.Join(dir, file)
-		fd, err := openFile(name, unix.O_WRONLY)
+		fd, err := openFile(path.Join(dir, file), unix.O_WRONLY)
 		if err != nil {
 			for _, f := range files {
-				_ = f.Close()
+				_ = unix.Close(f)
 			}
 			return nil, err
 		}
-		files = append(files, os.NewFile(uintptr(fd), name))
+		files = append(files, fd)
 	}
 	return files, nil
 }

@@ -104,19 +104,25 @@ func (g *Group) counters() (Counters, error) {
 	return Counters{v[cpuTime], v[memoryNow], v[oomKills], v[tasksNow], v[forksRefused]}, nil
 }
 
+// OpenCounters opens the files of the fast counters, so that the first reading
+// takes no longer than others. One that cannot be opened is tried again then.
+func (g *Group) OpenCounters() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range numCounters {
+		_ = g.prepare(c) // the reading reports it
+	}
+}
+
 // absent stands in files for a counter that this group does not have.
 const absent = -2
 
 // fast reads a counter whose file stays open.
 func (g *Group) fast(c counter) (int64, error) {
-	s := &sources[g.version][c]
-	if g.files[c] == -1 {
-		fd, err := g.open(s)
-		if err != nil {
-			return 0, err
-		}
-		g.files[c] = highfd.Move(fd)
+	if err := g.prepare(c); err != nil {
+		return 0, err
 	}
+	s := &sources[g.version][c]
 	if g.files[c] == absent {
 		return -1, nil
 	}
@@ -126,6 +132,18 @@ func (g *Group) fast(c counter) (int64, error) {
 		return 0, fmt.Errorf("cannot read %s of cgroup %s: %w", s.file, g.name, err)
 	}
 	return s.parse(buf[:n]), nil
+}
+
+// prepare opens the file of a fast counter, unless it is.
+func (g *Group) prepare(c counter) error {
+	if g.files[c] != -1 {
+		return nil
+	}
+	fd, err := g.open(&sources[g.version][c])
+	if err == nil {
+		g.files[c] = highfd.Move(fd)
+	}
+	return err
 }
 
 func (g *Group) open(s *source) (int, error) {

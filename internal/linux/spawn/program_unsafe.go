@@ -56,15 +56,23 @@ type Program struct {
 	names []string
 	keep  []any // what the addresses in steps point to
 	fds   []int // descriptors that stay open in the child
+
+	text  []byte    // room for texts, which keep has; many are small
+	words []uintptr // room for cells, likewise
 }
 
 // usualSteps is room for the steps of most programs, and for those that Start
-// puts before them.
-const usualSteps = 80
+// puts before them; the others are for what the steps point to.
+const (
+	usualSteps = 320
+	usualText  = 4 << 10
+	usualWords = 64
+	usualKept  = 96
+)
 
 // withRoom returns an empty program that can take so many steps without growing.
 func withRoom(n int) *Program {
-	return &Program{steps: make([]step, 0, n), names: make([]string, 0, n), keep: make([]any, 0, n)}
+	return &Program{steps: make([]step, 0, n), names: make([]string, 0, n), keep: make([]any, 0, usualKept)}
 }
 
 // New returns an empty program whose process keeps open only the standard
@@ -107,8 +115,12 @@ func (p *Program) Result(name string, trap uintptr, args ...any) Cell {
 
 // Cell returns a new cell.
 func (p *Program) Cell() Cell {
-	c := Cell{new(uintptr)}
-	p.keep = append(p.keep, c.word)
+	if len(p.words) == 0 {
+		p.words = make([]uintptr, usualWords)
+		p.keep = append(p.keep, p.words)
+	}
+	c := Cell{&p.words[0]}
+	p.words = p.words[1:]
 	return c
 }
 
@@ -167,7 +179,7 @@ func (p *Program) arg(a any) (v uintptr, indirect bool) {
 	case Ref:
 		return uintptr(unsafe.Pointer(a.cell.word)), true
 	case string:
-		return p.Pointer(append([]byte(a), 0)), false
+		return p.terminated(a), false
 	case []byte:
 		return p.Pointer(a), false
 	case []string:
@@ -186,6 +198,19 @@ func (p *Program) arg(a any) (v uintptr, indirect bool) {
 		return a, false
 	}
 	panic("spawn: an argument of a type that cannot be passed")
+}
+
+// terminated returns the address of a copy of the text that ends in a NUL.
+func (p *Program) terminated(text string) uintptr {
+	n := len(text) + 1
+	if len(p.text) < n {
+		p.text = make([]byte, max(n, usualText))
+		p.keep = append(p.keep, p.text)
+	}
+	b := p.text[:n]
+	p.text = p.text[n:]
+	copy(b, text)
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
 // vector returns the address of a NULL-terminated array of strings.

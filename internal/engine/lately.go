@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/image"
+	"pinfold/internal/language"
+)
+
+// lookEvery is for how long what was seen of the host is taken to be so still.
+// A server looks for each run otherwise, hundreds of times a second.
+const lookEvery = time.Second
+
+// lately remembers for a moment what was found. It is safe for concurrent use;
+// the zero value remembers nothing yet.
+type lately[K comparable, V any] struct {
+	mu    sync.Mutex
+	since time.Time
+	found map[K]V
+}
+
+// get returns what was found lately, or looks. What is not found is not remembered.
+func (l *lately[K, V]) get(key K, look func() (V, bool)) (V, bool) {
+	l.mu.Lock()
+	if now := time.Now(); now.Sub(l.since) > lookEvery {
+		l.since, l.found = now, map[K]V{}
+	}
+	v, ok := l.found[key]
+	l.mu.Unlock()
+	if ok {
+		return v, true
+	}
+	if v, ok = look(); ok {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.found[key] = v
+	}
+	return v, ok
+}
+
+// probe says what a driver can do here.
+func (e *Engine) probe(ctx context.Context, d driver.Driver) (r driver.Report, err error) {
+	r, _ = e.probed.get(d.Name(), func() (driver.Report, bool) {
+		var found driver.Report
+		found, err = d.Probe(ctx)
+		return found, err == nil && found.Blocked == nil
+	})
+	return r, err
+}
+
+// lookup looks for programs in a template.
+func (e *Engine) lookup(name string, template image.Template) language.Lookup {
+	return func(candidates []string) (string, bool) {
+		return e.programs.get(name+"\x00"+strings.Join(candidates, "\x00"), func() (string, bool) {
+			return template.Lookup(e.options.Host, candidates)
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 )
 
@@ -224,7 +225,7 @@ func (l *Limits) setJSON(name string, value json.RawMessage) error {
 	}
 	if name == "cpus" {
 		if err := json.Unmarshal(value, &l.CPUs); err != nil {
-			return limitTypeError(name, value, "a number")
+			return limitTypeError(name, value, "a number", exampleCPUs(value))
 		}
 		return CheckCPUs(l.CPUs)
 	}
@@ -234,10 +235,17 @@ func (l *Limits) setJSON(name string, value json.RawMessage) error {
 		}
 		var v int64
 		if err := json.Unmarshal(value, &v); err != nil {
-			return limitTypeError(name, value, "a whole number")
+			return limitTypeError(name, value, wholeNumbers[info.Unit], info.example(value))
 		}
 		*l.field(name) = v
-		return info.Check(v)
+		if err := info.Check(v); err != nil {
+			hint := "write " + limitMember(name, DefaultLimits().Get(name)) + ", or leave it out for that default"
+			if v <= 0 {
+				hint += "; zero does not mean unlimited"
+			}
+			return AsError(err).WithHint(hint)
+		}
+		return nil
 	}
 	return &Error{
 		Code: CodeSpecInvalid, Field: "limits." + SafeText(name, 60), Message: "no such limit",
@@ -245,11 +253,66 @@ func (l *Limits) setJSON(name string, value json.RawMessage) error {
 	}
 }
 
-func limitTypeError(name string, value json.RawMessage, want string) error {
+// wholeNumbers are what limits are in JSON.
+var wholeNumbers = map[Unit]string{
+	UnitMilliseconds: "a whole number of milliseconds", UnitBytes: "a whole number of bytes", UnitCount: "a whole number",
+}
+
+// limitTypeError names what was meant where that can be told.
+func limitTypeError(name string, value json.RawMessage, want string, example any) error {
 	return &Error{
 		Code: CodeLimitInvalid, Field: "limits." + name,
 		Message: fmt.Sprintf("%s is not %s in range", SafeText(string(value), 40), want),
+		Hint:    "write " + limitMember(name, example),
 	}
+}
+
+// limitMember is a limit as it stands in a request.
+func limitMember(name string, value any) string {
+	return fmt.Sprintf(`"limits": {"%s": %v}`, name, value)
+}
+
+// example is a value for a request that was given one of the wrong type: the one
+// that was meant, as in "64MiB", or the default.
+func (i LimitInfo) example(given json.RawMessage) int64 {
+	meant := int64(-1)
+	var text string
+	var f float64
+	switch {
+	case json.Unmarshal(given, &f) == nil:
+		meant = int64(min(math.Ceil(f), float64(i.Max)+1)) // more than that is no number for it
+	case json.Unmarshal(given, &text) == nil:
+		meant = i.parse(text)
+	}
+	if i.Check(meant) != nil {
+		return DefaultLimits().Get(i.Field)
+	}
+	return meant
+}
+
+// parse reads a limit as people write it; -1 where it is none.
+func (i LimitInfo) parse(text string) int64 {
+	read := map[Unit]func(string) (int64, error){UnitMilliseconds: ParseTime, UnitBytes: ParseSize}[i.Unit]
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n
+	}
+	if read == nil {
+		return -1
+	}
+	if n, err := read(text); err == nil {
+		return n
+	}
+	return -1
+}
+
+func exampleCPUs(given json.RawMessage) float64 {
+	var text string
+	if json.Unmarshal(given, &text) == nil {
+		if n, err := strconv.ParseFloat(text, 64); err == nil && CheckCPUs(n) == nil {
+			return n
+		}
+	}
+	return DefaultLimits().CPUs
 }
 
 func limitNames() []string {

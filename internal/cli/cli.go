@@ -61,7 +61,7 @@ func Main(ctx context.Context, deps Deps) int {
 	// Our own messages go through these; cobra must not print by itself.
 	root.SetOut(deps.Stdout)
 	root.SetErr(deps.Stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	var broken *brokenPipeError
 	var stopped *stoppedError
 	switch {
@@ -70,7 +70,7 @@ func Main(ctx context.Context, deps Deps) int {
 	case errors.As(err, &stopped):
 		return exitCancelled
 	case err != nil:
-		return a.fail(err)
+		return a.fail(speech{cmd.Flags()}.translate(err))
 	}
 	return a.exit
 }
@@ -81,6 +81,7 @@ type app struct {
 	at      serverFlags
 	exit    int  // status of a command that did not fail
 	midLine bool // a program left stderr in the middle of a line
+	speech  speech
 }
 
 func (a *app) root() *cobra.Command {

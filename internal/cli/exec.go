@@ -112,7 +112,7 @@ func (a *app) exec(ctx context.Context, f *execFlags, id string, words []string)
 	case f.terminal:
 		do = a.execTerminal
 	}
-	return f.asFlags(inOurWords(do(ctx, c.Sandbox(id), f)))
+	return f.asFlags(do(ctx, c.Sandbox(id), f))
 }
 
 func (a *app) checkExec(f *execFlags) error {

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"pinfold/sandbox"
 )
 
 // help prints what a command does, its examples first and its flags in groups.
@@ -25,7 +27,7 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 	writeFlags(&b, cmd)
 	var broken *brokenPipeError
 	if err := a.write(b.Bytes()); err != nil && !errors.As(err, &broken) { // a closed pipe (| head) is no error here
-		a.exit = a.fail(err)
+		a.exit = a.fail(sandbox.AsError(err))
 	}
 }
 

@@ -42,8 +42,7 @@ func (a *app) say(format string, args ...any) {
 
 // fail reports an error in the form that was asked for and returns the exit
 // status that belongs to it.
-func (a *app) fail(err error) int {
-	e := sandbox.AsError(err)
+func (a *app) fail(e *sandbox.Error) int {
 	if wantsJSON(a.Args) {
 		var broken *brokenPipeError
 		wErr := a.writeJSON(sandbox.ErrorBody{Error: e})

@@ -46,7 +46,8 @@ func (a *app) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.asFlags(a.run(cmd.Context(), f, program, rest))
+			a.speech = speech{cmd.Flags()}
+			return a.run(cmd.Context(), f, program, rest)
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveDefault // file names
@@ -178,7 +179,7 @@ func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink
 	if f.json {
 		return a.writeJSON(result)
 	}
-	a.report(result, reportOptions{
+	a.report(a.speech.result(result), reportOptions{
 		verbose: f.verbose, dir: f.artifactsDir, patterns: req.Spec.Artifacts, kept: req.Spec.Limits.WithDefaults().OutputBytes,
 	})
 	return out.lost()

@@ -100,7 +100,7 @@ func TestServeErrors(t *testing.T) {
 	}{
 		{[]string{"--config", file}, []string{"log.levle", "p.yaml:2:3", `did you mean "level"?`}},
 		{[]string{"--config", filepath.Join(dir, "none")}, []string{"no such file"}},
-		{[]string{"--listen", "0.0.0.0:80"}, []string{"listen[0]", "--tls-cert", "--insecure-listen"}},
+		{[]string{"--listen", "0.0.0.0:80"}, []string{"--listen: ", "--tls-cert", "--insecure-listen"}},
 		{[]string{"--listen", "nonsense"}, []string{"127.0.0.1:7463"}},
 		{[]string{"--tls-cert", "x"}, []string{"tls.key", "--tls-key"}},
 		{[]string{"--log-format", "xml"}, []string{"log.format"}},

@@ -83,7 +83,7 @@ func (a *app) with(ctx context.Context, f func(ctx context.Context, c *client.Cl
 	if toldToGo(ctx, err) {
 		return cancelled()
 	}
-	return inOurWords(err)
+	return err
 }
 
 // toldToGo says whether an error is only that ctx was cancelled.
@@ -118,26 +118,6 @@ func checkIDs(prefix, what string, ids ...string) error {
 		}
 	}
 	return nil
-}
-
-// hintCreate is what a server says to whoever asks for a sandbox that has ended.
-const hintCreate = "create another one"
-
-// inOurWords replaces hints that speak of HTTP by commands.
-func inOurWords(err error) error {
-	var e *sandbox.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	switch {
-	case e.Code == sandbox.CodeNotFound && strings.Contains(e.Hint, "GET /"):
-		return e.WithHint("pinfold ls --all lists the sandboxes, pinfold ps SANDBOX the processes")
-	case e.Code == sandbox.CodeGone && e.Hint == hintCreate:
-		return e.WithHint("what was in it is gone with it; pinfold ls --all says why it ended, pinfold create makes another")
-	case e.Code == sandbox.CodeUnauthorized:
-		return e.WithHint("export " + client.KeyEnv + "=$(pinfold key create --state DIR), where DIR is the server's state directory")
-	}
-	return err
 }
 
 const maxKeyFile = 4096

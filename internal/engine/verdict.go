@@ -164,8 +164,7 @@ func (e evidence) limitCause(kind sandbox.CauseKind, observed int64, why string)
 			continue
 		}
 		c.Limit = e.limits.Get(info.Field)
-		c.Hint = fmt.Sprintf("raise limits.%s (--%s %s) if the program is right to need more",
-			info.Field, info.Flag, sandbox.FormatQuantity(min(2*c.Limit, info.Max), info.Unit))
+		c.Hint = fmt.Sprintf(`raise it if the program is right to need more: "limits": {"%s": %d}`, info.Field, min(2*c.Limit, info.Max))
 		return c
 	}
 	return c

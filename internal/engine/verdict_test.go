@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -61,8 +62,8 @@ func TestVerdictPrecedence(t *testing.T) {
 	}
 }
 
-// A cause that is a limit names it, what was observed, and the flag that raises
-// it.
+// A cause that is a limit names it, what was observed, and what raises it, as
+// a request has it.
 func TestLimitCausesAreComplete(t *testing.T) {
 	limits := sandbox.DefaultLimits()
 	for _, info := range sandbox.LimitTable() {
@@ -73,7 +74,7 @@ func TestLimitCausesAreComplete(t *testing.T) {
 		if cause.Limit != limits.Get(info.Field) || cause.Observed != cause.Limit+1 {
 			t.Errorf("%s: limit %d, observed %d", info.Field, cause.Limit, cause.Observed)
 		}
-		if !strings.Contains(cause.Hint, "--"+info.Flag+" ") || !strings.Contains(cause.Hint, "limits."+info.Field) {
+		if !strings.Contains(cause.Hint, fmt.Sprintf(`"limits": {"%s": %d}`, info.Field, 2*cause.Limit)) {
 			t.Errorf("%s: the hint is %q", info.Field, cause.Hint)
 		}
 	}

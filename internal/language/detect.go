@@ -36,7 +36,7 @@ func Detect(filename string, firstLine []byte) (Language, error) {
 	return Language{}, &sandbox.Error{
 		Code: sandbox.CodeLanguageUnknown, Field: "language",
 		Message: fmt.Sprintf("cannot tell the language of \"%s\"", sandbox.SafeText(path.Base(filename), 60)),
-		Hint:    "name it, as in --language python",
+		Hint:    `name it, as in "language": "python"`,
 	}
 }
 

@@ -31,6 +31,7 @@ func Decode(data []byte, v any) error {
 		return err
 	}
 	d := &walker{Decoder: json.NewDecoder(bytes.NewReader(data)), known: map[reflect.Type]map[string]reflect.Type{}}
+	d.UseNumber()
 	if err := d.check(reflect.TypeOf(v), nil); err != nil {
 		return err
 	}
@@ -38,11 +39,14 @@ func Decode(data []byte, v any) error {
 		return invalid("", "there is text after the JSON value")
 	}
 	err := json.Unmarshal(data, v)
+	var known *sandbox.Error
 	var typeErr *json.UnmarshalTypeError
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &typeErr):
+	case errors.As(err, &known):
+		return known
+	case errors.As(err, &typeErr): // what the walk has let through
 		return invalid(typeErr.Field, "must be "+kindName(typeErr.Type)+", not "+typeErr.Value)
 	}
 	return sandbox.AsError(err)
@@ -123,6 +127,9 @@ func (d *walker) check(t reflect.Type, at *place) error {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
+	if err := mismatch(token, t, at); err != nil {
+		return err
+	}
 	switch token {
 	case json.Delim('{'):
 		return d.checkObject(t, at)
@@ -166,6 +173,8 @@ func (d *walker) checkObject(t reflect.Type, at *place) error {
 		}
 		if fields == nil {
 			inner = elem
+		} else if checksItself(t) {
+			inner = nil
 		}
 		if err := d.check(inner, where); err != nil {
 			return err
@@ -224,6 +233,10 @@ func unknown(where, name string, fields map[string]reflect.Type) error {
 		names = append(names, f)
 	}
 	e := invalid(where, "no such field")
+	if hint := meantLimit(name, fields); hint != "" {
+		e.Hint = hint
+		return e
+	}
 	if near := nearest.Word(strings.ToLower(name), names); near != "" {
 		e.Hint = fmt.Sprintf("did you mean %q?", near)
 	}
@@ -237,18 +250,21 @@ func (d *walker) syntaxError(err error) error {
 	return invalid("", fmt.Sprintf("is not JSON near byte %d: %s", d.InputOffset(), sandbox.SafeText(err.Error(), 120)))
 }
 
-func kindName(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice, reflect.Array:
-		return "a list"
-	case reflect.Struct, reflect.Map:
-		return "an object"
+// meantLimit is for who gives a limit the name of its flag, or gives it where
+// limits do not stand.
+func meantLimit(name string, fields map[string]reflect.Type) string {
+	for _, info := range sandbox.LimitTable() {
+		if name != info.Field && strings.ReplaceAll(name, "-", "_") != strings.ReplaceAll(info.Flag, "-", "_") {
+			continue
+		}
+		if fields[info.Field] != nil {
+			return fmt.Sprintf("did you mean %q?", info.Field)
+		}
+		if fields["limits"] != nil {
+			return fmt.Sprintf(`write "limits": {"%s": %d}`, info.Field, sandbox.DefaultLimits().Get(info.Field))
+		}
 	}
-	return "a number"
+	return ""
 }
 
 func invalid(field, message string) *sandbox.Error {

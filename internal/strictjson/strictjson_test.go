@@ -37,8 +37,27 @@ func TestDecodeRefuses(t *testing.T) {
 		"mounts":               {`{"mounts":[]}`, spec, "mounts", ""},
 		"escape in the name":   {`{"\u001b[2J":1}`, spec, `\x1b[2J`, ""},
 		"twice":                {`{"code":"a","code":"b"}`, spec, "code", ""},
-		"wrong type":           {`{"code":7}`, spec, "code", ""},
-		"zero limit":           {`{"limits":{"wall_time_ms":0}}`, limit, "limits.wall_time_ms", "leave it out for the default of 30s; zero does not mean unlimited"},
+		"wrong type":           {`{"code":7}`, spec, "code", `write "code": "7"`},
+		"one for a list":       {`{"warm":"numpy"}`, spec, "warm", `write "warm": ["numpy"]`},
+		"in a list":            {`{"args":["a",5]}`, spec, "args[1]", `write "5"`},
+		"a list for one":       {`{"language":["python"]}`, spec, "language", ""},
+		"word for a truth":     {`{"cold":"yes"}`, spec, "cold", `write "cold": true`},
+		"no for a truth":       {`{"cold":0}`, spec, "cold", `write "cold": false`},
+		"text for an object":   {`{"env":"A=b"}`, spec, "env", `write "env": {"NAME": "value"}`},
+		"limits as a list":     {`{"limits":[1]}`, spec, "limits", ""},
+		"size as text":         {`{"limits":{"memory_bytes":"64MiB"}}`, limit, "limits.memory_bytes", `write "limits": {"memory_bytes": 67108864}`},
+		"size as nonsense":     {`{"limits":{"memory_bytes":"lots"}}`, limit, "limits.memory_bytes", `write "limits": {"memory_bytes": 268435456}`},
+		"time as text":         {`{"limits":{"wall_time_ms":"5s"}}`, limit, "limits.wall_time_ms", `write "limits": {"wall_time_ms": 5000}`},
+		"time in seconds":      {`{"limits":{"wall_time_ms":0.5}}`, limit, "limits.wall_time_ms", `write "limits": {"wall_time_ms": 1}`},
+		"count as text":        {`{"limits":{"processes":"8"}}`, limit, "limits.processes", `write "limits": {"processes": 8}`},
+		"CPUs as text":         {`{"limits":{"cpus":"0.5"}}`, limit, "limits.cpus", `write "limits": {"cpus": 0.5}`},
+		"too small a size":     {`{"limits":{"memory_bytes":64}}`, limit, "limits.memory_bytes", `write "limits": {"memory_bytes": 268435456}, or leave it out for that default`},
+		"a limit's flag":       {`{"timeout":5}`, spec, "timeout", `write "limits": {"wall_time_ms": 30000}`},
+		"a flag with a line":   {`{"cpu-time":5}`, spec, "cpu-time", `write "limits": {"cpu_time_ms": 30000}`},
+		"a limit outside":      {`{"memory_bytes":5}`, spec, "memory_bytes", `write "limits": {"memory_bytes": 268435456}`},
+		"a flag among limits":  {`{"limits":{"memory":5}}`, spec, "limits.memory", `did you mean "memory_bytes"?`},
+		"escapes in a value":   {`{"warm":"\u001b[2J"}`, spec, "warm", `write "warm": ["\u001b[2J"]`},
+		"zero limit":           {`{"limits":{"wall_time_ms":0}}`, limit, "limits.wall_time_ms", `write "limits": {"wall_time_ms": 30000}, or leave it out for that default; zero does not mean unlimited`},
 		"trailing text":        {`{"code":"a"} {}`, spec, "", ""},
 		"cut short":            {`{"code":`, spec, "", ""},
 		"not json":             {`hello`, spec, "", ""},
@@ -100,6 +119,31 @@ func TestTheLargestRequestIsDecoded(t *testing.T) {
 	var got sandbox.Spec
 	if err := Decode(data, &got); err != nil || len(got.Files) != sandbox.MaxFiles || got.Code != spec.Code {
 		t.Fatalf("%v, %d files", err, len(got.Files))
+	}
+}
+
+// Whatever a hint says to write can be decoded in the place of what was wrong.
+func TestHintsWorkWhenPasted(t *testing.T) {
+	for _, in := range []string{
+		`{"warm":"numpy"}`, `{"code":7}`, `{"cold":"no"}`, `{"env":[1]}`, `{"limits":{"memory_bytes":"1.5GiB"}}`, `{"limits":{"memory_bytes":"8ZiB"}}`,
+		`{"limits":{"wall_time_ms":"forever"}}`, `{"limits":{"wall_time_ms":1e300}}`, `{"limits":{"cpus":"many"}}`, `{"limits":{"inodes":0}}`, `{"timeout":"5s"}`, `{"args":"x\"y\u0000"}`,
+	} {
+		e := sandbox.AsError(Decode([]byte(in), new(sandbox.Spec)))
+		if e == nil || e.Field == "" {
+			t.Errorf("%s: %v", in, e)
+			continue
+		}
+		member, _, _ := strings.Cut(strings.TrimPrefix(e.Hint, "write "), ", or leave")
+		if err := Decode([]byte("{"+member+"}"), new(sandbox.Spec)); err != nil {
+			t.Errorf("%s: %q: %v", in, e.Hint, err)
+		}
+	}
+	for in, want := range map[string]string{
+		`{"ttl_ms":"10m"}`: `write "ttl_ms": 600000`, `{"ttl_ms":"soon"}`: `write "ttl_ms": 30000`, `{"ttl_ms":1.5}`: `write "ttl_ms": 2`, `{"ttl_ms":1e99}`: `write "ttl_ms": 30000`,
+	} {
+		if e := sandbox.AsError(Decode([]byte(in), new(sandbox.Create))); e == nil || e.Hint != want || !strings.Contains(e.Message, "whole number") {
+			t.Errorf("%s: %+v", in, e)
+		}
 	}
 }
 

@@ -193,7 +193,7 @@ func checkCause(t *testing.T, r sandbox.Result) {
 		t.Error("a cause without evidence")
 	}
 	for _, info := range sandbox.LimitTable() {
-		if info.Cause == r.Cause.Kind && (r.Cause.Limit == 0 || r.Cause.Observed == 0 || !strings.Contains(r.Cause.Hint, "--"+info.Flag)) {
+		if info.Cause == r.Cause.Kind && (r.Cause.Limit == 0 || r.Cause.Observed == 0 || !strings.Contains(r.Cause.Hint, `"limits": {"`+info.Field+`": `)) {
 			t.Errorf("limit, observation or hint is missing: %+v", r.Cause)
 		}
 	}

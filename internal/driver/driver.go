@@ -83,13 +83,17 @@ type Machine interface {
 	Destroy(ctx context.Context) error
 }
 
-// Looker is a machine into whose directories the host can look by itself, which
-// saves asking the agent where there is nothing.
+// Looker is a machine into whose directories and files the host can look by
+// itself, which saves asking the agent where there is nothing, or little.
 type Looker interface {
 	// Look returns the names in a directory of the sandbox, by its absolute
 	// path. ok is false when it cannot be told, or when there are more than a
 	// few. The names are the guest's, and may be anything a file name can be.
 	Look(dir string) (names []string, ok bool)
+	// Read returns the content of a regular file, by its absolute path. ok is
+	// false when it cannot be told, when the path leads through a link, and when
+	// there are more than so many bytes. The guest may be changing the file.
+	Read(path string, most int) (content []byte, ok bool)
 }
 
 // Sleeper is a machine in which the agent starts only when Dial asks for it, since

@@ -58,7 +58,14 @@ func (m *countingMachine) EndGuest(ctx context.Context) error {
 	return m.sleeper.EndGuest(ctx)
 }
 
-// A run wakes its sandbox's agent when it has files or values to bring in or out, once,
+// fakeValues is the beginning of a program that puts something where values are
+// looked for.
+const fakeValues = `
+import os, pinfold_harness
+name = os.path.dirname(pinfold_harness.__file__) + "/results.jsonl"
+`
+
+// A run wakes its sandbox's agent when it has files or many values to bring in or out, once,
 // and for nothing else.
 func TestRunsThatWakeTheAgent(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -97,7 +104,9 @@ func TestRunsThatWakeTheAgent(t *testing.T) {
 		{"makes a file", sandbox.Spec{Code: "print(1); open('out', 'w').write('2')"}, 1, true, "1\n", "out", false},
 		{"is asked for files", sandbox.Spec{Code: "print(1)", Artifacts: []string{"out"}}, 1, true, "1\n", "", false},
 		{"bombs, and makes a file", sandbox.Spec{Code: "import os\nopen('out', 'w').write('2'); print(1, flush=True)\nif os.fork() == 0:\n  while True:\n    try: os.fork()\n    except OSError: pass\nimport time; time.sleep(.1)"}, 1, true, "1\n", "out", false},
-		{"leaves a value", sandbox.Spec{Code: "6 * 7"}, 1, true, "", "", true},
+		{"leaves a value", sandbox.Spec{Code: "6 * 7"}, 0, false, "", "", true},
+		{"leaves more than the host reads", sandbox.Spec{Code: fakeValues + "n = open(name, 'w').write('x' * (2 << 20))"}, 1, true, "", "", false},
+		{"leaves a pipe", sandbox.Spec{Code: fakeValues + "os.mkfifo(name)"}, 1, true, "", "", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			waitFull(t, e)

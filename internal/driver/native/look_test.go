@@ -5,6 +5,7 @@ package native
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -57,11 +58,58 @@ func TestLook(t *testing.T) {
 			t.Errorf("%q: %q", dir, names)
 		}
 	}
+	t.Run("files", func(t *testing.T) { readFiles(t, m, g) })
 	file := fmt.Append(nil, "x")
 	if err := g.WriteFile(t.Context(), "new", 0o644, 1, bytes.NewReader(file)); err != nil {
 		t.Fatal(err)
 	}
 	if names, _ := m.Look(sandbox.Home); !slices.Contains(names, "new") {
 		t.Errorf("a new file is not seen: %q", names)
+	}
+}
+
+// readFiles is for what the host reads by itself.
+func readFiles(t *testing.T, m *machine, g *guest.Guest) {
+	t.Helper()
+	p, err := g.Start(t.Context(), guest.Command{
+		Args: []string{"/bin/sh", "-c", `
+			printf text > file; printf 12345678 > eight; printf 123456789 > nine; : > empty; chmod 0 eight
+			mkfifo fifo; ln -s file straight; ln file hard; ln -s /etc/passwd out; ln -s . here; truncate -s 1T sparse; mkdir closed; cp file closed; chmod 0 closed`},
+		Dir: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID,
+	}, guest.Streams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := p.Wait(t.Context()); err != nil || e.Code != 0 {
+		t.Fatal(e, err)
+	}
+	for _, test := range []struct {
+		path, want string
+		ok         bool
+	}{
+		{"file", "text", true},
+		{"hard", "text", true},
+		{"eight", "12345678", true},
+		{"empty", "", true},
+		{"closed/file", "text", true},
+		{"nine", "", false},
+		{"sparse", "", false},
+		{"fifo", "", false},
+		{"straight", "", false},
+		{"out", "", false},
+		{"here/file", "", false},
+		{"many", "", false},
+		{"nothere", "", false},
+		{"file/file", "", false},
+		{"../../../etc/passwd", "", false},
+		{"../../proc/self/status", "", false},
+	} {
+		content, ok := m.Read(sandbox.Home+"/"+test.path, 8)
+		if test.path == "eight" || test.path == "closed/file" {
+			test.ok = test.ok && os.Geteuid() == 0
+		}
+		if ok != test.ok || ok && string(content) != test.want {
+			t.Errorf("%s: %q, %t", test.path, content, ok)
+		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 // namespaces: what the table of system calls and the agent do to a program that is
 // started. Bytes are in hexadecimal.
 type confinement struct {
+	Joins      int         `json:"joins"`      // how many files come with each request by which its machine's cgroup is entered
 	Namespaces int         `json:"namespaces"` // of the machine, to enter before the fork
 	TimeNS     int         `json:"time_ns"`    // to enter after it, 0 for none
 	Home       string      `json:"home"`
@@ -40,8 +41,8 @@ type filtered struct {
 }
 
 // newConfinement describes the confinement of a plan's forks.
-func newConfinement(h *host, plan driver.Plan, spec driver.ParentSpec) confinement {
-	c := confinement{Namespaces: namespaces | unix.CLONE_NEWCGROUP, Home: spec.Home, UID: spec.UID, GID: spec.GID}
+func newConfinement(h *host, plan driver.Plan, spec driver.ParentSpec, joins int) confinement {
+	c := confinement{Joins: joins, Namespaces: namespaces | unix.CLONE_NEWCGROUP, Home: spec.Home, UID: spec.UID, GID: spec.GID}
 	if plan.Enforces(sandbox.FeatureTimeNS) {
 		c.TimeNS = unix.CLONE_NEWTIME
 	}

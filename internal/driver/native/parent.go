@@ -4,6 +4,7 @@ package native
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/linux/spawn"
+	"pinfold/internal/linux/walker"
 	"pinfold/sandbox"
 )
 
@@ -36,22 +38,38 @@ import (
 // to run: see confinement. It is handed nothing else: of the parent's descriptors it
 // has its three pipes.
 //
+// Once it has loaded everything the parent runs no Python any more: a page that it
+// wrote to would be copied for each fork. It walks a table of calls, which it has
+// made of the confinement, with machine code of package walker. The first child
+// shares its memory while the parent waits for it, as after vfork(2); so there is one
+// copy of page tables for each run, which is made in the cgroup of the run. To
+// fork it calls the C library, which has libraries take notice.
+//
 // The parent is process 1 of its pid namespace. So it inherits the forks, learns how
 // each ended, and takes all of them with it when it ends.
 //
 // # Protocol
 //
-// Packets of JSON on descriptor 3, a SOCK_SEQPACKET socket. To the parent, first:
+// Packets on descriptor 3, a SOCK_SEQPACKET socket. To the parent, first, JSON:
 //
-//	{"setup": …, "confinement": …}
+//	{"setup": …, "confinement": …, "code": […]}
 //
-// It answers {"loaded": true}, {"unfit": "why"} or {"failed": "why"}. Then for each fork
-// {"fork": ID, "joins": N} with descriptors: the pidfd of the machine's first
-// process, standard input, output and error, and N files to which "0" is to be
-// written to join the machine's cgroup. The fork answers {"ready": ID, "pid": PID},
-// with the listener of its filter, or {"failed": "why", "fork": ID}. When it has ended, the
-// parent says {"exit": ID, "status": S, "cpu_ns": T}, S as of wait(2); also when it
-// ended before it was there.
+// It answers {"loaded": true, "calls": [names]}, {"unfit": "why"} or {"failed": "why"}.
+// From then on packets are words of 64 bits. Then for each fork
+//
+//	0, fork
+//
+// with descriptors: the pidfd of the machine's first process, standard input,
+// output and error, and as many files as the confinement says to which "0" is to be
+// written to join the machine's cgroup. The parent or the fork answers
+//
+//	1, fork, pid           it was born, with that number in the parent's namespace
+//	2, fork, call, -errno  it was not, or ended: call is an index into calls, or 0
+//	3, fork, pid           it is ready, with that number in its own
+//	4, pid, status, user seconds, microseconds, system seconds, microseconds
+//
+// the third with the listener of its filter. The fourth says that it has ended, with
+// the parent's number of it, and a status as of wait(2).
 
 // maxPacket bounds a packet from a parent.
 const maxPacket = 4 << 10
@@ -83,7 +101,9 @@ type parent struct {
 	mu    sync.Mutex
 	last  int64
 	forks map[int64]*fork
-	gone  bool // no answers come any more
+	pids  map[int64]int64 // of those that were born, in the parent's namespace: their forks
+	calls []string        // the names of what the parent calls, to say what failed
+	gone  bool            // no answers come any more
 	heard time.Time
 	ready chan said
 
@@ -94,21 +114,6 @@ type parent struct {
 type fork struct {
 	ready  chan said
 	exited chan driver.ForkExit
-}
-
-// said is a packet from the parent or a fork.
-type said struct {
-	Loaded bool   `json:"loaded"`
-	Unfit  string `json:"unfit"`
-	Failed string `json:"failed"`
-	Fork   int64  `json:"fork"`
-	Ready  int64  `json:"ready"`
-	PID    int    `json:"pid"`
-	Exit   int64  `json:"exit"`
-	Status int    `json:"status"`
-	CPUNS  int64  `json:"cpu_ns"`
-
-	fds []int
 }
 
 // NewParent implements driver.Forker.
@@ -127,7 +132,7 @@ func (d *Driver) NewParent(ctx context.Context, plan driver.Plan, spec driver.Pa
 	plan.Limits.CPUs = float64(runtime.NumCPU())
 	plan.SwitchUser = false
 	m := d.newMachine(plan, h)
-	p := &parent{machine: m, driver: d, forks: map[int64]*fork{}, ready: make(chan said, 1), silent: make(chan struct{})}
+	p := &parent{machine: m, driver: d, forks: map[int64]*fork{}, pids: map[int64]int64{}, ready: make(chan said, 1), silent: make(chan struct{})}
 	m.birth = birth{
 		namespaces: namespaces &^ unix.CLONE_NEWUSER, socket: unix.SOCK_SEQPACKET,
 		program: func(n *pen) *spawn.Program { return n.parentProgram(p.uid, spec) },
@@ -147,7 +152,15 @@ func (d *Driver) NewParent(ctx context.Context, plan driver.Plan, spec driver.Pa
 
 // load has the parent load its modules.
 func (p *parent) load(ctx context.Context, spec driver.ParentSpec, plan driver.Plan) error {
-	first, err := json.Marshal(map[string]any{"setup": spec.Setup, "confinement": newConfinement(p.machine.host, plan, spec)})
+	joins := 0
+	if p.machine.cgroup != nil {
+		joins = p.machine.cgroup.Entries()
+	}
+	code := walker.Load()
+	first, err := json.Marshal(map[string]any{
+		"setup": spec.Setup, "confinement": newConfinement(p.machine.host, plan, spec, joins),
+		"code": []string{hex.EncodeToString(code.Walk), hex.EncodeToString(code.Alloc), hex.EncodeToString(code.Free)},
+	})
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "encoding a parent's setup: %w", err)
 	}
@@ -156,27 +169,30 @@ func (p *parent) load(ctx context.Context, spec driver.ParentSpec, plan driver.P
 	}
 	select {
 	case s := <-p.ready:
-		return s.loaded()
+		return p.loaded(s)
 	case <-p.silent:
 	case <-ctx.Done():
 		return &driver.UnfitError{Why: "it took too long", Load: true}
 	}
 	select {
 	case s := <-p.ready: // its last words
-		return s.loaded()
+		return p.loaded(s)
 	default:
 		return p.machine.endedFor(&driver.UnfitError{Why: "it ended", Load: true})
 	}
 }
 
 // loaded is what came of loading the modules.
-func (s said) loaded() error {
+func (p *parent) loaded(s said) error {
 	switch {
 	case s.Unfit != "":
 		return &driver.UnfitError{Why: s.Unfit}
 	case s.Failed != "" || !s.Loaded:
 		return &driver.UnfitError{Why: s.Failed, Load: true}
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls = s.Calls
 	return nil
 }
 
@@ -230,9 +246,8 @@ func (p *parent) listen() {
 		if err != nil || n == 0 {
 			break
 		}
-		var s said
-		s.fds = rights(control[:cn])
-		if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || json.Unmarshal(b[:n], &s) != nil || !p.take(s) {
+		s, ok := heard(b[:n], rights(control[:cn]))
+		if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || !ok || !p.take(s) {
 			closeAll(s.fds)
 			p.kill() // it is not what we started any more
 			break
@@ -248,21 +263,6 @@ func (p *parent) listen() {
 	p.forks = nil
 }
 
-// rights returns the descriptors of a message.
-func rights(control []byte) (fds []int) {
-	messages, err := unix.ParseSocketControlMessage(control)
-	if err != nil {
-		return nil
-	}
-	for i := range messages {
-		got, err := unix.ParseUnixRights(&messages[i])
-		if err == nil {
-			fds = append(fds, got...)
-		}
-	}
-	return fds
-}
-
 // take acts on a packet and says whether it made sense.
 func (p *parent) take(s said) bool {
 	p.mu.Lock()
@@ -270,14 +270,20 @@ func (p *parent) take(s said) bool {
 	p.heard = time.Now()
 	switch {
 	case s.Exit != 0:
-		f := p.forks[s.Exit]
+		id := p.pids[s.Exit]
+		delete(p.pids, s.Exit)
+		f := p.forks[id]
 		if f == nil { // it failed and was given up
-			closeAll(s.fds)
-			return true
+			return len(s.fds) == 0
 		}
-		delete(p.forks, s.Exit)
-		f.exited <- exitOf(s)
+		delete(p.forks, id)
+		f.exited <- s.exit
 		close(f.exited)
+		return len(s.fds) == 0
+	case s.Born != 0:
+		if p.forks[s.Born] != nil {
+			p.pids[s.PID] = s.Born
+		}
 		return len(s.fds) == 0
 	case s.Ready != 0 || s.Fork != 0:
 		f := p.forks[max(s.Ready, s.Fork)]
@@ -298,17 +304,6 @@ func (p *parent) take(s said) bool {
 	default:
 		return false
 	}
-}
-
-func exitOf(s said) driver.ForkExit {
-	status := unix.WaitStatus(s.Status) //nolint:gosec // as wait(2) gives it
-	e := driver.ForkExit{CPU: time.Duration(s.CPUNS)}
-	if status.Signaled() {
-		e.Signal = int(status.Signal())
-	} else {
-		e.Code = status.ExitStatus()
-	}
-	return e
 }
 
 // Dead implements driver.Parent.
@@ -361,7 +356,7 @@ func (p *parent) fork(ctx context.Context, m *machine) (*driver.Forked, error) {
 	f := &fork{ready: make(chan said, 1), exited: make(chan driver.ForkExit, 1)}
 	id, err := p.register(f)
 	if err == nil {
-		err = p.packet(fmt.Appendf(nil, `{"fork":%d,"joins":%d}`, id, len(fds)-4), fds...)
+		err = p.packet(words(0, id), fds...)
 	}
 	var s said
 	if err == nil {
@@ -375,7 +370,7 @@ func (p *parent) fork(ctx context.Context, m *machine) (*driver.Forked, error) {
 		pipes.closeOurs()
 		return nil, err
 	}
-	return &driver.Forked{Stdin: pipes.ours[0], Stdout: pipes.ours[1], Stderr: pipes.ours[2], PID: s.PID, Exited: f.exited}, nil
+	return &driver.Forked{Stdin: pipes.ours[0], Stdout: pipes.ours[1], Stderr: pipes.ours[2], PID: int(s.PID), Exited: f.exited}, nil
 }
 
 func (p *parent) register(f *fork) (int64, error) {
@@ -410,11 +405,11 @@ func (p *parent) await(ctx context.Context, f *fork) (said, error) {
 	defer patience.Stop()
 	select {
 	case s := <-f.ready:
-		return s.forked()
+		return p.forked(s)
 	case <-f.exited:
 		select {
 		case s := <-f.ready: // its last words
-			return s.forked()
+			return p.forked(s)
 		default:
 			return said{}, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the fork ended before it was ready"}
 		}
@@ -439,12 +434,18 @@ func (p *parent) busy() bool {
 }
 
 // forked is what came of a fork.
-func (s said) forked() (said, error) {
-	if s.Failed == "" {
+func (p *parent) forked(s said) (said, error) {
+	if s.Ready != 0 {
 		return s, nil
 	}
 	closeAll(s.fds)
-	return s, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "cannot fork the interpreter: " + sandbox.SafeText(s.Failed, 300)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	why := "it was killed"
+	if s.call > 0 && s.call < int64(len(p.calls)) {
+		why = sandbox.SafeText(p.calls[s.call], 300) + ": " + s.errno.Error()
+	}
+	return s, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "cannot fork the interpreter: " + why}
 }
 
 // listenToFork takes over the listener of the fork's filter.

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/sandbox"
 )
@@ -24,19 +25,23 @@ func TestAwaitingForks(t *testing.T) {
 		{"a parent that forks for others", func(p *parent) {
 			for range 9 {
 				time.Sleep(time.Second)
-				p.take(said{Exit: 7})
+				p.take(said{Exit: 7}) // somebody else's
 			}
 		}, sandbox.CodeResourceUnavailable, forkPatience},
-		{"a fork that was killed before it was there", func(p *parent) { p.take(said{Exit: 1, Status: 9}) }, sandbox.CodeSetupFailed, 0},
+		{"a fork that was killed before it was there", func(p *parent) {
+			p.take(said{Born: 1, PID: 40})
+			p.take(said{Exit: 40, exit: driver.ForkExit{Signal: 9}})
+		}, sandbox.CodeSetupFailed, 0},
 		{"one that says why it ends", func(p *parent) {
-			p.take(said{Fork: 1, Failed: "why"})
-			p.take(said{Exit: 1})
+			p.take(said{Fork: 1, call: 1, errno: unix.EPERM})
+			p.take(said{Born: 1, PID: 40})
+			p.take(said{Exit: 40})
 		}, sandbox.CodeSetupFailed, 0},
 		{"one that is ready", func(p *parent) { p.take(said{Ready: 1, PID: 5}) }, "", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &parent{machine: &machine{dead: make(chan struct{})}, forks: map[int64]*fork{}, ready: make(chan said, 1), silent: make(chan struct{})}
+				p := &parent{machine: &machine{dead: make(chan struct{})}, forks: map[int64]*fork{}, pids: map[int64]int64{}, ready: make(chan said, 1), silent: make(chan struct{})}
 				f := &fork{ready: make(chan said, 1), exited: make(chan driver.ForkExit, 1)}
 				if id, err := p.register(f); id != 1 || err != nil {
 					t.Fatal(id, err)

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -265,7 +266,7 @@ func TestParentsThatEnd(t *testing.T) {
 		{"stopped", func(t *testing.T, p *parent) { signalParent(t, p, unix.SIGSTOP) }, false},
 		{"stuck", stickParent, true},
 		{"not making sense", func(t *testing.T, p *parent) {
-			if err := p.packet([]byte(`{"fork":`)); err != nil {
+			if err := p.packet([]byte("no packet")); err != nil {
 				t.Error(err)
 			}
 		}, false},
@@ -345,8 +346,9 @@ func stickParent(t *testing.T, p *parent) {
 	if err := unix.SetNonblock(pipe[1], false); err != nil {
 		t.Fatal(err)
 	}
-	machine := p.machine.child.Pidfd // never entered
-	if err := p.packet([]byte(`{"fork":99,"joins":1}`), machine, machine, machine, machine, pipe[1]); err != nil {
+	fds := slices.Repeat([]int{p.machine.child.Pidfd}, 4) // never entered
+	fds = append(fds, slices.Repeat(pipe[1:], p.machine.cgroup.Entries())...)
+	if err := p.packet(words(0, 99), fds...); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -210,6 +210,9 @@ func (g *Group) EntryFiles() ([]int, error) {
 	return g.JoinFiles()
 }
 
+// Entries returns how many EntryFiles there are.
+func (g *Group) Entries() int { return len(g.dirs) }
+
 // openAll opens a file of each of the group's directories for writing.
 func (g *Group) openAll(file string) ([]int, error) {
 	files := make([]int, 0, len(g.dirs))

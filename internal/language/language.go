@@ -36,16 +36,17 @@ type Language struct {
 	Interpreters []string // names in a #! line, without a version number
 	File         string   // the name of a program that comes without one
 
-	Programs []Program // what must be in the template, the main one first
-	Compile  []string  // the compile step's arguments; nil for interpreted languages
-	Run      []string  // the run's arguments
-	Wait     []string  // starts an interpreter that waits for its program; a marker and modules follow. nil: there is none
-	Parent   []string  // starts an interpreter that is forked for each program. nil: there is none
-	WaitWith []string  // support files that only Wait and Parent need
-	Env      []string  // K=V, in addition to BaseEnv, for both steps
-	Support  []string  // files of Pinfold's that the steps need: keys of the support files
-	Harness  Harness
-	Version  Version
+	Programs   []Program // what must be in the template, the main one first
+	Compile    []string  // the compile step's arguments; nil for interpreted languages
+	Run        []string  // the run's arguments
+	Wait       []string  // starts an interpreter that waits for its program; a marker and modules follow. nil: there is none
+	Parent     []string  // starts an interpreter that is forked for each program. nil: there is none
+	WaitWith   []string  // support files that only Wait needs
+	ParentWith []string  // those that only Parent needs
+	Env        []string  // K=V, in addition to BaseEnv, for both steps
+	Support    []string  // files of Pinfold's that the steps need: keys of the support files
+	Harness    Harness
+	Version    Version
 
 	// CompileLimits are the compile step's own; fields that are zero are as in
 	// the run's limits.

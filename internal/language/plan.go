@@ -98,7 +98,7 @@ type Wait struct {
 // WaitStep says how to start a waiting interpreter. ok is false when the
 // language has none.
 func (l Language) WaitStep(modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
-	return l.wait(l.Wait, modules, limits, lookup)
+	return l.wait(l.Wait, l.WaitWith, modules, limits, lookup)
 }
 
 // ParentStep says how to start an interpreter that is forked for each program,
@@ -106,10 +106,10 @@ func (l Language) WaitStep(modules []string, limits sandbox.Limits, lookup Looku
 // started, and each fork takes its program as a waiting interpreter does. ok is
 // false when the language has none.
 func (l Language) ParentStep(modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
-	return l.wait(l.Parent, modules, limits, lookup)
+	return l.wait(l.Parent, l.ParentWith, modules, limits, lookup)
 }
 
-func (l Language) wait(args, modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
+func (l Language) wait(args, with, modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
 	if args == nil {
 		return w, false, nil
 	}
@@ -117,7 +117,7 @@ func (l Language) wait(args, modules []string, limits sandbox.Limits, lookup Loo
 	if err != nil {
 		return w, false, err
 	}
-	files, err := supportFiles(slices.Concat(l.Support, l.WaitWith, l.Harness.Files, l.Harness.Limiter))
+	files, err := supportFiles(slices.Concat(l.Support, with, l.Harness.Files, l.Harness.Limiter))
 	if err != nil {
 		return w, false, sandbox.Errorf(sandbox.CodeInternal, "support files of %s: %w", l.Name, err)
 	}

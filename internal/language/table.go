@@ -37,8 +37,9 @@ var table = []Language{
 		Extensions: []string{".py"}, Interpreters: []string{"python", "pypy"}, File: "main.py",
 		Programs: []Program{{[]string{"python3"}, "python3"}},
 		Run:      []string{"{python3}", "{file}", "{args}"},
-		Wait:     []string{"{python3}", "{support}/pinfold_warm.py"}, WaitWith: []string{"pinfold_warm.py", "pinfold_parent.py", "pinfold_forks.py", "pinfold_calls.py"},
-		Parent: []string{"{python3}", "{support}/pinfold_parent.py"},
+		Wait:     []string{"{python3}", "{support}/pinfold_warm.py"}, WaitWith: []string{"pinfold_warm.py"},
+		Parent:     []string{"{python3}", "{support}/pinfold_parent.py"},
+		ParentWith: []string{"pinfold_warm.py", "pinfold_parent.py", "pinfold_forks.py", "pinfold_calls.py", "pinfold_image.py"},
 		Harness: Harness{
 			Run:     []string{"{python3}", "{support}/" + interpreter.PythonHarness, "{options}", "{file}", "{args}"},
 			Files:   interpreter.PythonFiles(),

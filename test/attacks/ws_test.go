@@ -31,7 +31,7 @@ func warmCases() []Case {
 			ID: "WS-02", Title: "descriptors of the parent or of a sibling, and the state of open files that they share", Level: User, Severity: Lateral, Source: "CVE-2024-21626",
 			Root: true, Expect: "three pipes of its own and nothing else", Do: func(t *trial) error { return t.descriptors() },
 			Control: Control{Without: "closing the rest", Run: func(a *arena) error {
-				f, err := a.raise("", sandbox.Limits{}, edit{"pinfold_parent.py", "os.closerange(3, 1 << 16)", "pass"})
+				f, err := a.raise("", sandbox.Limits{}, edit{"pinfold_forks.py", `call("close the rest", "close_range", 3, 0xFFFFFFFF, 0)`, "pass"})
 				if err != nil {
 					return err
 				}
@@ -92,6 +92,7 @@ func warmCases() []Case {
 			}},
 		},
 		violenceCase(),
+		imageCase(),
 	}
 }
 
@@ -158,7 +159,7 @@ func (t *trial) randomness() error {
 // sharedRandomness is the control. What Python and OpenSSL begin anew by
 // themselves is not in the list.
 func sharedRandomness(a *arena) error {
-	f, err := a.raise(hoard, sandbox.Limits{}, edit{"pinfold_parent.py", "            begin_anew(generators)\n", ""})
+	f, err := a.raise(hoard, sandbox.Limits{}, edit{"pinfold_parent.py", "    begin_anew(found)\n", ""})
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ def machine_code(pieces):
 class Table:
     """A table and the memory that its calls use."""
 
-    SIZE = 1 << 17
+    SIZE = 1 << 20
 
     def __init__(self, numbers):
         self.numbers = numbers
@@ -120,6 +120,10 @@ class Table:
         self.jump(otherwise)
         self.label(label)
 
+    def back(self):
+        """Return from the walk."""
+        self.add("return", 0, (0,), RETURN)
+
     def finish(self, error):
         """Write the table down and return its address. error is where calls
         that fail jump to, where they do not say."""
@@ -128,3 +132,9 @@ class Table:
             target = at + STEP.size * self.labels[label or error]
             put(at + STEP.size * i, STEP.pack(number, *args, flags, save, target, name))
         return at
+
+    def walk(self, code, failed=0):
+        """Walk the table with the machine code at an address. failed is the address of
+        two words that tell of a failure."""
+        function = ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+        function(code)(self.at, failed or self.space(16))

@@ -1,7 +1,7 @@
 # What a parent does for each fork, and the fork for itself until it is confined,
 # as a table of calls: see Forks. What is said to the host, and by it, is described
 # in package native (parent.go).
-from pinfold_calls import At, At32, RETURN, Table, libc
+from pinfold_calls import At, At32, Table, libc
 
 import ctypes
 import os
@@ -18,7 +18,7 @@ CALLS = {
     "setsid": (112, 157), "umask": (95, 166), "chdir": (80, 49), "prlimit": (302, 261), "prctl": (157, 167), "setgroups": (116, 159),
     "setresgid": (119, 149), "setresuid": (117, 147), "capset": (126, 91), "dup3": (292, 24), "openat": (257, 56), "mkdirat": (258, 34),
     "landlock_create_ruleset": (444, 444), "landlock_add_rule": (445, 445), "landlock_restrict_self": (446, 446), "seccomp": (317, 277),
-    "getpid": (39, 172), "rt_sigprocmask": (14, 135), "signalfd": (289, 74), "close_range": (436, 436),
+    "getpid": (39, 172), "rt_sigprocmask": (14, 135), "signalfd": (289, 74), "close_range": (436, 436), "madvise": (28, 233),
 }
 MACHINE = os.uname().machine
 CALLS = {name: numbers[("x86_64", "aarch64").index(MACHINE)] for name, numbers in CALLS.items()}
@@ -26,6 +26,7 @@ CALLS = {name: numbers[("x86_64", "aarch64").index(MACHINE)] for name, numbers i
 PR_CAPBSET_DROP, PR_SET_DUMPABLE, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 24, 4, 47, 4
 LAST_CAPABILITY = 47
 CLONE_VM, CLONE_VFORK = 0x100, 0x4000
+MADV_POPULATE_WRITE = 23
 AT_FDCWD, O_PATH = -100, 0o10000000
 MSG_DONTWAIT, MSG_NOSIGNAL, MSG_CMSG_CLOEXEC = 0x40, 0x4000, 0x40000000
 SOL_SOCKET, SCM_RIGHTS = 1, 1
@@ -37,9 +38,9 @@ class Forks(Table):
     """The life of a parent from now on: fork when the host asks for it, say how
     the forks end."""
 
-    def __init__(self, confinement, support):
+    def __init__(self, confinement, support, written):
         super().__init__(CALLS)
-        self.d = confinement
+        self.d, self.written = confinement, written
         self.passed = 4 + confinement["joins"]  # descriptors that come with a request
         self.request = self.words(0, 0)
         self.control = self.space(16 + 4 * self.passed + 8)
@@ -49,10 +50,6 @@ class Forks(Table):
         self.first()
         self.fork(support)
         self.at = self.finish("refused")
-
-    def walk(self, code):
-        """Return in the forks only."""
-        ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)(code)(self.at, self.failed + 16)
 
     def descriptor(self, n):
         """The machine, three pipes, the files by which its cgroup is entered."""
@@ -159,7 +156,9 @@ class Forks(Table):
         control = self.filter()
         call("tell of being ready", "sendmsg", HOST, self.message(self.ready, 24, control, 24 if control else 0), MSG_NOSIGNAL)
         call("close the rest", "close_range", 3, 0xFFFFFFFF, 0)
-        self.add("go on", 0, (0,), RETURN)
+        for start, end in self.written:
+            self.attempt("copy pages", "madvise", start, end - start, MADV_POPULATE_WRITE)
+        self.back()
         self.label("refused")
         self.send("tell of a failure", self.failed, 4, error="gone")
         self.jump("gone")

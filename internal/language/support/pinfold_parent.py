@@ -5,6 +5,7 @@ import pinfold_harness  # first: it notes what Python itself has loaded
 import pinfold_warm
 from pinfold_calls import libc, machine_code
 from pinfold_forks import HOST, Forks
+from pinfold_image import Arenas, Image, ours, rehearsed
 
 import ctypes
 import gc
@@ -75,6 +76,22 @@ def load(modules):
 
 
 REHEARSAL = "print(1)\n[1][0]\n"
+
+
+def picture(arenas, generators):
+    """Return what makes our memory an image, and what forks write to of it."""
+    try:
+        ranges = ours(arenas)
+        return Image(ranges), rehearsed(ranges, lambda: rehearsal(generators))
+    except OSError:  # this kernel does not say enough, or has no such files
+        return Image([]), []
+
+
+def rehearsal(generators):
+    begin_anew(generators)
+    pinfold_warm.become({"file": "/tmp/rehearsal.py", "code": REHEARSAL, "args": [], "env": {}, "allowed_imports": None, "results": True})
+    sys.stdout.flush()
+    gc.collect()
 
 
 def rehearse():
@@ -187,9 +204,11 @@ def main():
     first = json.loads(host.recvmsg(1 << 16)[0])
     try:
         walk, alloc, free = machine_code([bytes.fromhex(piece) for piece in first["code"]])
+        arenas = Arenas(alloc, free)
         found = load(first["setup"]["modules"] or [])
         check_limits(first["confinement"]["rlimits"])
-        forks = Forks(first["confinement"], SUPPORT)
+        image, written = picture(arenas, found)
+        forks = Forks(first["confinement"], SUPPORT, written)
     except Unfit as e:
         say(host, {"unfit": str(e)[:500]})
         os._exit(1)
@@ -199,7 +218,8 @@ def main():
     say(host, {"loaded": True, "calls": forks.names})
     host.detach()
     ctypes.pythonapi.PyOS_BeforeFork()
-    forks.walk(walk)  # returns in each fork
+    image.walk(walk)
+    forks.walk(walk, forks.failed + 16)  # returns in each fork
     ctypes.pythonapi.PyOS_AfterFork_Child()
     begin_anew(found)
     job = json.loads(pinfold_warm.read_exactly(int(pinfold_warm.read_exactly(8), 16)))

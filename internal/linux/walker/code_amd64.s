@@ -61,7 +61,8 @@ call:
 store:
 	SUBQ DX, SI
 	MOVQ SI, (DI)
-	MOVQ SI, AX
+	MOVQ SI, AX              // whatever it is, it is no error
+	JMP  kept
 
 result:
 	CMPQ AX, $0xfffffffffffff001

@@ -54,7 +54,8 @@ call:
 store:
 	SUB  R2, R1
 	MOVD R1, (R0)
-	MOVD R1, R0
+	MOVD R1, R0              // whatever it is, it is no error
+	B    kept
 
 result:
 	CMN  $4095, R0

@@ -1,0 +1,139 @@
+# A parent's memory as a sealed file, from which it and its forks have private
+# copies of the pages that they write to. The kernel then copies no page tables for
+# it when it forks, and frees none when a fork ends: a page of a file is mapped when
+# it is used. What a fork always writes to is copied beforehand, all at once.
+#
+# Only such memory is taken of which we know who manages it: Python's own, the C
+# library's heap, and the data of libraries. Somebody else might count on it
+# being zero after madvise(MADV_DONTNEED), and would find the file's pages.
+from pinfold_calls import READ, WRITE, At, Table, libc, memory, put
+
+import ctypes
+import os
+import struct
+
+PAGE, PIECE = os.sysconf("SC_PAGESIZE"), 1 << 20
+RESERVED = 1 << 30  # addresses for Python's arenas; only a parent has so many
+MAP_PRIVATE, MAP_FIXED, MAP_ANONYMOUS, MAP_NORESERVE = 2, 0x10, 0x20, 0x4000
+MFD_CLOEXEC, MFD_ALLOW_SEALING = 1, 2
+F_ADD_SEALS, ALL_SEALS = 1033, 1 | 2 | 4 | 8
+LEFT = ("libc.so", "ld-linux", "libpthread")  # fork itself writes to their data
+EXCLUSIVE = 1 << 56  # in /proc/self/pagemap: nobody else has the page
+
+
+def mappings():
+    """Yield start, end, rights and name of what is mapped, but for what is shared."""
+    with open("/proc/self/maps") as f:
+        for line in f:
+            where, rights, _, _, _, *name = line.split(None, 5)
+            start, end = (int(x, 16) for x in where.split("-"))
+            if rights[3] == "p":
+                yield start, end, rights, name[0].rstrip() if name else ""
+
+
+class Arenas:
+    """Python's memory, in one stretch. To be made before anything is loaded."""
+
+    class Allocator(ctypes.Structure):
+        _fields_ = [("context", ctypes.c_void_p), ("alloc", ctypes.c_void_p), ("free", ctypes.c_void_p)]
+
+    def __init__(self, alloc, free):
+        self.early = [(start, end) for start, end, rights, name in mappings() if rights == "rw-p" and not name and end - start >= PIECE]
+        self.start = libc.mmap(None, RESERVED, READ | WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+        if self.start == ctypes.c_void_p(-1).value:
+            self.start = 0
+            return
+        self.context = memory(PAGE)  # the next address, and the end
+        put(self.context, struct.pack("=QQ", self.start, self.start + RESERVED))
+        ctypes.pythonapi.PyObject_SetArenaAllocator(ctypes.byref(self.Allocator(self.context, alloc, free)))
+
+    def close(self):
+        """Give back the addresses that are left, and return what is Python's."""
+        if not self.start:
+            return self.early
+        used = ctypes.c_uint64.from_address(self.context).value
+        put(self.context + 8, struct.pack("=Q", used))
+        libc.munmap(ctypes.c_void_p(used), ctypes.c_size_t(self.start + RESERVED - used))
+        return self.early + [(self.start, used)]
+
+
+def ours(arenas):
+    """Return start, end and rights of the memory that becomes a file."""
+    python, found = arenas.close(), []
+    for start, end, rights, name in mappings():
+        file = name.startswith("/") and rights in ("rw-p", "r--p") and not name.rpartition("/")[2].startswith(LEFT)
+        if name == "[heap]" or file and written(start, end):
+            found.append((start, end, rights))
+        elif not name and rights == "rw-p":
+            found += [(max(start, a), min(end, b), rights) for a, b in python if a < end and start < b]
+    return found
+
+
+def pages(start, end):
+    with open("/proc/self/pagemap", "rb", 0) as f:
+        f.seek(start // PAGE * 8)
+        return struct.unpack("=%dQ" % ((end - start) // PAGE), f.read((end - start) // PAGE * 8))
+
+
+def written(start, end):
+    """Say whether a mapping of a file has pages of its own."""
+    return any(page >> 61 == 0b100 or page >> 62 == 1 for page in pages(start, end))  # present and no file's, or swapped
+
+
+def private(ranges):
+    """Return the stretches of pages that a child has copied."""
+    found = []
+    for start, end, rights in ranges:
+        for i, page in enumerate(pages(start, end) if "w" in rights else ()):
+            at = start + i * PAGE
+            if not page & EXCLUSIVE:
+                continue
+            if found and found[-1][1] == at:
+                found[-1][1] += PAGE
+            else:
+                found.append([at, at + PAGE])
+    return found
+
+
+def rehearsed(ranges, rehearsal):
+    """Return what a fork writes to, having one try."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            rehearsal()
+            found = private(ranges)
+            os.write(write, b"".join(struct.pack("=QQ", *r) for r in found)[:1 << 16])
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read, "rb") as f:
+        words = f.read()
+    os.waitpid(pid, 0)
+    return list(struct.iter_unpack("=QQ", words[: len(words) // 16 * 16]))
+
+
+CALLS = {"x86_64": {"pwrite": 18, "mmap": 9, "fcntl": 72, "close": 3}, "aarch64": {"pwrite": 68, "mmap": 222, "fcntl": 25, "close": 57}}
+
+
+class Image(Table):
+    """The calls that put memory into a file and map the file in its place. They
+    change nothing where one fails; the rest stays as it was."""
+
+    def __init__(self, ranges):
+        super().__init__(CALLS[os.uname().machine])
+        fd = os.memfd_create("python", MFD_CLOEXEC | MFD_ALLOW_SEALING) if ranges else -1
+        offset, wrote = 0, self.words(0)
+        for start, end, rights in ranges:
+            prot = READ | (WRITE if "w" in rights else 0)
+            for at in range(start, end, PIECE):
+                size = min(PIECE, end - at)
+                self.call("write memory", "pwrite", fd, at, size, offset, save=wrote, error="done")
+                self.expect(At(wrote), size, "done")
+                self.call("map memory", "mmap", at, size, prot, MAP_PRIVATE | MAP_FIXED, fd, offset, error="done")
+                offset += size
+        self.label("done")
+        self.attempt("seal memory", "fcntl", fd, F_ADD_SEALS, ALL_SEALS)
+        self.attempt("close", "close", fd)
+        self.back()
+        self.at = self.finish("done")

@@ -1,0 +1,3 @@
+package walker
+
+const pidCall, closeCall = "172", "57"

@@ -113,6 +113,16 @@ type Discarder interface {
 	Discard()
 }
 
+// PeakKeeper is a machine whose kernel keeps a high-water mark of its memory.
+type PeakKeeper interface {
+	// BeginPeak has Usage.MemoryPeak begin anew: what making the machine took is no
+	// part of it any more.
+	BeginPeak()
+	// SettlePeak puts the kernel's mark into Usage.MemoryPeak. Until then that is
+	// the highest reading.
+	SettlePeak()
+}
+
 // Plan is everything a driver needs to make one machine. MakePlan fills it;
 // drivers do not take decisions of their own.
 type Plan struct {

@@ -246,10 +246,10 @@ func (j *job) fillOutput(r *execResult) {
 	}
 }
 
-// fillPeaks takes the high-water marks that the kernel tells when all is over.
+// fillPeaks takes the high-water marks that the kernel tells when all is over. That of
+// memory is not among them: by now it includes what took files out.
 func (j *job) fillPeaks(last driver.Usage) {
 	u := &j.result.Usage
-	u.MemoryPeakBytes = max(u.MemoryPeakBytes, last.MemoryPeak)
 	u.ProcessesPeak = max(u.ProcessesPeak, last.ProcessesPeak)
 	u.ReadBytes = max(u.ReadBytes, last.ReadBytes)
 	u.WrittenBytes = max(u.WrittenBytes, last.WrittenBytes)

@@ -150,6 +150,10 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 		stderr: newCapture(x.limits.OutputBytes, x.streams.Stderr),
 	}
 	base := s.machine.Usage()
+	peaks, _ := s.machine.(driver.PeakKeeper)
+	if peaks != nil {
+		peaks.BeginPeak()
+	}
 	p, err := s.begin(ctx, x, guest.Streams{Stdin: x.streams.Stdin, Stdout: r.stdout, Stderr: r.stderr})
 	if err != nil && ctx.Err() == nil {
 		return nil, s.explain(err)
@@ -162,6 +166,9 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 	err = s.await(ctx, p, w, r)
 	r.wall = time.Since(w.started)
 	r.trigger = w.end()
+	if peaks != nil {
+		peaks.SettlePeak()
+	}
 	r.usage = since(s.machine.Usage(), base)
 	if r.trigger != nil || r.death != nil {
 		return r, nil

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/sandbox"
 )
@@ -43,11 +44,11 @@ func warmCases() []Case {
 			}},
 		},
 		{
-			ID: "WS-03", Title: "seeing, signalling, tracing or talking to the parent and to a sibling", Level: User, Severity: Lateral, Source: "own",
+			ID: "WS-03", Title: "seeing, signalling, tracing or talking to the parent and to a sibling, also by futexes and keyrings", Level: User, Severity: Lateral, Source: "own",
 			Root: true, Expect: "there is nobody but oneself", Do: func(t *trial) error { return t.reach() },
-			Attack:  Payload{Code: siblingInJail + relativesCode + siblingOut},
+			Attack:  Payload{Code: withCalls(wordCode + siblingInJail + relativesCode + siblingOut)},
 			Doors:   relativesDoors,
-			Control: Control{Without: "namespaces of one's own", Jail: true},
+			Control: Control{Without: "namespaces and memory of one's own", Jail: true},
 		},
 		{
 			ID: "WS-04", Title: "memory that a module has mapped as shared before the fork", Level: User, Severity: Lateral, Source: "own",
@@ -279,10 +280,32 @@ func childrenOf(pid int) (found []int) {
 	return found
 }
 
+// wordModule has a word that every fork has at the same address.
+const wordModule = "import ctypes\nword = (ctypes.c_int * 1)(0)\n"
+
+// wordCode takes that word; the control's is in memory that is shared indeed. So are
+// the keys of its session, which ends with it.
+const wordCode = `
+if JAIL:
+    import mmap
+    shared = mmap.mmap(-1, 4096); word = (ctypes.c_int * 1).from_buffer(shared)
+    libc.syscall(ctypes.c_long(%keyctl), ctypes.c_long(1), None)
+else:
+    import treasure; word = treasure.word
+`
+
+// withCalls puts system calls' numbers into a program.
+func withCalls(code string) string {
+	return strings.NewReplacer("%futex", fmt.Sprint(unix.SYS_FUTEX), "%add_key", fmt.Sprint(unix.SYS_ADD_KEY), "%keyctl", fmt.Sprint(unix.SYS_KEYCTL)).Replace(code)
+}
+
 // siblingCode is a sibling that can be found in every way in which it lets itself
 // be found.
 const siblingCode = `
-import socket, mmap
+import socket, mmap, threading
+word[0] = 4711
+threading.Thread(target=lambda: libc.syscall(ctypes.c_long(%futex), word, ctypes.c_long(0), ctypes.c_long(4711), None), daemon=True).start()
+for ring in (-3,) if JAIL else (-3, -4, -5): libc.syscall(ctypes.c_long(%add_key), b"user", b"sibling", b"x", ctypes.c_long(1), ctypes.c_long(ring))
 listener = socket.socket(socket.AF_UNIX); listener.bind("\0sibling"); listener.listen()
 net = socket.socket(); net.bind(("127.0.0.1", 4711)); net.listen()
 libc.shmget(4711, 4096, 0o1666)
@@ -334,17 +357,23 @@ say("shm", "yes" if os.path.exists("/dev/shm/sibling") else "no"); say("file", "
 def become(uid):
     try: os.setuid(uid); return "yes"
     except OSError: return "no"
+say("word", "yes" if word[0] == 4711 else "no")
+time.sleep(.3)
+say("futex", "yes" if libc.syscall(ctypes.c_long(%futex), word, ctypes.c_long(1), ctypes.c_long(99)) > 0 else "no")
+say("key", "yes" if [r for r in (-3, -4, -5) if libc.syscall(ctypes.c_long(%keyctl), ctypes.c_long(10), ctypes.c_long(r), b"user", b"sibling", ctypes.c_long(0)) >= 0] else "no")
+try: say("keys", "yes" if "sibling" in open("/proc/keys").read() else "no")
+except OSError: say("keys", "no")
 say("uid", child(lambda: "yes" if "yes" in [become(u) for u in (0, 999, 1001, 65534, 1000 + 65536, 1 << 30)] else "no"))
 `
 
-var relativesDoors = append(doors("no", "signal pidfd list maps memory environ priority abstract net sysv shm file"), Door{"uid", "no", "yes"})
+var relativesDoors = append(doors("no", "signal pidfd list maps memory environ priority abstract net sysv shm file word futex key keys"), Door{"uid", "no", "yes"})
 
 func (t *trial) reach() error {
-	f, err := t.raise(siblingCode[:0], sandbox.Limits{})
+	f, err := t.raise(wordModule, sandbox.Limits{})
 	if err != nil {
 		return err
 	}
-	sibling, err := f.fork(siblingCode + "sys.stdin.read()")
+	sibling, err := f.fork(withCalls(wordCode + siblingCode + "sys.stdin.read()"))
 	if err != nil {
 		return err
 	}
@@ -356,7 +385,7 @@ func (t *trial) reach() error {
 	if line, err := sibling.line(); err != nil || !strings.HasPrefix(line, "ready") {
 		return fmt.Errorf("%q %w", line, err)
 	}
-	out, err := f.tell(relativesCode)
+	out, err := f.tell(withCalls(wordCode + relativesCode))
 	t.result = &sandbox.Result{Stdout: out}
 	return err
 }

@@ -92,6 +92,30 @@ func (t *meter) verdict() (oomKills int64, ending bool) {
 	return t.last.OOMKills, t.ending
 }
 
+// BeginPeak implements driver.PeakKeeper.
+func (m *machine) BeginPeak() {
+	m.meter.mu.Lock()
+	defer m.meter.mu.Unlock()
+	if m.cgroup != nil && !m.meter.ended && m.cgroup.BeginPeak() == nil {
+		m.meter.last.MemoryPeak = 0
+	}
+}
+
+// SettlePeak implements driver.PeakKeeper. The mark includes what the disk held at
+// that time, at most its own peak.
+func (m *machine) SettlePeak() {
+	t := &m.meter
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if m.cgroup == nil || t.ended {
+		return
+	}
+	t.readDisk()
+	if peak, err := m.cgroup.PeakSince(); err == nil {
+		t.last.MemoryPeak = max(t.last.MemoryPeak, peak-t.last.DiskPeak)
+	}
+}
+
 // endedFor is the memory limit, where that has ended something in the machine, and
 // err otherwise.
 func (m *machine) endedFor(err error) error {
@@ -202,8 +226,8 @@ func (t *meter) readPeaks(g *cgroup.Group) {
 		return
 	}
 	u := &t.last
-	if s.MemoryPeak >= 0 {
-		u.MemoryPeak = max(u.MemoryPeak, s.MemoryPeak-u.DiskPeak)
+	if peak, err := g.PeakSince(); err == nil {
+		u.MemoryPeak = max(u.MemoryPeak, peak-u.DiskPeak)
 	}
 	if s.TasksPeak >= 0 {
 		u.ProcessesPeak = max(u.ProcessesPeak, s.TasksPeak-t.agent)

@@ -182,6 +182,38 @@ func TestStatsTellMemoryApart(t *testing.T) {
 	}
 }
 
+// What was before BeginPeak is no part of PeakSince.
+func TestPeakSince(t *testing.T) {
+	g := group(t, hierarchy(t), Limits{Memory: 256 * mib})
+	use := func(job string) {
+		t.Helper()
+		c := start(t, g, job)
+		if got := c.line(t); got != "ready" {
+			t.Fatalf("%s said %q", job, got)
+		}
+		_ = c.Process.Kill()
+		_ = c.Wait()
+	}
+	use("alloc:48")
+	if peak, err := g.PeakSince(); err != nil || peak < 48*mib {
+		t.Fatalf("from the beginning: %d, %v", peak, err)
+	}
+	if err := g.BeginPeak(); err != nil {
+		t.Fatal(err)
+	}
+	if peak, err := g.PeakSince(); err != nil || peak > 40*mib {
+		t.Fatalf("after it began anew: %d, %v", peak, err)
+	}
+	use("alloc:16")
+	if peak, err := g.PeakSince(); err != nil || g.version == 1 && (peak < 16*mib || peak > 40*mib) || g.version == 2 && peak != -1 {
+		t.Fatalf("after less than before: %d, %v", peak, err)
+	}
+	use("alloc:80")
+	if peak, err := g.PeakSince(); err != nil || peak < 80*mib || peak > 110*mib {
+		t.Fatalf("after more than before: %d, %v", peak, err)
+	}
+}
+
 func TestSetMemoryLimit(t *testing.T) {
 	h := hierarchy(t)
 	g := group(t, h, Limits{Memory: 64 * mib})

@@ -195,6 +195,34 @@ func (g *Group) peaks() (p Peaks, err error) {
 	return p, g.countIO(&p)
 }
 
+// BeginPeak has PeakSince speak of what comes from now on. Version 1 forgets the
+// mark that it has; version 2 cannot before Linux 6.12, and is asked for it.
+func (g *Group) BeginPeak() (err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	dir, ok := g.where[Memory]
+	switch {
+	case !ok:
+		return nil
+	case g.version == 1:
+		return writeFile(path.Join(dir, sources[1][memoryPeak].file), "0")
+	}
+	g.before, err = g.slow(memoryPeak)
+	return err
+}
+
+// PeakSince is the most memory since BeginPeak, in bytes, everything included; -1
+// where nobody knows: on version 2, when there was more before.
+func (g *Group) PeakSince() (int64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n, err := g.slow(memoryPeak)
+	if err != nil || n <= g.before {
+		return -1, err
+	}
+	return n, nil
+}
+
 // Stats reads everything.
 func (g *Group) Stats() (all Stats, err error) {
 	g.mu.Lock()

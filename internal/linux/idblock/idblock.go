@@ -9,6 +9,10 @@
 // it had cleaned up is handed out again only after the caller's check has found
 // that nothing is left of it.
 //
+// Whatever leases ids of this range must do so in this file and in this format: two
+// that do not see each other's leases could give two sandboxes one id. No release
+// has had another one; a later one must respect this one's locks.
+//
 // It is for processes with the right to map any id (root). It reads no
 // /etc/subuid; an ordinary user's ids are package userns' business.
 package idblock

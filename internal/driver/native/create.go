@@ -140,7 +140,7 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	}
 	defer closeFiles(n.trees)
 	clone := spawn.Clone{Flags: m.birth.namespaces, Below: m.birth.below, CopyLow: true}
-	m.ground, m.counted = h.grounds.take(), true
+	m.ground, m.counted = h.grounds.take(m.birth.below != nil), true
 	if m.ground != nil && !m.isParent() && !slices.Contains(n.trees, nil) {
 		n.onGround, clone.Mounts = true, int(m.ground.namespace.Fd())
 	}
@@ -171,7 +171,7 @@ func (m *machine) closeEntries() {
 func (m *machine) pen(socket int) *pen {
 	h := m.host
 	n := &pen{
-		template: h.template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname,
+		template: h.template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname, skeleton: h.skeleton,
 		socket: socket, agent: int(h.agent.Fd()), agentOnDisk: h.agentOnDisk,
 		switchUser: m.plan.SwitchUser,
 		uid:        sandbox.UID, gid: sandbox.GID,

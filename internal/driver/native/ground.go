@@ -36,8 +36,9 @@ import (
 // sandbox's mount namespace could lay it bare. Nobody inside may.
 //
 // Where few live nothing would be gained: what a ground saves in mounts is lost in
-// the process that enters it. Ordinary users do without: they may not enter a
-// namespace of root's.
+// the process that enters it. A fork's machine is made by such a process anyway, so
+// it stands on a ground from the first on. Ordinary users do without: they may not
+// enter a namespace of root's.
 
 const (
 	groundFrom = 32 // as many do without: making a ground takes as long as making a sandbox
@@ -70,18 +71,20 @@ type grounds struct {
 	shows  string    // what was seen
 }
 
-// take returns the ground for a new machine, nil where it needs none. Each take
-// is followed by a give.
-func (g *grounds) take() *ground {
+// take returns the ground for a new machine, nil where it needs none. For a
+// fork it has one from the first on. Each take is followed by a give.
+func (g *grounds) take(fork bool) *ground {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.living++
-	if g.off || g.living <= g.from {
+	if g.off || g.living <= g.from && !fork {
 		return nil
 	}
-	// A view of a file that was replaced still shows the old one.
+	// A view of a file that was replaced still shows the old one, and one of a
+	// directory not what was mounted below it since.
 	if now := time.Now(); now.Sub(g.looked) > time.Second {
-		g.looked, g.shows = now, identities(g.template)
+		mounts, _ := os.ReadFile("/proc/self/mountinfo") // without it, files that were replaced are noticed all the same
+		g.looked, g.shows = now, identities(g.template, string(mounts))
 	}
 	g.tidy()
 	for _, found := range g.all {
@@ -133,10 +136,17 @@ func (g *grounds) close() {
 	g.all, g.off = nil, true
 }
 
-// identities says which files the views are of.
-func identities(t image.Template) string {
+// identities says which files the views are of, and what the table of mounts has
+// below them.
+func identities(t image.Template, mounts string) string {
 	var b strings.Builder
-	for _, v := range hostViews(t) {
+	views := hostViews(t)
+	for line := range strings.Lines(mounts) {
+		if f := strings.Fields(line); len(f) > 4 && slices.ContainsFunc(views, func(v hostView) bool { return strings.HasPrefix(f[4], v.source+"/") }) {
+			b.WriteString(f[0] + ":" + f[4] + " ")
+		}
+	}
+	for _, v := range views {
 		var st unix.Stat_t
 		if unix.Stat(v.source, &st) == nil {
 			fmt.Fprintf(&b, "%d:%d ", st.Dev, st.Ino)

@@ -72,6 +72,7 @@ type host struct {
 	agent     *os.File // cannot be written to
 	features  kernelFeatures
 	grounds   grounds
+	skeleton  int64 // inodes of the template, see pen
 
 	agentOnDisk bool // not in memory
 
@@ -139,6 +140,7 @@ func (d *Driver) open() (*host, error) {
 		h.close()
 		return nil, err
 	}
+	h.skeleton = (&pen{template: h.template}).skeletonInodes()
 	h.grounds.template, h.grounds.from, h.grounds.off = h.template, groundFrom, !h.ids.root
 	return h, nil
 }

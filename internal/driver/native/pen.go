@@ -60,6 +60,7 @@ type pen struct {
 	mounts   []sandbox.Mount
 	trees    []*os.File // for each of mounts: the view, where it is open already
 	hostname string
+	skeleton int64 // skeletonInodes of the template without mounts, where they are counted already; or 0
 
 	socket      int   // the agent's end of the connection; later also carries the pen's descriptors to the host
 	agent       int   // the agent's program
@@ -422,6 +423,9 @@ func (n *pen) tmpfsOptions() string {
 
 // skeletonInodes counts the entries that root makes, and the root itself.
 func (n *pen) skeletonInodes() int64 {
+	if n.skeleton > 0 && len(n.mounts) == 0 {
+		return n.skeleton
+	}
 	made := map[string]bool{"/": true}
 	add := func(p string) {
 		for ; p != "/"; p = path.Dir(p) {

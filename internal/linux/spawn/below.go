@@ -102,6 +102,15 @@ func (p *Program) startFirst(c Clone, out *outcome) (first int, err error) {
 
 // pidOf returns the number of a process in our own pid namespace.
 func pidOf(pidfd int) (int, error) {
+	info := unix.PidfdInfo{Mask: unix.PIDFD_INFO_PID}
+	if unix.IoctlPidfdInfo(pidfd, &info) == nil && info.Pid > 0 {
+		return int(info.Pid), nil
+	}
+	return listedPID(pidfd)
+}
+
+// listedPID is pidOf for kernels before Linux 6.13.
+func listedPID(pidfd int) (int, error) {
 	f, err := os.Open("/proc/self/fdinfo/" + strconv.Itoa(pidfd))
 	if err != nil {
 		return 0, err

@@ -41,6 +41,7 @@ type machine struct {
 
 	forkListener *listener // of the filter of the process that was forked into it
 
+	overdue  overdue
 	connOnce sync.Once
 	conn     *channel
 	sleep    sleep
@@ -71,7 +72,10 @@ func (d *Driver) newMachine(plan driver.Plan, h *host) *machine {
 }
 
 // Usage reads the counters.
-func (m *machine) Usage() driver.Usage { return m.meter.read() }
+func (m *machine) Usage() driver.Usage {
+	m.attend()
+	return m.meter.read()
+}
 
 // Discard implements driver.Discarder.
 func (m *machine) Discard() { m.meter.discard() }

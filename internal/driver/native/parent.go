@@ -355,6 +355,7 @@ func (p *parent) fork(ctx context.Context, m *machine) (*driver.Forked, error) {
 	fds = append(fds, m.entries...)
 	f := &fork{ready: make(chan said, 1), exited: make(chan driver.ForkExit, 1)}
 	id, err := p.register(f)
+	m.overdue.fork = id
 	if err == nil {
 		err = p.packet(words(0, id), fds...)
 	}

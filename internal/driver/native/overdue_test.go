@@ -1,0 +1,64 @@
+//go:build linux
+
+package native
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"pinfold/internal/agentbin/agenttest"
+	"pinfold/test/ledger"
+)
+
+// A parent that hangs, and so does not say that a fork has ended, is ended while
+// somebody watches the run; one whose fork still runs is not.
+func TestParentThatHangsDuringARun(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	agenttest.Bytes(t)
+	ledger.Check(t, state)
+	d := newDriver(t, state)
+	made, plan, err := newPythonParent(t, d)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return // not root
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := made.(*parent)
+	if p.machine.cgroup == nil {
+		t.Skip("without cgroups nobody can tell")
+	}
+	plan.ID += "-fork"
+	m, f, err := p.Fork(t.Context(), plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := m.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+		closeFiles([]*os.File{f.Stdin, f.Stdout, f.Stderr})
+	}()
+	hand(t, f, "import time; time.sleep(6)")
+	stickParent(t, p)
+	begun := time.Now()
+	for {
+		select {
+		case e, ok := <-f.Exited:
+			took := time.Since(begun)
+			if ok || took < 6*time.Second+reapPatience || took > 9*time.Second+reapPatience {
+				t.Fatalf("%+v (%t) after %v", e, ok, took)
+			}
+			<-p.Dead()
+			return
+		case <-time.After(100 * time.Millisecond):
+			m.Usage() // as a watch does
+		}
+		if time.Since(begun) > 30*time.Second {
+			t.Fatal("nobody noticed")
+		}
+	}
+}

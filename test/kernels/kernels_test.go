@@ -39,6 +39,7 @@ const (
 
 var (
 	nativeArgs     = []string{"-test.run=^TestConformance$"}
+	forkArgs       = []string{"-test.run=^Test(Fork|Asleep|Wake|WakeIntoFullMachines|WakeThatFails)$"}
 	nativeEnv      = []string{"PINFOLD_TEST_PROGRAMS=" + programsDir}
 	nativePrograms = map[string]string{
 		programsDir + "/pinfold-agent": "pinfold/cmd/pinfold-agent",
@@ -48,6 +49,7 @@ var (
 
 var suites = []suite{
 	{name: "native as root", pkg: nativePkg, args: nativeArgs, env: nativeEnv, programs: nativePrograms},
+	{name: "forks as root", pkg: nativePkg, args: forkArgs, env: nativeEnv, programs: nativePrograms},
 	{name: "native as user in a delegated scope", pkg: nativePkg, args: nativeArgs, env: nativeEnv, programs: nativePrograms, delegate: true, user: true},
 	{name: "native as user without cgroups", pkg: nativePkg, args: nativeArgs, env: nativeEnv, programs: nativePrograms, user: true},
 	{name: "cgroup as root", pkg: cgroupPkg, env: []string{cgroupRoot}},

@@ -170,6 +170,17 @@ func TestAsleep(t *testing.T) {
 	s.end()
 }
 
+// A limit of one process leaves room for a fork, and for one more at most.
+func TestForkAlone(t *testing.T) {
+	p, plan := asleepParent(t, sandbox.Limits{Processes: 1})
+	if p == nil {
+		return
+	}
+	s := lull(t, p, plan)
+	s.run("import os\nn = 0\ntry:\n  while True:\n    if os.fork() == 0: open(0).read()\n    n += 1\nexcept OSError: pass\nprint('ready' if n <= 1 else n, flush=True)\nopen(0).read()")
+	s.end()
+}
+
 // The agent wakes where the program waits, and where it has run, and does all its
 // work. Orphans that ended before it was there are gone.
 func TestWake(t *testing.T) {

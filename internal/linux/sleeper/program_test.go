@@ -6,12 +6,15 @@ import (
 	"bytes"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/linux/sleeper"
@@ -111,4 +114,72 @@ func sleep(t *testing.T, says, agent string) (out string, exit int) {
 		t.Fatal(err)
 	}
 	return string(b), cmd.ProcessState.ExitCode()
+}
+
+// Nobody can look into the program, not even its own user.
+func TestUndumpable(t *testing.T) {
+	asleep, sh := lie(t, sleeper.Program()), lie(t, nil)
+	for until := time.Now().Add(5 * time.Second); owner(t, asleep) != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("its files are its user's")
+		}
+	}
+	if owner(t, sh) == 0 {
+		t.Fatal("control: another program's files are root's")
+	}
+}
+
+// lie starts a program (nil: a shell) that waits, not as root.
+func lie(t *testing.T, program []byte) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("/bin/sh")
+	if program != nil {
+		fd, err := unix.MemfdCreate("program", unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := os.NewFile(uintptr(fd), "program")
+		defer f.Close()
+		if _, err := f.Write(program); err != nil {
+			t.Fatal(err)
+		}
+		read, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = f.Close() // or else it could not be executed
+		cmd = exec.Command("/proc/self/fd/5")
+		defer read.Close()
+		cmd.ExtraFiles = []*os.File{nil, nil, read}
+	}
+	ours, theirs, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	cmd.Stdin = ours
+	if program != nil {
+		cmd.ExtraFiles[0] = ours
+	}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // it ends with its input
+		_ = theirs.Close()
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// owner is whose the files of a process in /proc are.
+func owner(t *testing.T, cmd *exec.Cmd) uint32 {
+	t.Helper()
+	info, err := os.Stat(fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Sys().(*syscall.Stat_t).Uid
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -47,7 +46,11 @@ func (i *Image) AddPython() error {
 	}
 	i.Link("/usr/bin/python3", name)
 	lib := "/usr/lib/" + name
-	if _, err := os.Stat(lib); err != nil {
+	ctypes, err := filepath.Glob(lib + "/lib-dynload/_ctypes.*.so") // with which parents of interpreters make system calls
+	if err != nil || len(ctypes) == 0 {
+		return fmt.Errorf("no ctypes in %s: %w", lib, err)
+	}
+	if err := i.CopyProgram(ctypes[0], ctypes[0]); err != nil {
 		return err
 	}
 	return i.CopyTree(lib, lib, func(rel string) bool {

@@ -140,7 +140,7 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	}
 	defer closeFiles(n.trees)
 	clone := spawn.Clone{Flags: m.birth.namespaces, Below: m.birth.below, CopyLow: true}
-	m.ground, m.counted = h.grounds.take(m.birth.below != nil), true
+	m.ground, m.counted = h.grounds.take(), true
 	if m.ground != nil && !m.isParent() && !slices.Contains(n.trees, nil) {
 		n.onGround, clone.Mounts = true, int(m.ground.namespace.Fd())
 	}

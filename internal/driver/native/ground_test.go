@@ -137,21 +137,6 @@ func TestGroundsSeeMounts(t *testing.T) {
 	}
 }
 
-// A fork's machine has a ground where few live, one that is started has none.
-func TestGroundsOfForks(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root makes grounds")
-	}
-	g := grounds{from: groundFrom}
-	defer g.close()
-	if got := g.take(false); got != nil {
-		t.Errorf("the first sandbox stands on %p", got)
-	}
-	if g.take(true) == nil {
-		t.Error("the first fork stands on nothing")
-	}
-}
-
 // onThreadThatEnds calls f in a goroutine of its own, on a thread that ends with
 // it. That can be any but the first, which the runtime keeps, and by whose mount
 // namespace everybody goes who asks /proc/self.
@@ -202,13 +187,13 @@ func TestGroundsFollowTheHost(t *testing.T) {
 	replace("old")
 	g := grounds{template: image.Template{Binds: []image.Bind{{Source: file, Target: "/etc/file"}}}}
 	defer g.close()
-	first, again := g.take(false), g.take(false)
+	first, again := g.take(), g.take()
 	if first == nil || first != again {
 		t.Fatalf("two sandboxes stand on %p and %p", first, again)
 	}
 	replace("new")
 	g.looked = g.looked.Add(-2e9) // two seconds ago
-	if next := g.take(false); next == nil || next == first {
+	if next := g.take(); next == nil || next == first {
 		t.Error("a sandbox stands on the ground that shows the old file")
 	}
 	g.give(first)

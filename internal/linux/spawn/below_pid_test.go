@@ -15,7 +15,7 @@ func TestPIDOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // only asked
+	defer unix.Close(fd)
 	for _, ask := range []func(int) (int, error){pidOf, listedPID} {
 		if pid, err := ask(fd); pid != os.Getpid() || err != nil {
 			t.Errorf("%d, %v, want %d", pid, err, os.Getpid())

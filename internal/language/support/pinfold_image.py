@@ -80,7 +80,7 @@ def written(start, end):
     return any(page >> 61 == 0b100 or page >> 62 == 1 for page in pages(start, end))  # present and no file's, or swapped
 
 
-def private(ranges):
+def copied(ranges):
     """Return the stretches of pages that a child has copied."""
     found = []
     for start, end, rights in ranges:
@@ -102,8 +102,7 @@ def rehearsed(ranges, rehearsal):
     if pid == 0:
         try:
             rehearsal()
-            found = private(ranges)
-            os.write(write, b"".join(struct.pack("=QQ", *r) for r in found)[:1 << 16])
+            os.write(write, b"".join(struct.pack("=QQ", *stretch) for stretch in copied(ranges))[: 1 << 16])
         finally:
             os._exit(0)
     os.close(write)

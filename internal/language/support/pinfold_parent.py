@@ -64,44 +64,47 @@ def load(modules):
         raise Unfit("a module has left something open: " + ", ".join(sorted(opened)))
     if children():
         raise Unfit("a module has started a process")
-    rehearse()
+    rehearse(modules)
     mapped = shared_memory()
     if mapped:
         raise Unfit("a module has memory that forks would share: " + ", ".join(sorted(mapped)))
     gc.collect()
-    found = generators()
+    numbers = generators()
+    for _ in range(REHEARSALS):
+        begin_anew(numbers)
     gc.freeze()  # what is loaded now is not looked at again
     probe()
-    return found
+    return numbers
 
 
-REHEARSAL = "print(1)\n[1][0]\n"
-
-
-def picture(arenas, generators):
+def picture(arenas, generators, modules):
     """Return what makes our memory an image, and what forks write to of it."""
     try:
         ranges = ours(arenas)
-        return Image(ranges), rehearsed(ranges, lambda: rehearsal(generators))
+        return Image(ranges), rehearsed(ranges, lambda: rehearsal(generators, modules))
     except OSError:  # this kernel does not say enough, or has no such files
         return Image([]), []
 
 
-def rehearsal(generators):
+def rehearsal(generators, modules):
     begin_anew(generators)
-    pinfold_warm.become({"file": "/tmp/rehearsal.py", "code": REHEARSAL, "args": [], "env": {}, "allowed_imports": None, "results": True})
-    sys.stdout.flush()
+    perform(modules, True)
     gc.collect()
 
 
-def rehearse():
-    """Go through all that a fork will do with its program, with one of our own:
-    what is compiled, cached and specialised for it then needs not be, in memory of
-    its own, by every fork."""
+def perform(modules, results):
+    """Go through all that a fork does with its program, with one of our own."""
+    code = "".join("import " + name + "\n" for name in modules) + "print(1)\n[1][0]\n"
+    pinfold_warm.become({"file": "/tmp/rehearsal.py", "code": code, "args": [], "env": {}, "allowed_imports": None, "results": results})
+    sys.stdout.flush()
+
+
+def rehearse(modules):
+    """What is compiled, cached and specialised for a program then needs not be, in
+    memory of its own, by every fork."""
     kept = sys.modules["__main__"], sys.argv, list(sys.path)
     for n in range(REHEARSALS):
-        pinfold_warm.become({"file": "/tmp/rehearsal.py", "code": REHEARSAL, "args": [], "env": {}, "allowed_imports": None, "results": n % 2 == 0})
-        sys.stdout.flush()
+        perform(modules, n % 2 == 0)
         json.loads(json.dumps({"ready": n, "pid": n}))
     sys.modules["__main__"], sys.argv, sys.path[:] = kept
     for name in os.listdir(SUPPORT):
@@ -156,23 +159,35 @@ def probe():
 def generators():
     """Return what begins anew all random numbers that modules have begun, also
     those that they began with a number of their own: nobody can tell."""
-    anew, last = [], []
+    anew = []
     arrays = sys.modules.get("numpy.random")
     for o in gc.get_objects():
         kind = type(o)
         if issubclass(kind, random.Random) and o is not random._inst and not issubclass(kind, random.SystemRandom):
             anew.append(lambda o=o: random.Random.seed(o))
+        elif arrays and kind is arrays.MT19937 and state_of(o):
+            anew.append(lambda at=state_of(o): ctypes.memmove(at, os.urandom(MT19937_KEY), MT19937_KEY))
         elif arrays and issubclass(kind, (arrays.BitGenerator, arrays.SeedSequence)):
             anew.append(lambda o=o, kind=kind: kind.__init__(o))
-        elif arrays and issubclass(kind, arrays.RandomState):
-            last.append(lambda o=o: o.set_state(dict(o.get_state(legacy=False), has_gauss=0, gauss=0.0)))
+        elif arrays and issubclass(kind, arrays.RandomState):  # it keeps every second number; its generator is another object
+            o.set_state(dict(o.get_state(legacy=False), has_gauss=0, gauss=0.0))
     if "_sqlite3" in sys.modules:
         try:
             randomness = ctypes.CDLL(sys.modules["_sqlite3"].__file__).sqlite3_randomness
             anew.append(lambda: randomness(0, None))
         except (AttributeError, OSError):
             raise Unfit("random numbers of this sqlite cannot be begun anew")
-    return anew + last
+    return anew
+
+
+MT19937_KEY = 624 * 4
+
+
+def state_of(generator):
+    """Return where the key of numpy's usual generator lies, or None. Random bytes
+    put there do what making it anew would do, by writing to a page, not to a hundred."""
+    at = generator.ctypes.state_address
+    return at if ctypes.string_at(at, MT19937_KEY) == generator.state["state"]["key"].tobytes() else None
 
 
 def begin_anew(generators):
@@ -205,9 +220,10 @@ def main():
     try:
         walk, alloc, free = machine_code([bytes.fromhex(piece) for piece in first["code"]])
         arenas = Arenas(alloc, free)
-        found = load(first["setup"]["modules"] or [])
+        modules = first["setup"]["modules"] or []
+        found = load(modules)
         check_limits(first["confinement"]["rlimits"])
-        image, written = picture(arenas, found)
+        image, written = picture(arenas, found, modules)
         forks = Forks(first["confinement"], SUPPORT, written)
     except Unfit as e:
         say(host, {"unfit": str(e)[:500]})

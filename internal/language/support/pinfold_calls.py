@@ -111,6 +111,7 @@ class Table:
         self.add("store", 0, (to, value, less), STORE, **more)
 
     def jump(self, label):
+        """Go on there: at a label, or with another table."""
         self.store(self.nowhere, 0, always=label)
 
     def expect(self, value, expected, otherwise):
@@ -129,7 +130,7 @@ class Table:
         that fail jump to, where they do not say."""
         at = self.space(STEP.size * len(self.steps))
         for i, (number, args, flags, save, label, name) in enumerate(self.steps):
-            target = at + STEP.size * self.labels[label or error]
+            target = label.at if isinstance(label, Table) else at + STEP.size * self.labels[label or error]
             put(at + STEP.size * i, STEP.pack(number, *args, flags, save, target, name))
         return at
 

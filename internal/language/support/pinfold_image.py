@@ -116,12 +116,13 @@ CALLS = {"x86_64": {"pwrite": 18, "mmap": 9, "fcntl": 72, "close": 3}, "aarch64"
 
 
 class Image(Table):
-    """The calls that put memory into a file and map the file in its place. They
+    """The calls that put memory into a file and map the file in its place, before
+    another table is walked: Python itself would write to it at once. They
     change nothing where one fails; the rest stays as it was."""
 
-    def __init__(self, ranges):
+    def __init__(self, ranges, then):
         super().__init__(CALLS[os.uname().machine])
-        fd = os.memfd_create("python", MFD_CLOEXEC | MFD_ALLOW_SEALING) if ranges else -1
+        fd = libc.memfd_create(b"python", MFD_CLOEXEC | MFD_ALLOW_SEALING)  # where there is none, nothing can be written
         offset, wrote = 0, self.words(0)
         for start, end, rights in ranges:
             prot = READ | (WRITE if "w" in rights else 0)
@@ -134,5 +135,5 @@ class Image(Table):
         self.label("done")
         self.attempt("seal memory", "fcntl", fd, F_ADD_SEALS, ALL_SEALS)
         self.attempt("close", "close", fd)
-        self.back()
+        self.jump(then)
         self.at = self.finish("done")

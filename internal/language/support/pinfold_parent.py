@@ -78,12 +78,12 @@ def load(modules):
 
 
 def picture(arenas, generators, modules):
-    """Return what makes our memory an image, and what forks write to of it."""
+    """Return which of our memory becomes an image, and what forks write to of it."""
     try:
         ranges = ours(arenas)
-        return Image(ranges), rehearsed(ranges, lambda: rehearsal(generators, modules))
-    except OSError:  # this kernel does not say enough, or has no such files
-        return Image([]), []
+        return ranges, rehearsed(ranges, lambda: rehearsal(generators, modules))
+    except OSError:  # this kernel does not say enough
+        return [], []
 
 
 def rehearsal(generators, modules):
@@ -223,8 +223,9 @@ def main():
         modules = first["setup"]["modules"] or []
         found = load(modules)
         check_limits(first["confinement"]["rlimits"])
-        image, written = picture(arenas, found, modules)
+        ranges, written = picture(arenas, found, modules)
         forks = Forks(first["confinement"], SUPPORT, written)
+        image = Image(ranges, forks)
     except Unfit as e:
         say(host, {"unfit": str(e)[:500]})
         os._exit(1)
@@ -234,8 +235,7 @@ def main():
     say(host, {"loaded": True, "calls": forks.names})
     host.detach()
     ctypes.pythonapi.PyOS_BeforeFork()
-    image.walk(walk)
-    forks.walk(walk, forks.failed + 16)  # returns in each fork
+    image.walk(walk, forks.failed + 16)  # returns in each fork
     ctypes.pythonapi.PyOS_AfterFork_Child()
     begin_anew(found)
     job = json.loads(pinfold_warm.read_exactly(int(pinfold_warm.read_exactly(8), 16)))

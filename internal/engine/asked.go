@@ -87,11 +87,18 @@ func (e *Engine) reserve(name, tenant string) *asked {
 	return a
 }
 
-// makeRoom takes a place from the tenant that has the most, if it keeps no fewer
+// makeRoom takes the place of a pool that cannot be filled. Or else it takes one
+// from the tenant that has the most, if it keeps no fewer
 // than this one then has: of its pools the one that served nobody for the
 // longest time. So one tenant may have all places while nobody else asks, and two
 // that both ask end with half of them each. The lock is held.
 func (e *Engine) makeRoom(tenant string) bool {
+	for name, a := range e.asked {
+		if p := e.pools[name]; p != nil && !a.making && p.failing() {
+			e.giveUp(name, a)
+			return true
+		}
+	}
 	held := map[string]int{}
 	for _, a := range e.asked {
 		held[a.tenant]++
@@ -165,9 +172,14 @@ func (e *Engine) dropWhenIdle(name string, a *asked) {
 
 // idle says whether nobody would miss the pool.
 func (p *pool) idle() bool {
+	return time.Since(p.lastUse()) > askedIdle || p.failing()
+}
+
+// failing says whether nothing can be made for the pool.
+func (p *pool) failing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Since(p.used) > askedIdle || p.backoff.failure != nil && len(p.waiting) == 0
+	return p.backoff.failure != nil && len(p.waiting) == 0
 }
 
 // lastUse is when the pool served somebody last, or was made.

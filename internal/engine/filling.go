@@ -146,9 +146,10 @@ func (p *pool) fillOne() {
 	}
 }
 
-// make makes what the pool keeps. On error nothing is left.
+// make makes what the pool keeps, while there is the pool. On error nothing is
+// left.
 func (p *pool) make() (*waiting, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), loadPatience+handshakePatience)
+	ctx, cancel := context.WithTimeout(p.alive, loadPatience+handshakePatience)
 	defer cancel()
 	p.mu.Lock()
 	spec := p.spec

@@ -25,13 +25,18 @@ import (
 // forking is a fake driver whose interpreters can be forked.
 type forking struct {
 	*fake.Driver
-	fails func() error // instead of a parent
+	fails  func() error // instead of a parent
+	blocks atomic.Bool  // it never loads what it is told
 
 	mu      sync.Mutex
 	parents []*fakeParent
 }
 
-func (d *forking) NewParent(context.Context, driver.Plan, driver.ParentSpec) (driver.Parent, error) {
+func (d *forking) NewParent(ctx context.Context, _ driver.Plan, _ driver.ParentSpec) (driver.Parent, error) {
+	if d.blocks.Load() {
+		<-ctx.Done()
+		return nil, &driver.UnfitError{Why: "it took too long", Load: true}
+	}
 	if d.fails != nil {
 		if err := d.fails(); err != nil {
 			return nil, err

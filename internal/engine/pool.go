@@ -60,7 +60,8 @@ type pool struct {
 	soon    bool // it will be filled in a moment
 	fillers sync.WaitGroup
 	nursery *nursery
-	quit    chan struct{}
+	alive   context.Context //nolint:containedctx // it is the pool's life: what it makes ends with it
+	quit    context.CancelFunc
 	wake    chan struct{} // has look look now
 }
 
@@ -156,7 +157,8 @@ func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.Po
 }
 
 func newPool(e *Engine, d driver.Driver, of shape) *pool {
-	p := &pool{engine: e, driver: d, shape: of, quit: make(chan struct{}), wake: make(chan struct{}, 1), used: time.Now()}
+	p := &pool{engine: e, driver: d, shape: of, wake: make(chan struct{}, 1), used: time.Now()}
+	p.alive, p.quit = context.WithCancel(context.Background())
 	p.nursery = newNursery(e, d, p.orphaned)
 	return p
 }
@@ -253,7 +255,7 @@ func (p *pool) returned() {
 // sleep says whether the pool still exists afterwards.
 func (p *pool) sleep(d time.Duration) bool {
 	select {
-	case <-p.quit:
+	case <-p.alive.Done():
 		return false
 	case <-time.After(d):
 		return true
@@ -265,7 +267,7 @@ func (p *pool) sleep(d time.Duration) bool {
 func (p *pool) look() {
 	for {
 		select {
-		case <-p.quit:
+		case <-p.alive.Done():
 			return
 		case <-p.wake:
 		case <-time.After(poolCheck):
@@ -306,7 +308,7 @@ func (p *pool) close() {
 	}
 	p.closed = true
 	p.backoff.forget()
-	close(p.quit)
+	p.quit()
 	left := p.waiting
 	p.waiting = nil
 	p.mu.Unlock()

@@ -1,0 +1,58 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/engine"
+	"pinfold/sandbox"
+)
+
+// A pool whose module blocks while it is loaded does not hold up the end.
+func TestEndWhileModulesLoad(t *testing.T) {
+	s, d := serveForks(t, engine.Options{}, nil)
+	d.blocks.Store(true)
+	if _, err := s.SetPool(t.Context(), sandbox.PoolSpec{Name: "p", Language: "python", Warm: []string{"endless"}}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond) // it may have begun
+	begun := time.Now()
+	if err := s.RemovePool(t.Context(), "p"); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+// A pool that cannot be filled makes room for others, also of the same tenant.
+func TestFailingPoolsMakeRoom(t *testing.T) {
+	var mended atomic.Bool
+	s, _ := serveForks(t, engine.Options{}, func() error {
+		if !mended.Load() {
+			return &driver.UnfitError{Why: "no such module", Load: true}
+		}
+		return nil
+	})
+	ask := func(module string) *sandbox.Result {
+		t.Helper()
+		r, err := s.Run(soon(t), python(sandbox.Spec{Warm: []string{module}}))
+		if err != nil {
+			t.Fatal(errors.Unwrap(err))
+		}
+		return r
+	}
+	for i := range 8 {
+		if r := ask(fmt.Sprintf("bad%d", i)); r.Warm {
+			t.Fatalf("%+v", r)
+		}
+	}
+	mended.Store(true)
+	if r := ask("good"); !r.Warm {
+		t.Errorf("%+v", r)
+	}
+}

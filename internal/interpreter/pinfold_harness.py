@@ -4,7 +4,7 @@
 #
 # Every run pays for this file with its start, by the line. So it is short,
 # imports only what Python has loaded already, and leaves the rest to its
-# neighbours. It does not call compile(), whose first use costs as much again.
+# neighbours. It does not call compile(), whose first use costs as much again: 2 ms.
 import io
 import os
 import sys
@@ -16,6 +16,7 @@ PLAIN = b"print(|if |for |while |with |def |class |try:|else:|elif |except|final
 builtins = sys.modules["builtins"]
 __builtins__ = dict(vars(builtins))  # the program may change its own
 loaded = {}
+compiles = False  # compile() has been called already, by who waits for a program
 
 
 def load(name):
@@ -87,18 +88,30 @@ def program(source, path, report):
 
 
 def code_of(source, path, run=exec):
-    """Compile as compile() does, which costs 2 ms when it is first called: have
-    it run, and stop it before it begins."""
-    found, space, stderr = [], {}, sys.stderr
-    if sys.getprofile() is not None:
-        return compile(source, path, run.__name__, 0, True)  # the program is being profiled
+    """Compile, and fail where Python has warnings for the program."""
+    stderr = sys.stderr
+    sys.stderr = warned = io.StringIO()
+    try:
+        if compiles or sys.getprofile() is not None:  # the program is being profiled
+            code = compile(source, path, run.__name__, 0, True)
+        else:
+            code = stopped(source, path, run)
+    finally:
+        sys.stderr = stderr
+    if warned.tell():
+        raise ValueError("a program with warnings")
+    return code
+
+
+def stopped(source, path, run):
+    """Compile without compile(): have it run, and stop it before it begins."""
+    found, space = [], {}
 
     def stop(frame, event, _):
         if event == "call" and frame.f_globals is space:
             found.append(frame.f_code)
             raise KeyError
 
-    sys.stderr = warned = io.StringIO()
     sys.setprofile(stop)
     try:
         run(source, space)
@@ -106,9 +119,6 @@ def code_of(source, path, run=exec):
         pass
     finally:
         sys.setprofile(None)
-        sys.stderr = stderr
-    if warned.tell():
-        raise ValueError("a program with warnings")
     _fix_co_filename(found[0], path)
     return found[0]
 

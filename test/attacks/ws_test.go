@@ -160,7 +160,7 @@ func (t *trial) randomness() error {
 // sharedRandomness is the control. What Python and OpenSSL begin anew by
 // themselves is not in the list.
 func sharedRandomness(a *arena) error {
-	f, err := a.raise(hoard, sandbox.Limits{}, edit{"pinfold_parent.py", "    begin_anew(found)\n", ""}, edit{"pinfold_parent.py", "begin_anew(numbers)", "pass"})
+	f, err := a.raise(hoard, sandbox.Limits{}, edit{"pinfold_parent.py", "    begin_anew(numbers)\n", ""})
 	if err != nil {
 		return err
 	}

@@ -38,9 +38,9 @@ class Forks(Table):
     """The life of a parent from now on: fork when the host asks for it, say how
     the forks end."""
 
-    def __init__(self, confinement, support, written):
+    def __init__(self, confinement, support, then):
         super().__init__(CALLS)
-        self.d, self.written = confinement, written
+        self.d, self.then = confinement, then
         self.passed = 4 + confinement["joins"]  # descriptors that come with a request
         self.request = self.words(0, 0)
         self.control = self.space(16 + 4 * self.passed + 8)
@@ -156,9 +156,7 @@ class Forks(Table):
         control = self.filter()
         call("tell of being ready", "sendmsg", HOST, self.message(self.ready, 24, control, 24 if control else 0), MSG_NOSIGNAL)
         call("close the rest", "close_range", 3, 0xFFFFFFFF, 0)
-        for start, end in self.written:
-            self.attempt("copy pages", "madvise", start, end - start, MADV_POPULATE_WRITE)
-        self.back()
+        self.jump(self.then)
         self.label("refused")
         self.send("tell of a failure", self.failed, 4, error="gone")
         self.jump("gone")
@@ -190,6 +188,40 @@ class Forks(Table):
             save=control + 16 if d["listens"] else 0,
         )
         return control if d["listens"] else 0
+
+
+class Born(Table):
+    """What is left to a fork: to copy the pages that it will write to, all at once, and
+    to go back to Python. Which pages that are is said at last, so that nothing
+    comes between their rehearsal and the forks."""
+
+    def __init__(self):
+        super().__init__(CALLS)
+        self.at = self.end
+
+    def copy(self, written):
+        for start, end in written:
+            self.attempt("copy pages", "madvise", start, end - start, MADV_POPULATE_WRITE)
+        self.label("back")
+        self.back()
+        self.finish("back")
+
+
+class Rehearsal(Table):
+    """A fork that stays where its parent is. The parent waits for its end."""
+
+    def __init__(self):
+        super().__init__(CALLS)
+        self.pid = self.words(0)
+        self.function("fork", address(libc.fork), save=self.pid, error="back")
+        self.store(self.pid, At(self.pid), zero="back")
+        self.attempt("wait", "wait4", At(self.pid), 0, 0, 0)
+        self.label("back")
+        self.back()
+        self.at = self.finish("back")
+
+    def in_child(self):
+        return ctypes.c_int64.from_address(self.pid).value == 0
 
 
 def address(function):

@@ -6,11 +6,13 @@
 # Only such memory is taken of which we know who manages it: Python's own, the C
 # library's heap, and the data of libraries. Somebody else might count on it
 # being zero after madvise(MADV_DONTNEED), and would find the file's pages.
-from pinfold_calls import READ, WRITE, At, Table, libc, memory, put
+from pinfold_calls import EXEC, READ, WRITE, At, Table, libc, memory, put
 
 import ctypes
 import os
+import re
 import struct
+import sys
 
 PAGE, PIECE = os.sysconf("SC_PAGESIZE"), 1 << 20
 RESERVED = 1 << 30  # addresses for Python's arenas; only a parent has so many
@@ -69,22 +71,65 @@ def ours(arenas):
     return found
 
 
-def pages(start, end):
-    with open("/proc/self/pagemap", "rb", 0) as f:
-        f.seek(start // PAGE * 8)
-        return struct.unpack("=%dQ" % ((end - start) // PAGE), f.read((end - start) // PAGE * 8))
+def pages(ranges):
+    """Return what the kernel says of each page, a list for each range."""
+    fd = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+    found = [os.pread(fd, (end - start) // PAGE * 8, start // PAGE * 8) for start, end, _ in ranges]
+    os.close(fd)
+    return [struct.unpack("=%dQ" % (len(words) // 8), words) for words in found]
 
 
 def written(start, end):
     """Say whether a mapping of a file has pages of its own."""
-    return any(page >> 61 == 0b100 or page >> 62 == 1 for page in pages(start, end))  # present and no file's, or swapped
+    return any(page >> 61 == 0b100 or page >> 62 == 1 for page in pages([(start, end, "")])[0])  # present and no file's, or swapped
+
+
+def merge_libraries():
+    """Make the constants of programs and libraries executable, as the code beside
+    them is: one mapping for both, where each fork would have copies of two or three."""
+    found = list(mappings())
+    code = {at for start, end, rights, name in found if rights == "r-xp" and name[:1] == "/" for at in (start, end)}
+    for start, end, rights, name in found:
+        if rights == "r--p" and name[:1] == "/" and (start in code or end in code) and not written(start, end):
+            libc.mprotect(start, end - start, READ | EXEC)  # where it may not be, it stays as it was
+
+
+SMALL = re.compile(rb"^ +\d+ +(\d+) +\d+ +\d+ +(\d+)$", re.M)  # size, ..., blocks that are free
+kept = []
+
+
+def fill_holes():
+    """Take the small blocks that are free here and there in Python's memory, so that
+    what a fork makes lies together, in pages that nothing else is in."""
+    report, stderr = os.memfd_create("report"), os.dup(2)
+    os.dup2(report, 2)
+    try:
+        sys._debugmallocstats()
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+    with open(report, "rb") as f:
+        f.seek(0)
+        holes = [(int(size), int(free)) for size, free in SMALL.findall(f.read())]
+    large, one = 1 << 31, 1
+    for size, free in holes:
+        free = min(free, MOST // size)
+        if size == 16:
+            kept.append([object() for _ in range(free)])
+        elif size == 32:
+            kept.append([large + one for _ in range(free)])
+        elif size <= 512:
+            kept.append([bytes(size - 33) for _ in range(free)])
+
+
+MOST = 1 << 23  # bytes of one size
 
 
 def copied(ranges):
-    """Return the stretches of pages that a child has copied."""
+    """Return the stretches of pages that a child has copied, as it calls this."""
     found = []
-    for start, end, rights in ranges:
-        for i, page in enumerate(pages(start, end) if "w" in rights else ()):
+    for (start, _, rights), words in zip(ranges, pages(ranges)):
+        for i, page in enumerate(words if "w" in rights else ()):
             at = start + i * PAGE
             if not page & EXCLUSIVE:
                 continue
@@ -93,23 +138,6 @@ def copied(ranges):
             else:
                 found.append([at, at + PAGE])
     return found
-
-
-def rehearsed(ranges, rehearsal):
-    """Return what a fork writes to, having one try."""
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            rehearsal()
-            os.write(write, b"".join(struct.pack("=QQ", *stretch) for stretch in copied(ranges))[: 1 << 16])
-        finally:
-            os._exit(0)
-    os.close(write)
-    with open(read, "rb") as f:
-        words = f.read()
-    os.waitpid(pid, 0)
-    return list(struct.iter_unpack("=QQ", words[: len(words) // 16 * 16]))
 
 
 CALLS = {"x86_64": {"pwrite": 18, "mmap": 9, "fcntl": 72, "close": 3}, "aarch64": {"pwrite": 68, "mmap": 222, "fcntl": 25, "close": 57}}

@@ -2,10 +2,11 @@
 # into a machine of the program's own. It never runs a program itself. What it
 # says to the host, and the host to it, is described in package native (parent.go).
 import pinfold_harness  # first: it notes what Python itself has loaded
+from pinfold_atfork import hooks  # second: it notes what asks to be called around a fork
 import pinfold_warm
 from pinfold_calls import libc, machine_code
-from pinfold_forks import HOST, Forks
-from pinfold_image import Arenas, Image, ours, rehearsed
+from pinfold_forks import HOST, Born, Forks, Rehearsal
+from pinfold_image import Arenas, Image, copied, fill_holes, merge_libraries, ours
 
 import ctypes
 import gc
@@ -13,9 +14,12 @@ import io
 import json
 import os
 import random
+import struct
 import sys
 import threading
 import _socket
+
+before_fork, after_fork = ctypes.pythonapi.PyOS_BeforeFork, ctypes.pythonapi.PyOS_AfterFork_Child
 
 
 def check_limits(limits):
@@ -51,10 +55,7 @@ def reopen():
 
 def load(modules):
     before = open_descriptors()
-    pinfold_harness.load("pinfold_rich.py")
-    pinfold_harness.load("pinfold_imports.py")
-    for name in modules:
-        __import__(name)
+    pinfold_warm.load(modules)
     sys.stdout.flush()
     sys.stderr.flush()
     if threading.active_count() > 1:
@@ -64,56 +65,90 @@ def load(modules):
         raise Unfit("a module has left something open: " + ", ".join(sorted(opened)))
     if children():
         raise Unfit("a module has started a process")
-    rehearse(modules)
-    mapped = shared_memory()
-    if mapped:
-        raise Unfit("a module has memory that forks would share: " + ", ".join(sorted(mapped)))
-    gc.collect()
-    numbers = generators()
-    for _ in range(REHEARSALS):
-        begin_anew(numbers)
-    gc.freeze()  # what is loaded now is not looked at again
     probe()
-    return numbers
-
-
-def picture(arenas, generators, modules):
-    """Return which of our memory becomes an image, and what forks write to of it."""
-    try:
-        ranges = ours(arenas)
-        return ranges, rehearsed(ranges, lambda: rehearsal(generators, modules))
-    except OSError:  # this kernel does not say enough
-        return [], []
-
-
-def rehearsal(generators, modules):
-    begin_anew(generators)
-    perform(modules, True)
     gc.collect()
+    return generators()
 
 
-def perform(modules, results):
-    """Go through all that a fork does with its program, with one of our own."""
-    code = "".join("import " + name + "\n" for name in modules) + "print(1)\n[1][0]\n"
-    pinfold_warm.become({"file": "/tmp/rehearsal.py", "code": code, "args": [], "env": {}, "allowed_imports": None, "results": results})
-    sys.stdout.flush()
+def begin(numbers):
+    """What a fork does first. Return what it is to run."""
+    after_fork()
+    begin_anew(numbers)
+    return pinfold_warm.receive()
 
 
-def rehearse(modules):
-    """What is compiled, cached and specialised for a program then needs not be, in
-    memory of its own, by every fork."""
+class Stdin:
+    """A program of our own on the standard input, as the host sends one."""
+
+    def __init__(self, modules, value=False, results=True):
+        code = "".join("import " + name + "\n" for name in modules) + "print(1)\n" + value * "[1][0]\n"
+        job = {"file": "/tmp/rehearsal.py", "code": code, "args": [], "env": {}, "allowed_imports": None, "results": results}
+        program = json.dumps(job).encode()
+        read, write = os.pipe()
+        os.write(write, b"%08x" % len(program) + program)
+        os.close(write)
+        self.usual = os.dup(0)
+        os.dup2(read, 0)
+        os.close(read)
+
+    def close(self):
+        os.dup2(self.usual, 0)
+        os.close(self.usual)
+
+
+def settle(modules, numbers):
+    """Do for all forks what each would do for itself: go through the life of one, so
+    that what is compiled, cached and specialised on the way is theirs as well."""
+    before_fork()
+    after_fork()  # all locks are new now
+    hooks.close()
     kept = sys.modules["__main__"], sys.argv, list(sys.path)
     for n in range(REHEARSALS):
-        perform(modules, n % 2 == 0)
-        json.loads(json.dumps({"ready": n, "pid": n}))
+        stdin = Stdin(modules, n % 2 == 0, n % 4 != 0)
+        hooks.quiet = True
+        before_fork()
+        pinfold_warm.become(begin(numbers))
+        sys.stdout.flush()
+        stdin.close()
     sys.modules["__main__"], sys.argv, sys.path[:] = kept
     for name in os.listdir(SUPPORT):
         if name == "results.jsonl":
             os.unlink(SUPPORT + "/" + name)
     os.unlink("/tmp/rehearsal.py")
+    mapped = shared_memory()
+    if mapped:
+        raise Unfit("a module has memory that forks would share: " + ", ".join(sorted(mapped)))
+    merge_libraries()
+    gc.collect()
+    gc.freeze()  # what is loaded now is not looked at again
+    fill_holes()
 
 
 REHEARSALS = 16
+
+
+def picture(arenas, modules, numbers, walk):
+    """Return which of our memory becomes an image, and which stretches of it forks
+    write to: those that one fork does, in a rehearsal of a whole life."""
+    hooks.quiet = True
+    before_fork()
+    rehearsal, (read, write), stdin = Rehearsal(), os.pipe(), Stdin(modules)
+    try:
+        ranges = ours(arenas)
+    except OSError:  # this kernel does not say enough
+        ranges = []
+    rehearsal.walk(walk)
+    if rehearsal.in_child():
+        try:
+            pinfold_warm.finish(pinfold_warm.become(begin(numbers)))
+            os.write(write, b"".join(struct.pack("=QQ", *stretch) for stretch in copied(ranges))[: 1 << 16])
+        finally:
+            os._exit(0)
+    stdin.close()
+    os.close(write)
+    with open(read, "rb") as f:
+        words = f.read()
+    return ranges, list(struct.iter_unpack("=QQ", words[: len(words) // 16 * 16]))
 
 
 def open_descriptors():
@@ -221,11 +256,14 @@ def main():
         walk, alloc, free = machine_code([bytes.fromhex(piece) for piece in first["code"]])
         arenas = Arenas(alloc, free)
         modules = first["setup"]["modules"] or []
-        found = load(modules)
+        numbers = load(modules)
         check_limits(first["confinement"]["rlimits"])
-        ranges, written = picture(arenas, found, modules)
-        forks = Forks(first["confinement"], SUPPORT, written)
+        born = Born()
+        forks = Forks(first["confinement"], SUPPORT, born)
+        settle(modules, numbers)
+        ranges, written = picture(arenas, modules, numbers, walk)
         image = Image(ranges, forks)
+        born.copy(written)
     except Unfit as e:
         say(host, {"unfit": str(e)[:500]})
         os._exit(1)
@@ -234,11 +272,8 @@ def main():
         os._exit(1)
     say(host, {"loaded": True, "calls": forks.names})
     host.detach()
-    ctypes.pythonapi.PyOS_BeforeFork()
     image.walk(walk, forks.failed + 16)  # returns in each fork
-    ctypes.pythonapi.PyOS_AfterFork_Child()
-    begin_anew(found)
-    job = json.loads(pinfold_warm.read_exactly(int(pinfold_warm.read_exactly(8), 16)))
+    job = begin(numbers)
     pinfold_warm.end(pinfold_warm.become(job))
 
 

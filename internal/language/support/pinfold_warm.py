@@ -21,26 +21,48 @@ def read_exactly(n):
     return b"".join(parts)
 
 
-def wait(marker, modules):
+def load(modules):
+    """Load what programs want, and what the harness has for them."""
     pinfold_harness.load("pinfold_rich.py")
     pinfold_harness.load("pinfold_imports.py")
     for name in modules:
         __import__(name)
+    compile("", "", "exec")
+    pinfold_harness.compiles = True
+
+
+def wait(marker, modules):
+    load(modules)
     gc.collect()
     gc.freeze()  # what is loaded now is not looked at again
     sys.stdout.flush()
     sys.stderr.flush()
     os.write(1, marker.encode() + b"\n")
-    job = read_exactly(int(read_exactly(8), 16))
-    return json.loads(job)
+    return receive()
+
+
+def receive():
+    """Read what to run from the standard input."""
+    return json.loads(read_exactly(int(read_exactly(8), 16)))
+
+
+def write(name, content):
+    """Write a file, without what makes Python's own files convenient: each fork would
+    pay for that with copied pages."""
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        while content:
+            content = content[os.write(fd, content) :]
+    finally:
+        os.close(fd)
 
 
 def become(job):
     """Run the program and return its exit status."""
     if job.get("code") is not None:
-        with open(job["file"], "w", encoding="utf-8", newline="") as f:
-            f.write(job["code"])
-    os.environ.update(job["env"] or {})
+        write(job["file"], job["code"].encode())
+    if job["env"]:
+        os.environ.update(job["env"])
     try:
         pinfold_harness.run_main([job["file"]] + (job["args"] or []), job["allowed_imports"], job["results"])
     except SystemExit as e:
@@ -57,9 +79,10 @@ def become(job):
     return 0
 
 
-def end(status):
+def finish(status):
     """Do what the interpreter does at its end, but for taking apart what was
-    loaded before the program: threads, exit functions, the program's objects."""
+    loaded before the program: threads, exit functions, the program's objects.
+    Return the exit status, -2 for the end by an interrupt."""
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     try:
@@ -79,6 +102,11 @@ def end(status):
                 stream.flush()
         except Exception:
             status = status or 120  # as Python does
+    return status
+
+
+def end(status):
+    status = finish(status)
     if status == -2:
         import signal
 

@@ -1,0 +1,60 @@
+# What modules have asked Python to call around a fork (os.register_at_fork). Most
+# of it makes locks anew, for which a fork would have to copy a hundred pages. A parent
+# of forks does that once, for all of them, before it is forked; a fork then does
+# only what must be different in each.
+import os
+
+MOMENTS = ("before", "after_in_parent", "after_in_child")
+ONLY_LOCKS = {("threading", "_after_fork"), ("logging", "_after_at_fork_child_reinit_locks"), (None, "_at_fork_reinit")}
+
+
+class Hooks:
+    """Takes down what is registered from now on, and calls it as Python would."""
+
+    def __init__(self):
+        self.hooks = {moment: [] for moment in MOMENTS}
+        self.needed = []  # by each fork, of what is to be called in a child
+        self.quiet = False
+        self.register = os.register_at_fork
+        self.register(before=self.before, after_in_parent=self.after_in_parent, after_in_child=self.after_in_child)
+        os.register_at_fork = self.note
+
+    def note(self, **hooks):
+        if not hooks or not all(name in MOMENTS and callable(hook) for name, hook in hooks.items()):
+            self.register(**hooks)  # it knows the right error
+        for name, hook in hooks.items():
+            self.hooks[name].append(hook)
+
+    def close(self):
+        """Take down no more."""
+        os.register_at_fork = self.register
+        self.needed = [hook for hook in self.hooks["after_in_child"] if (getattr(hook, "__module__", None), getattr(hook, "__name__", "")) not in ONLY_LOCKS]
+
+    def before(self):
+        if not self.quiet:
+            call(reversed(self.hooks["before"]))
+
+    def after_in_parent(self):
+        if not self.quiet:
+            call(self.hooks["after_in_parent"])
+
+    def after_in_child(self):
+        if not self.quiet:
+            return call(self.hooks["after_in_child"])
+        self.quiet = False  # for the forks of this one
+        call(self.needed)
+
+
+def call(hooks):
+    """Call all, and raise the last of what they raise: Python shows it."""
+    failed = None
+    for hook in hooks:
+        try:
+            hook()
+        except BaseException as e:
+            failed = e
+    if failed is not None:
+        raise failed
+
+
+hooks = Hooks()  # from the import of this on: it must come before what registers any

@@ -113,14 +113,14 @@ type Discarder interface {
 	Discard()
 }
 
-// PeakKeeper is a machine whose kernel keeps a high-water mark of its memory.
-type PeakKeeper interface {
-	// BeginPeak has Usage.MemoryPeak begin anew: what making the machine took is no
-	// part of it any more.
-	BeginPeak()
-	// SettlePeak puts the kernel's mark into Usage.MemoryPeak. Until then that is
-	// the highest reading.
-	SettlePeak()
+// RunMeter is a machine whose kernel keeps a high-water mark of its memory.
+type RunMeter interface {
+	// BeginRun returns the reading from which on a program's consumption counts.
+	// Usage.MemoryPeak begins anew: what making the machine took is no part of it.
+	BeginRun() Usage
+	// EndRun returns the reading after the program's end, with the kernel's mark
+	// in Usage.MemoryPeak. Until then that is the highest reading.
+	EndRun() Usage
 }
 
 // Plan is everything a driver needs to make one machine. MakePlan fills it;

@@ -149,11 +149,8 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 		stdout: newCapture(x.limits.OutputBytes, x.streams.Stdout),
 		stderr: newCapture(x.limits.OutputBytes, x.streams.Stderr),
 	}
-	base := s.machine.Usage()
-	peaks, _ := s.machine.(driver.PeakKeeper)
-	if peaks != nil {
-		peaks.BeginPeak()
-	}
+	meter := meterOf(s.machine)
+	base := meter.BeginRun()
 	p, err := s.begin(ctx, x, guest.Streams{Stdin: x.streams.Stdin, Stdout: r.stdout, Stderr: r.stderr})
 	if err != nil && ctx.Err() == nil {
 		return nil, s.explain(err)
@@ -166,15 +163,25 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 	err = s.await(ctx, p, w, r)
 	r.wall = time.Since(w.started)
 	r.trigger = w.end()
-	if peaks != nil {
-		peaks.SettlePeak()
-	}
-	r.usage = since(s.machine.Usage(), base)
+	r.usage = since(meter.EndRun(), base)
 	if r.trigger != nil || r.death != nil {
 		return r, nil
 	}
 	return r, err
 }
+
+// meterOf returns the machine's meter for runs, or one that just reads it.
+func meterOf(m driver.Machine) driver.RunMeter {
+	if meter, ok := m.(driver.RunMeter); ok {
+		return meter
+	}
+	return plainMeter{m}
+}
+
+type plainMeter struct{ machine driver.Machine }
+
+func (p plainMeter) BeginRun() driver.Usage { return p.machine.Usage() }
+func (p plainMeter) EndRun() driver.Usage   { return p.machine.Usage() }
 
 // begin starts the program, or hands it to an interpreter that waits for it.
 func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (running, error) {

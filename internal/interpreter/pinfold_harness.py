@@ -40,15 +40,16 @@ def run_main(argv, imports=None, report=True):
     """
     pid = os.getpid()
     path = argv[0] if argv[0][:1] == "/" else os.getcwd() + "/" + argv[0]
-    value = failure = None
+    value = failure = real = None
     try:
         with open(path, "rb") as f:
+            real = os.readlink("/proc/self/fd/%d" % f.fileno())
             code, last = program(f.read(), path, report)
     except BaseException:
         code, last = load("pinfold_rich.py")["compile_again"](argv, path, report)
     if imports is not None:
         load("pinfold_imports.py")["limit_imports"](imports, path.rpartition("/")[0])
-    space = new_main(argv, path)
+    space = new_main(argv, path, real or os.path.realpath(path))
     try:
         exec(code, space)
         value = last and eval(last, space)
@@ -123,7 +124,7 @@ def stopped(source, path, run):
     return found[0]
 
 
-def new_main(argv, path):
+def new_main(argv, path, real):
     """Make __main__, sys.argv and sys.path what they are for "python3 FILE"."""
     sys.modules["__main__"] = main = type(sys)("__main__")
     if sys.version_info < (3, 14):
@@ -134,7 +135,7 @@ def new_main(argv, path):
     if hasattr(sys, "orig_argv"):
         sys.orig_argv = sys.orig_argv[:1] + argv
     if not getattr(sys.flags, "safe_path", False):
-        sys.path[0] = os.path.realpath(path).rpartition("/")[0] or "/"
+        sys.path[0] = real.rpartition("/")[0] or "/"
     return main.__dict__
 
 

@@ -111,7 +111,7 @@ type nativeMachine interface {
 	driver.Looker
 	driver.Sleeper
 	driver.Discarder
-	driver.PeakKeeper
+	driver.RunMeter
 }
 
 type timedMachine struct {
@@ -130,6 +130,16 @@ func (c *clocks) machine(m driver.Machine) driver.Machine {
 func (m timedMachine) Usage() driver.Usage {
 	defer m.c.usage.since(time.Now())
 	return m.nativeMachine.Usage()
+}
+
+func (m timedMachine) BeginRun() driver.Usage {
+	defer m.c.usage.since(time.Now())
+	return m.nativeMachine.BeginRun()
+}
+
+func (m timedMachine) EndRun() driver.Usage {
+	defer m.c.usage.since(time.Now())
+	return m.nativeMachine.EndRun()
 }
 
 func (m timedMachine) Destroy(ctx context.Context) error {

@@ -56,6 +56,11 @@ func (t *meter) open(root int) error {
 func (t *meter) read() driver.Usage {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.reading()
+}
+
+// reading is read, by who holds the lock.
+func (t *meter) reading() driver.Usage {
 	if !t.ended {
 		t.update(false)
 	}
@@ -92,28 +97,41 @@ func (t *meter) verdict() (oomKills int64, ending bool) {
 	return t.last.OOMKills, t.ending
 }
 
-// BeginPeak implements driver.PeakKeeper.
-func (m *machine) BeginPeak() {
-	m.meter.mu.Lock()
-	defer m.meter.mu.Unlock()
-	if m.cgroup != nil && !m.meter.ended && m.cgroup.BeginPeak() == nil {
-		m.meter.last.MemoryPeak = 0
-	}
-}
-
-// SettlePeak implements driver.PeakKeeper. The mark includes what the disk held at
-// that time, at most its own peak.
-func (m *machine) SettlePeak() {
+// BeginRun implements driver.RunMeter. A fork that waits has used nothing but CPU
+// time.
+func (m *machine) BeginRun() driver.Usage {
 	t := &m.meter
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if m.cgroup == nil || t.ended {
-		return
+	if t.ended || m.cgroup == nil {
+		return t.reading()
 	}
-	t.readDisk()
+	if m.parent == nil || !m.host.can(cgroup.CPUAcct) {
+		t.update(false)
+	} else if cpu, err := m.cgroup.CPU(); err == nil {
+		set(&t.last.CPUNanos, cpu)
+	}
+	if m.cgroup.BeginPeak() == nil {
+		t.last.MemoryPeak = 0
+	}
+	return t.snapshot()
+}
+
+// EndRun implements driver.RunMeter. The mark includes what the disk held at
+// that time, at most its own peak.
+func (m *machine) EndRun() driver.Usage {
+	t := &m.meter
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	u := t.reading()
+	if m.cgroup == nil || t.ended {
+		return u
+	}
 	if peak, err := m.cgroup.PeakSince(); err == nil {
 		t.last.MemoryPeak = max(t.last.MemoryPeak, peak-t.last.DiskPeak)
 	}
+	u.MemoryPeak = t.last.MemoryPeak
+	return u
 }
 
 // endedFor is the memory limit, where that has ended something in the machine, and

@@ -29,7 +29,7 @@ type Group struct {
 
 	mu      sync.Mutex // guards what follows
 	memory  int64      // the limit in force, 0 = none
-	files   [numCounters]int
+	files   [numOpen]int
 	before  int64 // the memory peak at BeginPeak, where the kernel cannot forget it
 	removed bool
 }

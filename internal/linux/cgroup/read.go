@@ -44,10 +44,12 @@ const (
 	forksRefused
 	numCounters // the ones before are read often and their files stay open
 
-	memoryPeak = iota - 1
+	memoryPeak counter = iota - 1 // its file stays open, too
 	tasksPeak
 	kernelMemory
 	numSources
+
+	numOpen = memoryPeak + 1
 )
 
 // source is where a counter comes from. A zero source has no file.
@@ -109,9 +111,16 @@ func (g *Group) counters() (Counters, error) {
 func (g *Group) OpenCounters() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for c := range numCounters {
+	for c := range numOpen {
 		_ = g.prepare(c) // the reading reports it
 	}
+}
+
+// CPU reads one counter, the CPU time in nanoseconds.
+func (g *Group) CPU() (int64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.fast(cpuTime)
 }
 
 // absent stands in files for a counter that this group does not have.
@@ -139,19 +148,26 @@ func (g *Group) prepare(c counter) error {
 	if g.files[c] != -1 {
 		return nil
 	}
-	fd, err := g.open(&sources[g.version][c])
+	flags := unix.O_RDONLY
+	if c == memoryPeak {
+		flags = unix.O_RDWR
+	}
+	fd, err := g.open(&sources[g.version][c], flags)
+	if errors.Is(err, fs.ErrPermission) {
+		fd, err = g.open(&sources[g.version][c], unix.O_RDONLY)
+	}
 	if err == nil {
 		g.files[c] = highfd.Move(fd)
 	}
 	return err
 }
 
-func (g *Group) open(s *source) (int, error) {
+func (g *Group) open(s *source, flags int) (int, error) {
 	dir, ok := g.where[s.controller]
 	if !ok {
 		return absent, nil
 	}
-	fd, err := openFile(path.Join(dir, s.file), unix.O_RDONLY)
+	fd, err := openFile(path.Join(dir, s.file), flags)
 	if errors.Is(err, fs.ErrNotExist) && exists(dir) {
 		return absent, nil
 	}
@@ -195,19 +211,21 @@ func (g *Group) peaks() (p Peaks, err error) {
 	return p, g.countIO(&p)
 }
 
-// BeginPeak has PeakSince speak of what comes from now on. Version 1 forgets the
-// mark that it has; version 2 cannot before Linux 6.12, and is asked for it.
-func (g *Group) BeginPeak() (err error) {
+// BeginPeak has PeakSince speak of what comes from now on. The kernel forgets the
+// mark that it has, version 2 for those who read this open file; before
+// Linux 6.12 that cannot, and is asked for the mark.
+func (g *Group) BeginPeak() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	dir, ok := g.where[Memory]
-	switch {
-	case !ok:
-		return nil
-	case g.version == 1:
-		return writeFile(path.Join(dir, sources[1][memoryPeak].file), "0")
+	if err := g.prepare(memoryPeak); err != nil || g.files[memoryPeak] == absent {
+		return err
 	}
-	g.before, err = g.slow(memoryPeak)
+	_, err := unix.Pwrite(g.files[memoryPeak], []byte("0"), 0)
+	if err == nil {
+		g.before = 0
+	} else if g.version == 2 {
+		g.before, err = g.fast(memoryPeak)
+	}
 	return err
 }
 
@@ -216,7 +234,7 @@ func (g *Group) BeginPeak() (err error) {
 func (g *Group) PeakSince() (int64, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	n, err := g.slow(memoryPeak)
+	n, err := g.fast(memoryPeak)
 	if err != nil || n <= g.before {
 		return -1, err
 	}

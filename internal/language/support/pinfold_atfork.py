@@ -12,8 +12,7 @@ class Hooks:
     """Takes down what is registered from now on, and calls it as Python would."""
 
     def __init__(self):
-        self.hooks = {moment: [] for moment in MOMENTS}
-        self.needed = []  # by each fork, of what is to be called in a child
+        self.noted, self.needed = [], []  # all, and what a fork does not do without
         self.quiet = False
         self.register = os.register_at_fork
         self.register(before=self.before, after_in_parent=self.after_in_parent, after_in_child=self.after_in_child)
@@ -22,27 +21,30 @@ class Hooks:
     def note(self, **hooks):
         if not hooks or not all(name in MOMENTS and callable(hook) for name, hook in hooks.items()):
             self.register(**hooks)  # it knows the right error
-        for name, hook in hooks.items():
-            self.hooks[name].append(hook)
+        self.noted.append(hooks)
 
     def close(self):
         """Take down no more."""
         os.register_at_fork = self.register
-        self.needed = [hook for hook in self.hooks["after_in_child"] if (getattr(hook, "__module__", None), getattr(hook, "__name__", "")) not in ONLY_LOCKS]
+        self.needed = [hooks for hooks in self.noted if not only_locks(hooks.get("after_in_child"))]
+
+    def at(self, moment):
+        return [hooks[moment] for hooks in (self.needed if self.quiet else self.noted) if moment in hooks]
 
     def before(self):
-        if not self.quiet:
-            call(reversed(self.hooks["before"]))
+        call(reversed(self.at("before")))
 
     def after_in_parent(self):
-        if not self.quiet:
-            call(self.hooks["after_in_parent"])
+        call(self.at("after_in_parent"))
 
     def after_in_child(self):
-        if not self.quiet:
-            return call(self.hooks["after_in_child"])
+        hooks = self.at("after_in_child")
         self.quiet = False  # for the forks of this one
-        call(self.needed)
+        call(hooks)
+
+
+def only_locks(hook):
+    return (getattr(hook, "__module__", None), getattr(hook, "__name__", "")) in ONLY_LOCKS
 
 
 def call(hooks):

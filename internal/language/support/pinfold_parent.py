@@ -66,8 +66,6 @@ def load(modules):
     if children():
         raise Unfit("a module has started a process")
     probe()
-    gc.collect()
-    return generators()
 
 
 def begin(numbers):
@@ -96,14 +94,18 @@ class Stdin:
         os.close(self.usual)
 
 
-def settle(modules, numbers):
+def settle(modules):
     """Do for all forks what each would do for itself: go through the life of one, so
-    that what is compiled, cached and specialised on the way is theirs as well."""
+    that what is compiled, cached and specialised on the way is theirs as well.
+    Return what begins random numbers anew."""
     before_fork()
     after_fork()  # all locks are new now
     hooks.close()
-    kept = sys.modules["__main__"], sys.argv, list(sys.path)
+    kept, numbers = (sys.modules["__main__"], sys.argv, list(sys.path)), []
     for n in range(REHEARSALS):
+        if n == REHEARSALS // 2:  # all is loaded that there will be
+            gc.collect()
+            numbers = generators()
         stdin = Stdin(modules, n % 2 == 0, n % 4 != 0)
         hooks.quiet = True
         before_fork()
@@ -122,6 +124,7 @@ def settle(modules, numbers):
     gc.collect()
     gc.freeze()  # what is loaded now is not looked at again
     fill_holes()
+    return numbers
 
 
 REHEARSALS = 16
@@ -256,11 +259,11 @@ def main():
         walk, alloc, free = machine_code([bytes.fromhex(piece) for piece in first["code"]])
         arenas = Arenas(alloc, free)
         modules = first["setup"]["modules"] or []
-        numbers = load(modules)
+        load(modules)
         check_limits(first["confinement"]["rlimits"])
         born = Born()
         forks = Forks(first["confinement"], SUPPORT, born)
-        settle(modules, numbers)
+        numbers = settle(modules)
         ranges, written = picture(arenas, modules, numbers, walk)
         image = Image(ranges, forks)
         born.copy(written)

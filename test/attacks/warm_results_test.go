@@ -34,6 +34,11 @@ var sameEitherWay = []struct {
 	{"exit", "import sys; sys.exit(3)", nil},
 	{"exit with text", "import sys; sys.exit('so long')", nil},
 	{"exit without", "import sys; sys.exit()", nil},
+	{"exit with a large number", "import sys; sys.exit(1 << 70)", nil},
+	{"exit with a number of its own", "import sys\nclass N(int):\n    def __and__(self, other): return 7\nsys.exit(N(5))", nil},
+	{"exit with text and no stderr", "import sys; sys.stderr = None; sys.exit('text')", nil},
+	{"exit with what has no text", "import sys\nclass A:\n    def __str__(self): 1 / 0\nsys.exit(A())", nil},
+	{"exit with text and closed output", "import sys; sys.stdout.close(); sys.exit('text')", nil},
 	{"exit at once", "import os; print('never seen?'); os._exit(5)", nil},
 	{"exit in a thread", "import threading, os\nthreading.Thread(target=lambda: os._exit(6)).start()\nimport time; time.sleep(5)", nil},
 	{"raise", "def f():\n    raise ValueError('a')\nf()\n", nil},
@@ -41,6 +46,8 @@ var sameEitherWay = []struct {
 	{"syntax", "print('a'\nprint(1)\n", nil},
 	{"module missing", "import nothere_at_all\n", nil},
 	{"interrupt", "raise KeyboardInterrupt", nil},
+	{"interrupt while threads end", "import threading, time, os\nos.dup2(os.open('/dev/null', 1), 2)\nthreading.Thread(target=lambda: (time.sleep(.1), os.kill(os.getpid(), 2), time.sleep(.1), print('late'))).start()", nil},
+	{"interrupt of its own", "class I(KeyboardInterrupt): pass\nraise I", nil},
 	{"recursion", "def f(): f()\ntry: f()\nexcept RecursionError as e: print(e)", nil},
 	{"abort", "import os; os.abort()", nil},
 	{"crash", "import ctypes; ctypes.string_at(0)", nil},
@@ -65,6 +72,8 @@ var sameEitherWay = []struct {
 	{"output without a line's end", "print('a', end='')", nil},
 	{"bytes that are no text", "import os; os.write(1, b'\\xff\\x00\\x1b[2J'); os.write(2, b'\\xfe')", nil},
 	{"closed output", "import sys; print('before'); sys.stdout.close(); sys.stderr.write('after')", nil},
+	{"no output", "import sys; del sys.stdout, sys.stderr", nil},
+	{"no builtins", "import builtins\nprint(1)\nfor name in ('sorted', 'isinstance', 'getattr', 'print', 'type'): delattr(builtins, name)", nil},
 	{"closed descriptors", "import os; os.close(1); os.close(2); os.close(0)", nil},
 	{"output at the end", "import atexit, sys; atexit.register(print, 'bye'); print('hi'); sys.stderr.write('e')", nil},
 	{"a thread that goes on", "import threading, time\nthreading.Thread(target=lambda: (time.sleep(.2), print('late'))).start(); print('first')", nil},
@@ -76,6 +85,7 @@ var sameEitherWay = []struct {
 	{"end of stdin", "input()", nil},
 	{"arguments", "import sys; print(sys.argv, __name__, __file__, sys.path[0])", func(s *sandbox.Spec) { s.Args = []string{"-c", "ä", ""} }},
 	{"variables", "import os; print(sorted(os.environ.items()))", func(s *sandbox.Spec) { s.Env = map[string]string{"A": "b\n", "HOME": "/tmp"} }},
+	{"time zone", "import time, datetime; print(time.tzname, time.timezone, datetime.datetime.fromtimestamp(0))", func(s *sandbox.Spec) { s.Env = map[string]string{"TZ": "America/New_York"} }},
 	{"files", "import os; open('sub/out.txt', 'w').write(open('in.txt').read()); print(sorted(os.listdir()))", func(s *sandbox.Spec) {
 		s.Files = []sandbox.File{{Path: "in.txt", Content: "in"}, {Path: "sub/x", Content: "y"}}
 		s.Artifacts = []string{"**/*.txt"}

@@ -8,6 +8,9 @@ import gc
 import json
 import os
 import sys
+import time
+
+__builtins__ = pinfold_harness.__builtins__  # the program may change its own
 
 
 def read_exactly(n):
@@ -63,20 +66,40 @@ def become(job):
         write(job["file"], job["code"].encode())
     if job["env"]:
         os.environ.update(job["env"])
+        if "TZ" in job["env"]:
+            time.tzset()
     try:
         pinfold_harness.run_main([job["file"]] + (job["args"] or []), job["allowed_imports"], job["results"])
     except SystemExit as e:
-        if e.code is None:
-            return 0
-        if isinstance(e.code, int):
-            return e.code & 0xFF
-        sys.stdout.flush()
-        print(e.code, file=sys.stderr)
-        return 1
+        return exit_status(e.code)
     except BaseException as e:
         sys.excepthook(type(e), e, e.__traceback__)  # it has been shown; this ends showing it
-        return -2 if isinstance(e, KeyboardInterrupt) else 1
+        return -2 if type(e) is KeyboardInterrupt else 1
     return 0
+
+
+def exit_status(code):
+    """Return what the interpreter makes of the argument of sys.exit, and show it if it
+    is none."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        code = int.__index__(code)  # whatever its class makes of operators
+        return code & 0xFF if -1 << 63 <= code < 1 << 63 else 0xFF
+    stderr = getattr(sys, "stderr", None)
+    try:
+        sys.stdout.flush()
+    except Exception:
+        pass
+    try:
+        text = str(code)
+    except BaseException:
+        text = ""
+    try:
+        print(text, file=sys.__stderr__ if stderr is None else stderr)
+    except BaseException:
+        pass
+    return 1
 
 
 def finish(status):
@@ -84,7 +107,10 @@ def finish(status):
     loaded before the program: threads, exit functions, the program's objects.
     Return the exit status, -2 for the end by an interrupt."""
     if "threading" in sys.modules:
-        sys.modules["threading"]._shutdown()
+        try:
+            sys.modules["threading"]._shutdown()
+        except BaseException as e:
+            ignore(sys.modules["threading"], e)
     try:
         atexit._run_exitfuncs()
     except BaseException:
@@ -96,13 +122,24 @@ def finish(status):
                 space[name] = None  # in the interpreter's order
         del space
     gc.collect()
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
         try:
             if stream is not None and not stream.closed:
                 stream.flush()
         except Exception:
             status = status or 120  # as Python does
     return status
+
+
+def ignore(place, e):
+    """Show an exception that ends nothing."""
+    stderr = getattr(sys, "stderr", None)
+    if stderr is not None:
+        try:
+            print("Exception ignored in:", place, file=stderr)
+            sys.__excepthook__(type(e), e.with_traceback(e.__traceback__.tb_next), None)
+        except Exception:
+            pass
 
 
 def end(status):

@@ -47,7 +47,7 @@ type Rlimit struct {
 }
 
 // UnfitError says why a parent cannot be forked, or could not load what it was
-// told (Load). It is the parent's word.
+// told (Load). It is the word of the parent, or of who would have made it.
 type UnfitError struct {
 	Why  string
 	Load bool

@@ -225,9 +225,13 @@ func (e *Engine) beingMade(name string) bool {
 	return a != nil && a.making
 }
 
-// hopeful says whether something is being made for the pool.
+// hopeful says whether something is being made for the pool and may soon be there.
 func (p *pool) hopeful() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.backoff.failure == nil && !p.closed && p.filling > 0
+	return p.backoff.failure == nil && !p.closed && p.filling > 0 && !p.slow()
 }
+
+// slow says whether requests have waited long enough for what is being made: those
+// that come now need not wait as well. The lock is held.
+func (p *pool) slow() bool { return p.filling > 0 && time.Since(p.hungry) > warmPatience }

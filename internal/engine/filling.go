@@ -116,6 +116,9 @@ func (p *pool) fill() {
 	if p.backoff.failure != nil {
 		most = 1
 	}
+	if p.filling == 0 {
+		p.hungry = time.Now()
+	}
 	for !p.closed && !p.backoff.waits() && p.filling < most && p.lacking() > p.filling {
 		p.filling++
 		p.fillers.Go(p.fillOne)
@@ -204,6 +207,7 @@ func (p *pool) filled(w *waiting, err error) (again bool) {
 		p.mu.Unlock()
 		return false
 	}
+	p.hungry = time.Now()
 	recovered := p.backoff.recover()
 	unwanted := p.closed || p.lacking() <= 0
 	if !unwanted {

@@ -193,7 +193,7 @@ func (n *nursery) attend(p *parent) {
 func (n *nursery) start(ctx context.Context, spec sandbox.PoolSpec) (*parent, error) {
 	forker, ok := n.driver.(driver.Forker)
 	if !ok {
-		return nil, errors.ErrUnsupported
+		return nil, &driver.UnfitError{Why: "this driver has no forks"}
 	}
 	lang, err := language.Find(spec.Language)
 	if err != nil {
@@ -209,7 +209,7 @@ func (n *nursery) start(ctx context.Context, spec sandbox.PoolSpec) (*parent, er
 		return nil, err
 	}
 	if !ok {
-		return nil, errors.ErrUnsupported
+		return nil, &driver.UnfitError{Why: "interpreters of this language cannot be forked"}
 	}
 	p := driver.ParentSpec{Args: step.Args, Env: step.Env, Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID}
 	for _, f := range step.Files {

@@ -56,6 +56,7 @@ type pool struct {
 	swapped int64
 	used    time.Time // when it served somebody last
 	backoff backoff
+	hungry  time.Time // since when fillers are at work and nothing has come
 	closed  bool
 	soon    bool // it will be filled in a moment
 	fillers sync.WaitGroup
@@ -206,6 +207,12 @@ func (p *pool) info() sandbox.PoolInfo {
 		Total: len(p.waiting) + p.filling + p.inUse, Hits: p.hits, Forked: p.forked, Misses: p.misses, Replaced: p.swapped,
 	}
 	info.Error, info.RetryAt = p.backoff.shown()
+	if info.Error == nil && available == 0 && p.slow() && p.spec.Language != "" {
+		info.Error = &sandbox.Error{
+			Code: sandbox.CodeSpecInvalid, Field: "warm", Hint: "import the modules in a run to see what they do",
+			Message: fmt.Sprintf("the modules have been loading for more than %v", warmPatience),
+		}
+	}
 	if p.spec.Language != "" {
 		info.Interpreters, info.Why = p.nursery.how()
 	}

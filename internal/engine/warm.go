@@ -61,7 +61,7 @@ func whyNone(pools []*pool, fresh bool) string {
 		case fresh && info.Interpreters == "forked":
 			return sandbox.FeatureASLR + " is required, and interpreters with these modules are forked"
 		case info.Error != nil && (info.Error.Code == sandbox.CodeSpecInvalid || info.Error.Code == sandbox.CodeLimitInvalid):
-			why = info.Error.Error() // about the modules; what went wrong on the host is not for everybody
+			why = info.Error.Message // about the modules; what went wrong on the host is not for everybody
 		case info.Error != nil:
 			why = "their pool cannot be filled at the moment"
 		case info.Max > 0 && info.InUse >= info.Max:

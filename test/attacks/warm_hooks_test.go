@@ -70,3 +70,20 @@ func TestForkHooks(t *testing.T) {
 		}
 	}
 }
+
+// A module with a name that no import can say is loaded, and the parent's rehearsals
+// do without it.
+func TestModuleNamedAsKeyword(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("an ordinary user's interpreters are not forked")
+	}
+	ledger.Check(t)
+	f, err := newArena(t, readPrelude(t)).raise("", sandbox.Limits{}, edit{"pinfold_parent.py", `modules = first["setup"]["modules"] or []`, `modules = ["treasure", "class"]; sys.modules["class"] = sys`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := f.tell(`import sys; say("there", "class" in sys.modules)`)
+	if err != nil || doorValues(out)["there"] != "True" {
+		t.Errorf("%q, %v", out, err)
+	}
+}

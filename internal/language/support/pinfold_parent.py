@@ -18,6 +18,7 @@ import struct
 import sys
 import threading
 import _socket
+from keyword import iskeyword
 
 before_fork, after_fork = ctypes.pythonapi.PyOS_BeforeFork, ctypes.pythonapi.PyOS_AfterFork_Child
 
@@ -79,7 +80,8 @@ class Stdin:
     """A program of our own on the standard input, as the host sends one."""
 
     def __init__(self, modules, value=False, results=True):
-        code = "".join("import " + name + "\n" for name in modules) + "print(1)\n" + value * "[1][0]\n"
+        named = [name for name in modules if not any(map(iskeyword, name.split(".")))]  # loaded, but no import can say it
+        code = "".join("import " + name + "\n" for name in named) + "print(1)\n" + value * "[1][0]\n"
         job = {"file": "/tmp/rehearsal.py", "code": code, "args": [], "env": {}, "allowed_imports": None, "results": results}
         program = json.dumps(job).encode()
         read, write = os.pipe()

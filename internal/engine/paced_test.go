@@ -5,6 +5,25 @@ import (
 	"time"
 )
 
+func TestReadingsBecomeSeldom(t *testing.T) {
+	for _, test := range []struct {
+		age  time.Duration
+		left int64
+		want time.Duration
+	}{
+		{0, 256 << 20, usualReading},
+		{100 * time.Millisecond, 256 << 20, 25 * time.Millisecond},
+		{time.Minute, 256 << 20, slowestReading},
+		{time.Minute, 128 << 20, 31250 * time.Microsecond}, // which a program could fill in that time
+		{time.Minute, 8 << 20, usualReading},
+		{time.Minute, -1, usualReading},
+	} {
+		if got := calm(test.age, test.left); got != test.want {
+			t.Errorf("after %v with %d bytes left: %v, want %v", test.age, test.left, got, test.want)
+		}
+	}
+}
+
 func TestReadingsGiveWayOnABusyMachine(t *testing.T) {
 	now := time.Now()
 	for _, test := range []struct {

@@ -24,10 +24,12 @@ const (
 	forkFactor   = 10
 )
 
-// How often the counters are read: seldom while nothing is near a limit, often
-// when something is.
+// How often the counters are read: seldom while nothing is near a limit, the more
+// seldom the longer the program runs; often when something is near one.
 const (
-	slowestReading = 10 * time.Millisecond
+	slowestReading = 50 * time.Millisecond
+	usualReading   = 10 * time.Millisecond
+	ageShare       = 4 // of the time that the program runs
 	fastestReading = 2 * time.Millisecond
 	firstReading   = 5 * time.Millisecond
 	readingShare   = 4 // and so that reading takes no more than a fifth of the time
@@ -44,6 +46,9 @@ func paced(pause, took time.Duration, due, begun time.Time) time.Duration {
 	late := min(latenessShare*begun.Sub(due), latestReading)
 	return max(pause, readingShare*took, late)
 }
+
+// fastestWriting is how many bytes a program may fill in a second.
+const fastestWriting = 4 << 30
 
 // A disk that has grown by this many bytes since the last reading is growing.
 const diskStep = 1 << 20
@@ -166,7 +171,7 @@ func (w *watch) judgeForks(u driver.Usage) *trigger {
 
 // pause says when to read again: by the nearest limit's distance.
 func (w *watch) pause(u driver.Usage) time.Duration {
-	next := slowestReading
+	next := calm(time.Since(w.started), min(w.limits.MemoryBytes-u.MemoryBytes, w.limits.DiskBytes-u.DiskBytes))
 	cpuLeft := time.Duration(w.limits.CPUTimeMS)*time.Millisecond - time.Duration(u.CPUNanos)
 	if w.limits.CPUs > 0 {
 		next = min(next, time.Duration(float64(cpuLeft)/max(1, w.limits.CPUs)))
@@ -179,6 +184,13 @@ func (w *watch) pause(u driver.Usage) time.Duration {
 		next = fastestReading
 	}
 	return max(fastestReading, next)
+}
+
+// calm is the pause of a program of that age that is near no limit, and has so many
+// bytes of memory and disk left.
+func calm(age time.Duration, left int64) time.Duration {
+	full := time.Duration(float64(left) / fastestWriting * float64(time.Second))
+	return max(usualReading, min(age/ageShare, full, slowestReading))
 }
 
 // near says whether a value has passed half of its limit.

@@ -228,9 +228,9 @@ say("alive", 1)
 				if err := cmd.Start(); err != nil {
 					return err
 				}
-				_ = cmd.Process.Signal(syscall.SIGHUP)
+				_ = cmd.Process.Signal(syscall.SIGTERM)
 				if err := cmd.Wait(); err == nil {
-					return errors.New("SIGHUP did not end it")
+					return errors.New("SIGTERM did not end it")
 				}
 				return nil
 			}},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -180,26 +181,31 @@ func teCases() []Case {
 		{
 			ID: "TE-01", Title: "one sandbox looking for another: files, processes, sockets, shared memory, keys", Level: User, Severity: Lateral, Source: "brief",
 			Expect: "nothing of the other's is found", Do: lookForNeighbour,
-			Control: Control{Without: "a sandbox each", Run: func(a *arena) error {
-				out, err := a.jail(Payload{Code: leaveCode + strings.ReplaceAll(lookCode, "SECRET", "left-behind")})
-				if err != nil || !strings.Contains(out, "found 5") {
-					return fmt.Errorf("%q %w", out, err)
-				}
-				return nil
-			}},
+			Control: Control{Without: "a sandbox each", Run: tracesInJail},
 		},
 		{
 			ID: "TE-05", Title: "what a sandbox leaves for the next one with the same ids", Level: User, Severity: Lateral, Source: "dify-sandbox #225",
 			Expect: "nothing: twenty sandboxes, one after another", Do: lookForResidue,
-			Control: Control{Without: "a sandbox each", Run: func(a *arena) error {
-				out, err := a.jail(Payload{Code: leaveCode + strings.ReplaceAll(lookCode, "SECRET", "left-behind")})
-				if err != nil || !strings.Contains(out, "found 5") {
-					return fmt.Errorf("%q %w", out, err)
-				}
-				return nil
-			}},
+			Control: Control{Without: "a sandbox each", Run: tracesInJail},
 		},
 	}
+}
+
+// tracesInJail is the control: without sandboxes they are found, and are to be
+// taken away.
+func tracesInJail(a *arena) error {
+	a.Cleanup(func() {
+		for _, p := range []string{"/tmp/trace", "/var/tmp/trace", "/home/user/trace"} {
+			if b, err := os.ReadFile(p); err == nil && string(b) == "left-behind" {
+				_ = os.Remove(p)
+			}
+		}
+	})
+	out, err := a.jail(Payload{Code: leaveCode + strings.ReplaceAll(lookCode, "SECRET", "left-behind")})
+	if err != nil || !strings.Contains(out, "found 5") {
+		return fmt.Errorf("%q %w", out, err)
+	}
+	return nil
 }
 
 // leaveCode leaves traces wherever one can.

@@ -212,7 +212,7 @@ class Rehearsal(Table):
 
     def __init__(self):
         super().__init__(CALLS)
-        self.pid = self.words(0)
+        self.pid = self.words(-1)  # also where there is no fork
         self.function("fork", address(libc.fork), save=self.pid, error="back")
         self.store(self.pid, At(self.pid), zero="back")
         self.attempt("wait", "wait4", At(self.pid), 0, 0, 0)

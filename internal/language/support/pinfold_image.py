@@ -89,9 +89,12 @@ def merge_libraries():
     them is: one mapping for both, where each fork would have copies of two or three."""
     found = list(mappings())
     code = {at for start, end, rights, name in found if rights == "r-xp" and name[:1] == "/" for at in (start, end)}
-    for start, end, rights, name in found:
-        if rights == "r--p" and name[:1] == "/" and (start in code or end in code) and not written(start, end):
-            libc.mprotect(start, end - start, READ | EXEC)  # where it may not be, it stays as it was
+    try:
+        for start, end, rights, name in found:
+            if rights == "r--p" and name[:1] == "/" and (start in code or end in code) and not written(start, end):
+                libc.mprotect(start, end - start, READ | EXEC)  # where it may not be, it stays as it was
+    except OSError:
+        pass  # this kernel does not say enough of pages
 
 
 SMALL = re.compile(rb"^ +\d+ +(\d+) +\d+ +\d+ +(\d+)$", re.M)  # size, ..., blocks that are free

@@ -155,17 +155,18 @@ func (s Spec) validateFiles() error {
 	if len(s.Files) > MaxFiles {
 		return tooLarge("files", int64(len(s.Files)), MaxFiles)
 	}
-	seen := make(map[string]bool, len(s.Files))
+	layout, err := NewLayout("", nil)
+	if err != nil {
+		return err
+	}
 	for i, f := range s.Files {
 		field := fmt.Sprintf("files[%d]", i)
 		if err := CheckGuestPath(field+".path", f.Path); err != nil {
 			return err
 		}
-		clean := path.Clean(f.Path)
-		if seen[clean] {
-			return specError(field+".path", "the same path is given twice")
+		if err := layout.AddFile(field+".path", f.Path); err != nil {
+			return err
 		}
-		seen[clean] = true
 		if f.Content != "" && f.ContentBase64 != "" {
 			return specError(field, "give content or content_base64, not both")
 		}

@@ -10,21 +10,47 @@ import (
 	"strings"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/language"
 	"pinfold/sandbox"
 )
 
 // inputs lists what the --file flags copy into the sandbox. Content is opened
-// only when it is copied. The caller closes what open returns for directories
-// by calling done after the run.
+// only when it is copied. The caller closes it after the run.
 type inputs struct {
-	list  []engine.Input
-	roots []*os.Root
-	seen  map[string]bool
+	list    []engine.Input
+	roots   []*os.Root
+	layout  *sandbox.Layout
+	program programFile
+
+	host string // that is being added
+	tree bool   // it is a directory
+}
+
+// programFile is the program that was named, and where it will lie inside.
+type programFile struct {
+	guest string      // "" when it is one of the files that are copied in
+	info  fs.FileInfo // nil when it comes from stdin or a request
+}
+
+// programOf says where the program of a request lies.
+func programOf(spec sandbox.Spec, host string) programFile {
+	p := programFile{}
+	if l, err := language.Find(spec.Language); err == nil && spec.Code != "" {
+		p.guest = l.File
+	}
+	if host != fromStdin {
+		p.info, _ = os.Stat(host) // without it, no file is taken for the same
+	}
+	return p
 }
 
 // collectInputs reads the --file flags, each HOST[:GUEST].
-func collectInputs(flags []string) (*inputs, error) {
-	in := &inputs{seen: map[string]bool{}}
+func collectInputs(flags []string, program programFile, mounts []sandbox.Mount) (*inputs, error) {
+	layout, err := sandbox.NewLayout(program.guest, mounts)
+	if err != nil {
+		return nil, err
+	}
+	in := &inputs{layout: layout, program: program}
 	for _, flag := range flags {
 		if err := in.add(flag); err != nil {
 			in.close()
@@ -49,6 +75,7 @@ func (in *inputs) add(flag string) error {
 	if err != nil {
 		return prefixed("--file", openError(host, err))
 	}
+	in.host, in.tree = host, info.IsDir()
 	switch {
 	case info.IsDir():
 		return in.addTree(host, guest)
@@ -128,8 +155,15 @@ func (in *inputs) addTree(host, guest string) error {
 }
 
 func (in *inputs) append(guest string, info fs.FileInfo, open func() (io.ReadCloser, error)) error {
-	if in.seen[guest] && !info.IsDir() {
-		return prefixed("--file", pathError(sandbox.CodePathInvalid, guest, "is given twice"))
+	if guest == in.program.guest && in.program.info != nil && os.SameFile(info, in.program.info) {
+		return nil // it lies there already
+	}
+	add := in.layout.AddFile
+	if info.IsDir() {
+		add = in.layout.AddDir
+	}
+	if err := add("files", guest); err != nil {
+		return in.program.explain(err, guest, in.host, in.tree)
 	}
 	if len(in.list) == sandbox.MaxFiles {
 		return prefixed("--file", &sandbox.Error{
@@ -137,13 +171,27 @@ func (in *inputs) append(guest string, info fs.FileInfo, open func() (io.ReadClo
 			Hint: "show a large directory with --mount HOST:GUEST instead of copying it",
 		})
 	}
-	in.seen[guest] = true
 	input := engine.Input{Path: guest, Mode: uint32(info.Mode().Perm() & 0o755), Dir: info.IsDir()}
 	if !input.Dir {
 		input.Size, input.Open = info.Size(), open
 	}
 	in.list = append(in.list, input)
 	return nil
+}
+
+// explain says what to type instead of a --file that would have replaced the
+// program.
+func (p programFile) explain(err error, guest, host string, tree bool) error {
+	e := sandbox.AsError(err).WithField("") // the flag is named
+	top, _, _ := strings.Cut(guest, "/")
+	if p.guest == "" || top != p.guest {
+		return prefixed("--file", e)
+	}
+	other := "other" + path.Ext(top)
+	if full, err := filepath.Abs(host); tree && err == nil {
+		other = filepath.Base(full)
+	}
+	return prefixed("--file", e.WithHint("copy it to another path: "+pasteable("--file HOST:GUEST", []string{"--file", host + ":" + other})))
 }
 
 // parseMounts reads the --mount flags, each HOST:GUEST[:ro|rw].

@@ -90,7 +90,7 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	if len(spec.Artifacts) > 0 && f.artifactsDir == "" && !f.json {
 		return usageError("artifacts would be thrown away").WithHint("add --artifacts-dir out, or --json to get them in the result")
 	}
-	in, err := collectInputs(f.files)
+	in, err := collectInputs(f.files, programOf(spec, program), spec.Mounts)
 	if err != nil {
 		return err
 	}

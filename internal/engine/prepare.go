@@ -50,6 +50,33 @@ func (j *job) inputPaths() map[string]bool {
 	return paths
 }
 
+// checkLayout refuses files that would take each other's place, or the program's.
+func (j *job) checkLayout() error {
+	program := ""
+	if j.spec.Code != "" {
+		program = j.main
+	}
+	layout, err := sandbox.NewLayout(program, j.spec.Mounts)
+	if err != nil {
+		return err
+	}
+	for i, f := range j.spec.Files {
+		if err := layout.AddFile(fmt.Sprintf("files[%d].path", i), f.Path); err != nil {
+			return err
+		}
+	}
+	for _, in := range j.request.Inputs {
+		add := layout.AddFile
+		if in.Dir {
+			add = layout.AddDir
+		}
+		if err := add("files", in.Path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // fill copies everything into the sandbox that has to be there before the
 // program starts.
 func (j *job) fill(ctx context.Context, s *session) error {

@@ -195,6 +195,9 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	if j.main == "" {
 		j.main = lang.File
 	}
+	if err := j.checkLayout(); err != nil {
+		return nil, err
+	}
 	j.result = &sandbox.Result{
 		ID: id, Results: []sandbox.Rich{}, Artifacts: []sandbox.Artifact{},
 		Isolation: plan.Posture, Language: lang.Name, Metadata: spec.Metadata,

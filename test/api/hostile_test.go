@@ -130,6 +130,8 @@ func TestBodiesSayWhichFieldIsWrong(t *testing.T) {
 		{"/v1/runs", `{"code": "x", "limits": {"memory_bytes": 0}}`, 400, sandbox.CodeLimitInvalid, "limits.memory_bytes", "unlimited"},
 		{"/v1/runs", `{"code": "x", "limits": {"wall_time_ms": -1}}`, 400, sandbox.CodeLimitInvalid, "limits.wall_time_ms", ""},
 		{"/v1/runs", `{"code": "x", "files": [{"path": "../x"}]}`, 400, sandbox.CodePathInvalid, "files[0].path", ""},
+		{"/v1/runs", `{"language": "sh", "code": "x", "files": [{"path": "main.sh"}]}`, 400, sandbox.CodeSpecInvalid, "files[0].path", `"entrypoint": "main.sh"`},
+		{"/v1/runs", `{"language": "sh", "code": "x", "files": [{"path": "a/b"}, {"path": "a"}]}`, 400, sandbox.CodeSpecInvalid, "files[1].path", ""},
 		{"/v1/runs", `{"code": "x", "mounts": []}`, 400, sandbox.CodeSpecInvalid, "mounts", ""},
 		{"/v1/runs", `{"language": "klingon", "code": "x"}`, 422, sandbox.CodeLanguageUnknown, "language", ""},
 		{"/v1/runs", `{"language": "sh", "code": "x", "driver": "nope"}`, 422, sandbox.CodeDriverUnknown, "driver", ""},

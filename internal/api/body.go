@@ -33,7 +33,9 @@ func (s *server) readJSON(w http.ResponseWriter, r *http.Request, tenant string,
 		return nil, bodyTooLarge(limit)
 	}
 	share := s.bodies.share(tenant)
-	body, err := s.readBody(w, r, share, limit)
+	in := s.patient(w, r.Body)
+	in.rate, in.begun = minBodyRate, time.Now()
+	body, err := (&bodyReader{in: in, share: share, limit: limit, dir: s.o.SpoolDir}).read(r.ContentLength)
 	if done = share.giveBack; err == nil {
 		err = strictjson.Decode(body, v)
 	}
@@ -58,36 +60,6 @@ func bodyTooLarge(limit int64) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeTooLarge, Message: "the body is larger than " + sandbox.FormatSize(limit),
 		Hint: "send large files to a living sandbox: PUT /v1/sandboxes/{id}/files",
-	}
-}
-
-// readBody reads into memory that grows with what has come, never with what
-// was announced, and accounts for it. The caller gives the share back.
-func (s *server) readBody(w http.ResponseWriter, r *http.Request, share *bodyShare, limit int64) (body []byte, err error) {
-	in := s.patient(w, r.Body)
-	in.rate, in.begun = minBodyRate, time.Now()
-	size := min(freeBody, limit+1)
-	if r.ContentLength > 0 {
-		size = min(size, r.ContentLength+1)
-	}
-	for {
-		if !share.growTo(size) {
-			return nil, &sandbox.Error{Code: sandbox.CodeBusy, Message: "too many large requests at once", Hint: "try again in a moment"}
-		}
-		body = append(make([]byte, 0, size), body...)
-		for len(body) < cap(body) {
-			n, err := in.Read(body[len(body):cap(body)])
-			body = body[:len(body)+n]
-			switch {
-			case int64(len(body)) > limit:
-				return nil, bodyTooLarge(limit)
-			case errors.Is(err, io.EOF):
-				return body, nil
-			case err != nil:
-				return nil, readError(err)
-			}
-		}
-		size = min(2*size, limit+1) // one more than may come shows that too much did
 	}
 }
 

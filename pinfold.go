@@ -228,7 +228,7 @@ func (l *Local) Usage(ctx context.Context, from, to time.Time) ([]Day, error) {
 	var days []Day
 	for _, d := range all {
 		days = append(days, Day{
-			Day: d.Day, Runs: d.Runs, Sandboxes: d.Sandboxes, CPUMS: d.CPUMS, WallMS: d.WallMS, MemoryMBMS: d.MemoryMBMS,
+			Day: d.Day, Runs: d.Runs, Sandboxes: d.Sandboxes, CPUMS: d.CPUMS, WallMS: d.WallMS, MemoryMiBMS: d.MemoryMiBMS,
 			OutputBytes: d.OutputBytes, ArtifactBytes: d.ArtifactBytes,
 		})
 	}

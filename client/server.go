@@ -27,7 +27,7 @@ type Day struct {
 	Sandboxes     int64  `json:"sandboxes"`
 	CPUMS         int64  `json:"cpu_ms"`
 	WallMS        int64  `json:"wall_ms"`
-	MemoryMBMS    int64  `json:"memory_mb_ms"` // peak MiB times milliseconds
+	MemoryMiBMS   int64  `json:"memory_mib_ms"` // peak MiB times milliseconds
 	OutputBytes   int64  `json:"output_bytes"`
 	ArtifactBytes int64  `json:"artifact_bytes"`
 }

@@ -201,7 +201,7 @@ var fieldMeanings = map[string]string{
 	"DayUsage.day":            "The day, in UTC.",
 	"DayUsage.runs":           "Runs that ended.",
 	"DayUsage.sandboxes":      "Living sandboxes that ended.",
-	"DayUsage.memory_mb_ms":   "Peak memory in MiB times milliseconds.",
+	"DayUsage.memory_mib_ms":  "Peak memory in MiB times milliseconds.",
 	"DayUsage.output_bytes":   "Bytes of output.",
 	"DayUsage.artifact_bytes": "Bytes of artifacts.",
 

@@ -55,6 +55,9 @@ func buildDocument() *huma.OpenAPI {
 	doc := humago.New(http.NewServeMux(), openapi(anyVersion)).OpenAPI()
 	s := newServer(Options{Metrics: http.NotFoundHandler()})
 	for _, rt := range s.routes() {
+		if rt.hidden {
+			continue
+		}
 		doc.AddOperation(operation(doc, rt))
 	}
 	finishSchemas(doc.Components.Schemas)

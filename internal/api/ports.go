@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -48,8 +49,20 @@ func (s *server) portRoutes() []route {
 	return all
 }
 
-// portPath cuts a path into the target and what is behind it. prefix is where
-// the target begins. Nothing is decoded: what follows is the guest's business.
+// portRoot leads from a port to its "/": relative links in a page are resolved
+// against the directory that the address names. The address is relative itself,
+// for proxies in front of us that have a prefix of their own.
+func portRoot(a *answer, r *http.Request) {
+	to := path.Base(r.URL.Path) + "/"
+	if r.URL.RawQuery != "" {
+		to += "?" + r.URL.RawQuery
+	}
+	a.Header().Set("Location", to)
+	a.WriteHeader(http.StatusPermanentRedirect)
+}
+
+// portPath cuts a path into the target and what is behind it, which is empty
+// where not even a slash follows. prefix is where the target begins. Nothing is decoded: what follows is the guest's business.
 func (s *server) portPath(escaped string) (target portTarget, rest, prefix string, ok bool) {
 	after, ok := strings.CutPrefix(escaped, "/v1/sandboxes/")
 	if !ok {
@@ -60,12 +73,15 @@ func (s *server) portPath(escaped string) (target portTarget, rest, prefix strin
 	if !ok {
 		return target, "", "", false
 	}
-	text, rest, _ := strings.Cut(after, "/")
+	text, rest, below := strings.Cut(after, "/")
+	if below {
+		rest = "/" + rest
+	}
 	port, err := parsePort(text)
 	if err != nil {
 		port = 0 // refused once the caller is known
 	}
-	return portTarget{id, port}, "/" + rest, "/v1/sandboxes/" + id + "/ports/" + text, true
+	return portTarget{id, port}, rest, "/v1/sandboxes/" + id + "/ports/" + text, true
 }
 
 // maxPortHeader bounds the header of an answer from inside.
@@ -79,7 +95,11 @@ func (s *server) servePort(a *answer, r *http.Request, target portTarget, rest, 
 		s.fail(a, r, err)
 		return
 	}
-	path, err := url.PathUnescape(rest)
+	if rest == "" {
+		portRoot(a, r)
+		return
+	}
+	unescaped, err := url.PathUnescape(rest)
 	if err != nil {
 		s.fail(a, r, badRequest("", "the path is malformed", ""))
 		return
@@ -95,7 +115,7 @@ func (s *server) servePort(a *answer, r *http.Request, target portTarget, rest, 
 		case <-ctx.Done():
 		}
 	}()
-	p := &portProxy{server: s, request: r, host: r.Host, prefix: prefix, port: target.port, path: path, rawPath: rest, body: s.patient(a, r.Body)}
+	p := &portProxy{server: s, request: r, host: r.Host, prefix: prefix, port: target.port, path: unescaped, rawPath: rest, body: s.patient(a, r.Body)}
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return polite(s.dialPort(ctx, target.port, inside.Dial))

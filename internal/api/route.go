@@ -29,6 +29,7 @@ type route struct {
 	head         bool  // HEAD works too
 	long         bool  // lasts as long as the client likes, even without events
 	example      string
+	hidden       bool // not in the document: a courtesy for people with a browser
 	handle       func(c *call) error
 }
 

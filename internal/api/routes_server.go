@@ -20,7 +20,7 @@ func (s *server) serverRoutes() []route {
 			method: http.MethodGet, path: "/readyz", id: "ready", tag: "Server", summary: "Whether the server takes new work", head: true,
 			answers: []reply{jsonReply[health](http.StatusOK, "It does.")}, errors: []int{http.StatusServiceUnavailable}, example: `curl -s $SERVER/readyz`,
 			handle: func(c *call) error {
-				if err := c.o.Engine.Ready(); err != nil {
+				if err := c.o.Engine.Ready(c.r.Context()); err != nil {
 					return &statusError{http.StatusServiceUnavailable, c.shown(c.r, err)}
 				}
 				return c.reply(http.StatusOK, health{Status: "ready"})
@@ -40,6 +40,14 @@ func (s *server) serverRoutes() []route {
 			},
 		},
 	}
+	all = append(all, route{
+		method: http.MethodGet, path: "/{$}", head: true, hidden: true,
+		handle: func(c *call) error {
+			c.w.Header().Set("Location", "docs") // relative: a proxy may have a prefix of its own
+			c.w.WriteHeader(http.StatusFound)
+			return nil
+		},
+	})
 	if s.o.Metrics != nil {
 		all = append(all, route{
 			method: http.MethodGet, path: "/metrics", id: "metrics", tag: "Server", summary: "Counts for Prometheus", scopes: []string{scopeAdmin},

@@ -181,13 +181,13 @@ func TestEndOnAFullDisk(t *testing.T) {
 	if _, err := s.Sandbox("bob", x.ID()); code(err) != sandbox.CodeNotFound {
 		t.Fatalf("another tenant: %v", err)
 	}
-	if code(s.Ready()) != sandbox.CodeInsufficient {
-		t.Fatalf("Ready: %v", s.Ready())
+	if code(s.Ready(t.Context())) != sandbox.CodeInsufficient {
+		t.Fatalf("Ready: %v", s.Ready(t.Context()))
 	}
 	store.full.Store(false)
 	eventually(t, "it is recorded", func() bool {
 		info, err := store.LoadSandbox(t.Context(), "alice", x.ID())
-		return err == nil && info.State == sandbox.StateEnded && s.Ready() == nil
+		return err == nil && info.State == sandbox.StateEnded && s.Ready(t.Context()) == nil
 	})
 }
 

@@ -77,6 +77,7 @@ type Engine struct {
 	probed     lately[string, driver.Report] // by driver
 	programs   lately[string, string]        // see lookup
 	accounts   accounts
+	readiness  readiness
 	parsing    sync.Mutex // held while large results are taken apart, for their memory's sake
 
 	unsavedWrite sync.RWMutex

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"pinfold/internal/failpoint"
@@ -117,8 +118,33 @@ func errDraining() *sandbox.Error {
 	return busy(sandbox.CodeShuttingDown, "the server is shutting down and takes no new work", "come back in a moment", 5*time.Second)
 }
 
-// Ready returns nil when the engine takes work, or why it does not.
-func (e *Engine) Ready() error {
+// readyEvery is how often readiness looks at the store: everybody may ask.
+const readyEvery = time.Second
+
+// readiness remembers for a moment what the store has said.
+type readiness struct {
+	mu  sync.Mutex
+	at  time.Time
+	err error
+}
+
+// Ready returns nil when the engine takes work, or why it does not: it is
+// shutting down, or nothing new can be recorded.
+func (e *Engine) Ready(ctx context.Context) error {
+	if err := e.takesWork(); err != nil || e.options.Store == nil {
+		return err
+	}
+	r := &e.readiness
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at.IsZero() || time.Since(r.at) >= readyEvery {
+		r.err, r.at = e.options.Store.Ready(context.WithoutCancel(ctx)), time.Now()
+	}
+	return r.err
+}
+
+// takesWork is Ready as far as the engine knows by itself.
+func (e *Engine) takesWork() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.draining {

@@ -180,7 +180,7 @@ func shownLimits(c sandbox.Create, plan driver.Plan) sandbox.Limits {
 // admit enters a sandbox in the journal and in the table, before anything is
 // made for it on the host.
 func (e *Engine) admit(s *Sandbox) error {
-	if err := e.Ready(); err != nil {
+	if err := e.takesWork(); err != nil {
 		return err
 	}
 	if e.options.Store != nil {
@@ -482,7 +482,7 @@ func (s *Sandbox) finish(cause sandbox.Cause, failure *sandbox.Error) {
 	s.release()
 	e.account(s.tenant, Consumption{
 		Sandboxes: 1, CPUMS: info.Usage.CPUMS, WallMS: info.Usage.WallMS,
-		MemoryMBMS: info.Usage.MemoryPeakBytes >> 20 * info.Usage.WallMS,
+		MemoryMiBMS: info.Usage.MemoryPeakBytes >> 20 * info.Usage.WallMS,
 	})
 	e.observer.SandboxEnded(cause.Kind)
 	close(s.ended)

@@ -51,7 +51,7 @@ func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
 	failpoint.Hit("run.finished")
 	u := final.Usage
 	e.account(r.Tenant, Consumption{
-		Runs: 1, CPUMS: u.CPUMS, WallMS: u.WallMS, MemoryMBMS: u.MemoryPeakBytes >> 20 * u.WallMS,
+		Runs: 1, CPUMS: u.CPUMS, WallMS: u.WallMS, MemoryMiBMS: u.MemoryPeakBytes >> 20 * u.WallMS,
 		OutputBytes: final.StdoutBytes + final.StderrBytes, ArtifactBytes: artifactBytes(final),
 	})
 	return result, err

@@ -316,7 +316,7 @@ func TestDrain(t *testing.T) {
 	if info := x.Info(); info.State != sandbox.StateEnded {
 		t.Fatalf("%+v", info)
 	}
-	if err := s.Ready(); code(err) != sandbox.CodeShuttingDown {
+	if err := s.Ready(t.Context()); code(err) != sandbox.CodeShuttingDown {
 		t.Fatalf("Ready: %v", err)
 	}
 	if _, err := s.Create(soon(t), "alice", sandbox.Create{}); code(err) != sandbox.CodeShuttingDown {

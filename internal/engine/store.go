@@ -20,6 +20,9 @@ type Store interface {
 	// Unfinished returns the sandboxes that have not ended and the runs
 	// without a result, of all tenants.
 	Unfinished(ctx context.Context) ([]OwnedSandbox, []RunRecord, error)
+	// Ready says why nothing new could be kept at this moment, such as a full
+	// disk, or nil. It may write a little to find out.
+	Ready(ctx context.Context) error
 	// Prune removes ended sandboxes and finished runs that are older than
 	// before, and says how many.
 	Prune(ctx context.Context, before time.Time) (int, error)
@@ -98,7 +101,7 @@ type Consumption struct {
 	Sandboxes     int64 `json:"sandboxes"`
 	CPUMS         int64 `json:"cpu_ms"`
 	WallMS        int64 `json:"wall_ms"`
-	MemoryMBMS    int64 `json:"memory_mb_ms"` // peak MiB times milliseconds
+	MemoryMiBMS   int64 `json:"memory_mib_ms"` // peak MiB times milliseconds
 	OutputBytes   int64 `json:"output_bytes"`
 	ArtifactBytes int64 `json:"artifact_bytes"`
 }

@@ -31,7 +31,7 @@ func (c *Consumption) add(more Consumption) {
 	c.Sandboxes += more.Sandboxes
 	c.CPUMS += more.CPUMS
 	c.WallMS += more.WallMS
-	c.MemoryMBMS += more.MemoryMBMS
+	c.MemoryMiBMS += more.MemoryMiBMS
 	c.OutputBytes += more.OutputBytes
 	c.ArtifactBytes += more.ArtifactBytes
 }

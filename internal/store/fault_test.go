@@ -204,6 +204,9 @@ func TestFullDisk(t *testing.T) {
 	})
 	s := mustOpen(t, dir)
 	ctx := t.Context()
+	if err := s.Ready(ctx); err != nil {
+		t.Fatal("with room:", err)
+	}
 	output := strings.Repeat("x", 50_000)
 	begun, finished := 0, 0
 	var full error
@@ -219,6 +222,7 @@ func TestFullDisk(t *testing.T) {
 		finished++
 	}
 	wantError(t, full, sandbox.CodeInsufficient, "is full", "df -h "+dir)
+	wantError(t, s.Ready(ctx), sandbox.CodeInsufficient, "is full", "make room")
 	if finished == 0 {
 		t.Fatal("nothing fitted")
 	}
@@ -231,6 +235,12 @@ func TestFullDisk(t *testing.T) {
 	}
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=20m"); err != nil {
 		t.Fatal(err)
+	}
+	if err := s.Ready(ctx); err != nil {
+		t.Fatal("after making room:", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, roomFile+"*")); err != nil || len(left) > 0 {
+		t.Fatal("left:", left, err)
 	}
 	for i := range 5 {
 		if err := oneRun(ctx, s, int64(i)); err != nil {

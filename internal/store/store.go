@@ -49,6 +49,8 @@ type Store struct {
 	reader *sql.DB
 	maint  *sql.DB // one connection, for checkpoints
 
+	room sync.Mutex // held while the disk is tried
+
 	mu       sync.RWMutex
 	prepared map[string]*sql.Stmt // of reader, by text
 

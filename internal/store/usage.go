@@ -15,7 +15,7 @@ const pruneAtOnce = 200
 
 // AddUsage adds to a tenant's account of one day (UTC).
 func (s *Store) AddUsage(ctx context.Context, tenant string, day time.Time, u engine.Consumption) error {
-	args := []any{tenant, day.UTC().Format(time.DateOnly), u.Runs, u.Sandboxes, u.CPUMS, u.WallMS, u.MemoryMBMS, u.OutputBytes, u.ArtifactBytes}
+	args := []any{tenant, day.UTC().Format(time.DateOnly), u.Runs, u.Sandboxes, u.CPUMS, u.WallMS, u.MemoryMiBMS, u.OutputBytes, u.ArtifactBytes}
 	return s.write(ctx, "recording usage", 0, func(ctx context.Context, w *session) error {
 		_, err := w.exec(ctx, `INSERT INTO usage (tenant, day, runs, sandboxes, cpu_ms, wall_ms, memory_mb_ms, output_bytes, artifact_bytes)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -43,7 +43,7 @@ func (s *Store) UsageOf(ctx context.Context, tenant string, from, to time.Time) 
 	days := []engine.DayUsage{}
 	for rows.Next() {
 		var d engine.DayUsage
-		if err := rows.Scan(&d.Day, &d.Runs, &d.Sandboxes, &d.CPUMS, &d.WallMS, &d.MemoryMBMS, &d.OutputBytes, &d.ArtifactBytes); err != nil {
+		if err := rows.Scan(&d.Day, &d.Runs, &d.Sandboxes, &d.CPUMS, &d.WallMS, &d.MemoryMiBMS, &d.OutputBytes, &d.ArtifactBytes); err != nil {
 			return nil, s.fault(doing, err)
 		}
 		days = append(days, d)

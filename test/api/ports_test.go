@@ -106,7 +106,7 @@ func TestPortsKeepOurSecretsOutside(t *testing.T) {
 	}{
 		{map[string]string{"Authorization": "Bearer " + key, "Cookie": "ours=1"}, path + "/a/../b?q=1", `GET /a/../b?q=1 host=localhost:8000 auth="" key="" cookie="" prefix="` + path + `"`},
 		{map[string]string{"X-API-Key": key, "Authorization": "Bearer theirs"}, path + "/", `GET / host=localhost:8000 auth="Bearer theirs" key="" cookie="" prefix="` + path + `"`},
-		{map[string]string{"X-API-Key": key}, path, `GET / host=localhost:8000 auth="" key="" cookie="" prefix="` + path + `"`},
+		{map[string]string{"X-API-Key": key}, path + "/", `GET / host=localhost:8000 auth="" key="" cookie="" prefix="` + path + `"`},
 		{map[string]string{"Authorization": "Bearer " + key, "Host": host, "Cookie": "theirs=1"}, "/v1/runs", `GET /v1/runs host=localhost:8000 auth="" key="" cookie="theirs=1" prefix=""`},
 	} {
 		if a := w.must(200, request{method: "GET", path: c.path, header: c.header}); a.body != c.want {
@@ -178,6 +178,26 @@ func TestAnswersFromInsideAreMadeHarmless(t *testing.T) {
 	}
 	if a := w.do(request{key: "alpha", method: "GET", path: path + "/large"}); a.status != 502 {
 		t.Errorf("a header of 1 MiB: %d", a.status)
+	}
+}
+
+// The address of a port without a slash leads to the one with it, where the
+// relative links of a page are right. Strangers learn nothing from it.
+func TestPortsLeadToTheirRoot(t *testing.T) {
+	w, path, _ := portWorld(t)
+	for _, method := range []string{"GET", "HEAD", "POST"} {
+		a := w.must(308, request{key: "alpha", method: method, path: path + "?q=%zz&b", body: []byte("x")})
+		if to := a.header.Get("Location"); to != "8000/?q=%zz&b" {
+			t.Errorf("%s leads to %q", method, to)
+		}
+	}
+	if a := w.must(200, request{key: "alpha", method: "GET", path: path + "/?q"}); !strings.HasPrefix(a.body, "GET /?q ") {
+		t.Errorf("%s", a.body)
+	}
+	for key, want := range map[string]int{"": 401, "read": 403, "beta": 404} {
+		if a := w.do(request{key: key, method: "GET", path: path}); a.status != want || a.header.Get("Location") != "" {
+			t.Errorf("with the key %q: %d %v", key, a.status, a.header)
+		}
 	}
 }
 

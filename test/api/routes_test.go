@@ -262,6 +262,9 @@ func useHost(w *world) {
 	w.must(200, request{key: "admin", method: "GET", path: "/metrics"})
 	w.must(200, request{method: "GET", path: "/healthz"})
 	w.must(200, request{method: "GET", path: "/readyz"})
+	if a := w.must(302, request{method: "GET", path: "/"}); a.header.Get("Location") != "docs" || a.body != "" {
+		t.Errorf("/ leads to %v", a.header)
+	}
 	if a := w.must(200, request{method: "GET", path: "/docs"}); strings.Contains(a.body, "<script") || strings.Contains(a.body, "http://") || !strings.Contains(a.body, "/v1/runs") {
 		t.Error("the page is not what it should be")
 	}

@@ -149,6 +149,10 @@ func TestFullDisk(t *testing.T) {
 		}
 		_ = f.Close()
 	}
+	// Whoever sends work here learns it before any of it is refused.
+	if err := s.Client.Ready(ctx); sandbox.AsError(err).Code != sandbox.CodeInsufficient || !strings.Contains(err.Error(), "disk") {
+		t.Errorf("ready on a full disk: %v", err)
+	}
 	var refusal *sandbox.Error
 	for range 2000 {
 		if _, err = s.Client.Run(ctx, sandbox.Spec{Language: "sh", Code: "head -c 20000 /dev/zero | tr '\\0' x"}, client.RunOptions{}); err != nil {
@@ -164,6 +168,9 @@ func TestFullDisk(t *testing.T) {
 	}
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
+	}
+	if err := s.Ready(ctx); err != nil {
+		t.Errorf("with room again: %v", err)
 	}
 	if r, err := s.Client.Run(ctx, sandbox.Spec{Language: "sh", Code: "echo again"}, client.RunOptions{}); err != nil || r.Stdout != "again\n" {
 		t.Errorf("with room again: %+v, %v", r, err)

@@ -234,7 +234,7 @@ func (s *Store) AddUsage(ctx context.Context, tenant string, day time.Time, u en
 	}
 	s.usage[k] = engine.Consumption{
 		Runs: old.Runs + u.Runs, Sandboxes: old.Sandboxes + u.Sandboxes, CPUMS: old.CPUMS + u.CPUMS, WallMS: old.WallMS + u.WallMS,
-		MemoryMBMS: old.MemoryMBMS + u.MemoryMBMS, OutputBytes: old.OutputBytes + u.OutputBytes, ArtifactBytes: old.ArtifactBytes + u.ArtifactBytes,
+		MemoryMiBMS: old.MemoryMiBMS + u.MemoryMiBMS, OutputBytes: old.OutputBytes + u.OutputBytes, ArtifactBytes: old.ArtifactBytes + u.ArtifactBytes,
 	}
 	return nil
 }
@@ -256,6 +256,9 @@ func (s *Store) UsageOf(ctx context.Context, tenant string, from, to time.Time) 
 	slices.SortFunc(days, func(a, b engine.DayUsage) int { return cmp.Compare(a.Day, b.Day) })
 	return days, nil
 }
+
+// Ready returns nil: there is no disk that could be full.
+func (s *Store) Ready(context.Context) error { return nil }
 
 // Prune removes sandboxes that ended and runs that finished before a time, and
 // says how many.

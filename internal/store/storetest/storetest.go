@@ -106,6 +106,7 @@ func someResult(id string) *sandbox.Result {
 func testSandbox(t *testing.T, s engine.Store) {
 	ctx := context.Background()
 	info := someInfo("sbx_a", 1)
+	must(t, s.Ready(ctx))
 	must(t, s.SaveSandbox(ctx, "t", info))
 	got, err := s.LoadSandbox(ctx, "t", "sbx_a")
 	must(t, err)
@@ -258,13 +259,13 @@ func testUnfinished(t *testing.T, s engine.Store) {
 
 func testUsage(t *testing.T, s engine.Store) {
 	ctx := context.Background()
-	u := engine.Consumption{Runs: 1, Sandboxes: 2, CPUMS: 3, WallMS: 4, MemoryMBMS: 5, OutputBytes: 6, ArtifactBytes: 7}
+	u := engine.Consumption{Runs: 1, Sandboxes: 2, CPUMS: 3, WallMS: 4, MemoryMiBMS: 5, OutputBytes: 6, ArtifactBytes: 7}
 	day := time.Date(2026, 3, 1, 23, 30, 0, 0, time.FixedZone("", 3600)) // 22:30 UTC
 	late := time.Date(2026, 3, 1, 23, 30, 0, 0, time.FixedZone("", -3600))
 	for _, d := range []time.Time{day, day, late, day.AddDate(0, 0, 5)} {
 		must(t, s.AddUsage(ctx, "t", d, u))
 	}
-	double := engine.Consumption{Runs: 2, Sandboxes: 4, CPUMS: 6, WallMS: 8, MemoryMBMS: 10, OutputBytes: 12, ArtifactBytes: 14}
+	double := engine.Consumption{Runs: 2, Sandboxes: 4, CPUMS: 6, WallMS: 8, MemoryMiBMS: 10, OutputBytes: 12, ArtifactBytes: 14}
 	days, err := s.UsageOf(ctx, "t", day, late)
 	must(t, err)
 	same(t, days, []engine.DayUsage{{Day: "2026-03-01", Consumption: double}, {Day: "2026-03-02", Consumption: u}})

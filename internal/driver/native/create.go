@@ -34,6 +34,9 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 		return nil, err
 	}
 	failpoint.Hit("native.claimed")
+	if err := h.roomForOne(); err != nil {
+		return nil, err
+	}
 	m := d.newMachine(plan, h)
 	if err := m.build(ctx, h.groupName(d.token, plan.ID)); err != nil {
 		if destroyErr := m.Destroy(context.WithoutCancel(ctx)); destroyErr != nil {
@@ -60,12 +63,32 @@ func createError(err error) error {
 		e.Code = sandbox.CodeResourceUnavailable
 		e.Hint = "destroy sandboxes that are not needed, and try again"
 		if errors.Is(err, unix.EMFILE) {
-			e.Hint = "destroy sandboxes that are not needed, or raise the limit on open files (ulimit -n, LimitNOFILE=)"
+			e.Hint = hintDescriptors
 		}
 		return e
 	}
 	e.Hint = "run pinfold doctor to see what this host lacks"
 	return e
+}
+
+const hintDescriptors = "destroy sandboxes that are not needed, or raise the limit on open files (ulimit -n, LimitNOFILE=)"
+
+// roomForOne refuses a machine for which there are no descriptors. The last ones
+// are not for new machines: those that there are must still be watched and ended,
+// and clients must still be answered.
+func (h *host) roomForOne() error {
+	ok, limit := highfd.Room()
+	if !ok {
+		h.meters.sweep(true)
+		ok, limit = highfd.Room()
+	}
+	if ok {
+		return nil
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodeResourceUnavailable, Message: fmt.Sprintf("no descriptors are left for another sandbox, of the %d that this process may have", limit),
+		Hint: hintDescriptors, Err: unix.EMFILE,
+	}
 }
 
 // exhausted says whether the host, or this process, ran out of something.
@@ -152,7 +175,12 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 			defer m.closeEntries()
 		}
 		n.join = m.entries
-		if dir := m.cgroup.Dir(); dir != nil {
+		dir, err := m.cgroup.OpenDir()
+		if err != nil {
+			return nil, err
+		}
+		if dir != nil {
+			defer dir.Close() //nolint:errcheck // only the way in
 			clone.Cgroup = int(dir.Fd())
 		}
 	}
@@ -270,7 +298,7 @@ func (m *machine) adopt(fds []int) error {
 		closeAll(fds)
 		return fmt.Errorf("the sandbox sent %d descriptors, not %d", len(fds), want)
 	}
-	if err := m.meter.open(fds[0]); err != nil {
+	if err := m.meter.begin(fds[0]); err != nil {
 		closeAll(fds[1:])
 		return err
 	}
@@ -310,9 +338,9 @@ func receiveDescriptors(conn *channel) ([]int, error) {
 	for i := range fds {
 		fds[i] = highfd.Move(fds[i])
 	}
-	if flags&unix.MSG_CTRUNC != 0 {
+	if flags&unix.MSG_CTRUNC != 0 { // there was room in the message, but not in our table
 		closeAll(fds)
-		return nil, errors.New("too many descriptors")
+		return nil, unix.EMFILE
 	}
 	return fds, nil
 }

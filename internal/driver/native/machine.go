@@ -7,15 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/linux/cgroup"
-	"pinfold/internal/linux/highfd"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/wire"
@@ -106,38 +105,15 @@ func (m *machine) Death() driver.Death {
 func (m *machine) watch() {
 	child := m.child
 	go func() {
-		status := waitEnd(child)
+		status := child.Wait()
 		m.meter.finish()
 		m.death = m.explain(child.PID, status)
 		close(m.dead)
 	}()
 }
 
-// waitEnd waits through the runtime's poller, so that a thousand sandboxes do
-// not cost a thousand threads, and collects the exit status. Until then the
-// process's number is not given to another one.
-func waitEnd(child *spawn.Child) (status unix.WaitStatus) {
-	collect := func(flags int) bool {
-		got, err := unix.Wait4(child.PID, &status, flags|unix.WALL, nil)
-		return got == child.PID || err != nil && !errors.Is(err, unix.EINTR)
-	}
-	if fd, err := unix.FcntlInt(uintptr(child.Pidfd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
-		fd = highfd.Move(fd)
-		if unix.SetNonblock(fd, true) == nil {
-			f := os.NewFile(uintptr(fd), "pidfd")
-			defer f.Close() //nolint:errcheck // only polled
-			if raw, err := f.SyscallConn(); err == nil && raw.Read(func(uintptr) bool { return collect(unix.WNOHANG) }) == nil {
-				return status
-			}
-		}
-	}
-	for !collect(0) {
-	}
-	return status
-}
-
 // explain decides from the kernel's counters how the machine ended.
-func (m *machine) explain(pid int, status unix.WaitStatus) driver.Death {
+func (m *machine) explain(pid int, status syscall.WaitStatus) driver.Death {
 	kills, asked := m.meter.verdict()
 	how := fmt.Sprintf("exit status %d", status.ExitStatus())
 	if status.Signaled() {

@@ -72,6 +72,7 @@ type host struct {
 	agent     *os.File // cannot be written to
 	features  kernelFeatures
 	grounds   grounds
+	meters    openMeters
 	skeleton  int64 // inodes of the template, see pen
 
 	agentOnDisk bool // not in memory

@@ -199,7 +199,7 @@ func (p *parent) loaded(s said) error {
 // guard ends a parent that somebody stops: nobody would learn that its forks
 // have ended, and their machines would never be gone. It takes a thread.
 func (p *parent) guard() {
-	for { // by its number, since waits through the pidfd do not block: see waitEnd
+	for { // by its number, since waits through the pidfd do not block: see spawn.Child.Wait
 		err := unix.Waitid(unix.P_PID, p.machine.child.PID, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT|unix.WALL, nil)
 		if !errors.Is(err, unix.EINTR) {
 			break
@@ -318,6 +318,9 @@ func (p *parent) Destroy(ctx context.Context) error { return p.machine.Destroy(c
 // Fork implements driver.Parent.
 func (p *parent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Forked, error) {
 	d, h := p.driver, p.machine.host
+	if err := h.roomForOne(); err != nil {
+		return nil, nil, err
+	}
 	m := d.newMachine(plan, h)
 	m.parent = p
 	m.birth.below = &spawn.Below{Process: p.machine.child.Pidfd, Owner: p.uid}

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -31,14 +32,16 @@ type meter struct {
 	limit  int64 // the memory limit in force
 	agent  int64 // the agent's tasks
 	last   driver.Usage
+	open   bool // the counters are, see openMeters
+	fresh  bool // they were read lately
 	ended  bool // last is the final reading
 	ending bool // Destroy has begun
 }
 
-// open takes the root's descriptor and measures the empty disk. It opens the
+// begin takes the root's descriptor and measures the empty disk. It opens the
 // counters as well: a machine that waits in a pool has them open when its
 // program comes.
-func (t *meter) open(root int) error {
+func (t *meter) begin(root int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.root = root
@@ -46,6 +49,7 @@ func (t *meter) open(root int) error {
 		return setupError("measure the sandbox's disk", err)
 	}
 	if g := t.machine.cgroup; g != nil {
+		t.wakeUp()
 		g.OpenCounters()
 	}
 	return nil
@@ -106,6 +110,7 @@ func (m *machine) BeginRun() driver.Usage {
 	if t.ended || m.cgroup == nil {
 		return t.reading()
 	}
+	t.wakeUp()
 	if m.parent == nil || !m.host.can(cgroup.CPUAcct) {
 		t.update(false)
 	} else if cpu, err := m.cgroup.CPU(); err == nil {
@@ -147,6 +152,7 @@ func (t *meter) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true
+	t.rest()
 	if t.root >= 0 {
 		_ = unix.Close(t.root)
 		t.root = -1
@@ -200,7 +206,12 @@ func (t *meter) readDisk() {
 // charged as memory by the kernel, and taken off here: they count as disk.
 func (t *meter) readCgroup(final bool) {
 	g, u := t.machine.cgroup, &t.last
+	t.wakeUp()
 	c, err := g.Counters()
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		t.machine.host.meters.sweep(true) // others can do without theirs
+		c, err = g.Counters()
+	}
 	if err != nil {
 		return
 	}

@@ -122,8 +122,13 @@ func start(t *testing.T, g *Group, job string) *child {
 	if err != nil {
 		t.Fatalf("JoinFiles: %v", err)
 	}
-	if g.Dir() != nil {
-		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(g.Dir().Fd())
+	dir, err := g.OpenDir()
+	if err != nil {
+		t.Fatalf("OpenDir: %v", err)
+	}
+	if dir != nil {
+		defer dir.Close()
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	} else {
 		// Only a single-threaded process enters as a whole: not a Go program.
 		script := ""

@@ -24,12 +24,12 @@ type Group struct {
 	dirs    []string // one for each tree
 	where   map[Controller]string
 
-	swapFile bool     // version 1: memory and swap are limited together
-	dir      *os.File // version 2
+	swapFile bool // version 1: memory and swap are limited together
 
 	mu      sync.Mutex // guards what follows
 	memory  int64      // the limit in force, 0 = none
 	files   [numOpen]int
+	began   bool  // BeginPeak was called: its open file knows since when
 	before  int64 // the memory peak at BeginPeak, where the kernel cannot forget it
 	removed bool
 }
@@ -93,13 +93,6 @@ func (h *Hierarchy) make(name string, l Limits) (g *Group, err error) {
 		if err != nil {
 			return g, err
 		}
-	}
-	if h.version == 2 {
-		fd, err := openFile(g.dirs[0], unix.O_DIRECTORY)
-		if err != nil {
-			return g, err
-		}
-		g.dir = os.NewFile(uintptr(fd), g.dirs[0])
 	}
 	return g, nil
 }
@@ -186,9 +179,18 @@ func (g *Group) Name() string { return g.name }
 // hierarchy on version 1.
 func (g *Group) Dirs() []string { return slices.Clone(g.dirs) }
 
-// Dir is the open directory for clone3's CLONE_INTO_CGROUP, on version 2; nil
-// on version 1. The group closes it in Remove.
-func (g *Group) Dir() *os.File { return g.dir }
+// OpenDir opens the directory for clone3's CLONE_INTO_CGROUP, on version 2; nil
+// on version 1. The caller closes it.
+func (g *Group) OpenDir() (*os.File, error) {
+	if g.version != 2 {
+		return nil, nil
+	}
+	fd, err := openFile(g.dirs[0], unix.O_DIRECTORY)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), g.dirs[0]), nil
+}
 
 // JoinFiles opens the files into which a new, single-threaded process of
 // version 1 writes "0" to enter the group, one for each hierarchy. The caller

@@ -116,6 +116,20 @@ func (g *Group) OpenCounters() {
 	}
 }
 
+// CloseCounters closes the files of the fast counters, which cost descriptors
+// while nobody reads them; the next reading opens them again. What holds since
+// BeginPeak stays open: on version 2 the kernel keeps it for the open file.
+func (g *Group) CloseCounters() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c, fd := range g.files {
+		if fd >= 0 && (counter(c) != memoryPeak || !g.began) {
+			_ = unix.Close(fd)
+			g.files[c] = -1
+		}
+	}
+}
+
 // CPU reads one counter, the CPU time in nanoseconds.
 func (g *Group) CPU() (int64, error) {
 	g.mu.Lock()
@@ -220,6 +234,7 @@ func (g *Group) BeginPeak() error {
 	if err := g.prepare(memoryPeak); err != nil || g.files[memoryPeak] == absent {
 		return err
 	}
+	g.began = true
 	_, err := unix.Pwrite(g.files[memoryPeak], []byte("0"), 0)
 	if err == nil {
 		g.before = 0

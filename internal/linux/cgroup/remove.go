@@ -118,9 +118,6 @@ func (g *Group) close() {
 		}
 		g.files[i] = absent
 	}
-	if g.dir != nil {
-		_ = g.dir.Close()
-	}
 	g.removed = true
 }
 

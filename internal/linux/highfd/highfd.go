@@ -38,3 +38,33 @@ func Move(fd int) int {
 	_ = unix.Close(fd)
 	return high
 }
+
+// Reserve is how many descriptors are kept for what goes on already (counters that
+// are read, clients that come, the database) and not given to new sandboxes, where
+// so many may be open at once.
+func Reserve(limit uint64) uint64 { return min(max(limit/16, 32), 1024) }
+
+// Room says whether more than the reserve is left, and how many may be open at
+// once. It looks for the lowest number that is free among those to which Move
+// goes: long-lived descriptors fill them from below.
+func Room() (ok bool, limit uint64) {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return true, math.MaxUint64
+	}
+	first := 0
+	if l.Cur >= 2*from {
+		first = from
+	}
+	fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false, l.Cur
+	}
+	defer unix.Close(fd) //nolint:errcheck // only a number was wanted
+	next, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, first)
+	if err != nil {
+		return false, l.Cur
+	}
+	_ = unix.Close(next)
+	return uint64(next)+Reserve(l.Cur) < l.Cur, l.Cur
+}

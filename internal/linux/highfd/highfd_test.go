@@ -61,3 +61,41 @@ func TestMoveWithoutRoom(t *testing.T) {
 		t.Errorf("%d went to %d", fd, got)
 	}
 }
+
+// There is room while more than the reserve is free, and again when something
+// was closed, wherever that was.
+func TestRoom(t *testing.T) {
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	for _, limit := range []uint64{256, 3 * from} {
+		tight := unix.Rlimit{Cur: limit, Max: old.Max}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &tight); err != nil {
+			t.Fatal(err)
+		}
+		var all []int
+		for ok := true; ok; ok, _ = Room() {
+			all = append(all, Move(open(t, 0)))
+			if uint64(len(all)) > limit {
+				t.Fatalf("of %d descriptors, %d are open and there is room", limit, len(all))
+			}
+		}
+		if free := Reserve(limit); uint64(all[len(all)-1])+free < limit-2 {
+			t.Errorf("of %d descriptors, %d is the last for which there is room, and %d are to be kept", limit, all[len(all)-1], free)
+		}
+		half := all[len(all)/2]
+		_ = unix.Close(half)
+		if ok, got := Room(); !ok || got != limit {
+			t.Errorf("no room of %d after one was closed: %v, %d", limit, ok, got)
+		}
+		for _, fd := range all {
+			if fd != half {
+				_ = unix.Close(fd)
+			}
+		}
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -49,14 +49,15 @@ func (e *StepError) Unwrap() error { return e.Errno }
 var ErrKilled = errors.New("killed before its exec")
 
 // Child is a process made by Start. After WaitExec has returned nil the caller
-// waits for it (wait4, waitid) and then calls Release. Kill may be called at any
-// time, from any goroutine.
+// calls Wait (or waits with wait4 or waitid) and then Release. Kill may be called
+// at any time, from any goroutine.
 type Child struct {
 	PID   int
 	Pidfd int // close-on-exec; Release closes it
 
 	mu       sync.Mutex
 	released bool
+	polled   *os.File // Pidfd, once Wait has given it to the runtime's poller
 
 	program *Program
 	outcome *outcome
@@ -217,14 +218,51 @@ func (c *Child) Kill() error {
 	return err
 }
 
+// Wait waits for the end of the process and collects its exit status. Until then
+// the process's number is not given to another one. It waits through the runtime's
+// poller, on the one pidfd, so that a thousand children cost neither a thousand
+// threads nor a thousand descriptors more. It must be called once, before Release.
+func (c *Child) Wait() (status syscall.WaitStatus) {
+	collect := func(flags int) bool {
+		got, err := syscall.Wait4(c.PID, &status, flags|unix.WALL, nil)
+		return got == c.PID || err != nil && !errors.Is(err, unix.EINTR)
+	}
+	if raw := c.poll(); raw != nil && raw.Read(func(uintptr) bool { return collect(unix.WNOHANG) }) == nil {
+		return status
+	}
+	for !collect(0) {
+	}
+	return status
+}
+
+// poll gives the pidfd to the runtime's poller; nil where it does not take it.
+func (c *Child) poll() syscall.RawConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.released || unix.SetNonblock(c.Pidfd, true) != nil {
+		return nil
+	}
+	c.polled = os.NewFile(uintptr(c.Pidfd), "pidfd") //nolint:gosec // a descriptor
+	raw, err := c.polled.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
 // Release closes Pidfd. It may be called again.
 func (c *Child) Release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.released {
-		c.released = true
-		_ = unix.Close(c.Pidfd)
+	if c.released {
+		return
 	}
+	c.released = true
+	if c.polled != nil {
+		_ = c.polled.Close()
+		return
+	}
+	_ = unix.Close(c.Pidfd)
 }
 
 // reap waits for the end of a process that did not reach its exec.

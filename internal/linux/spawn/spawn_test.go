@@ -31,20 +31,8 @@ func run(t testing.TB, p *spawn.Program, c spawn.Clone) unix.WaitStatus {
 
 func wait(t testing.TB, child *spawn.Child) unix.WaitStatus {
 	t.Helper()
-	var ws unix.WaitStatus
-	for {
-		_, err := unix.Wait4(child.PID, &ws, 0, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			t.Fatalf("wait4: %v", err)
-		}
-		break
-	}
-	if err := unix.Close(child.Pidfd); err != nil {
-		t.Fatalf("close pidfd: %v", err)
-	}
+	ws := unix.WaitStatus(child.Wait())
+	child.Release()
 	return ws
 }
 

@@ -1,0 +1,108 @@
+//go:build linux
+
+package native
+
+import (
+	"cmp"
+	"sync"
+	"time"
+)
+
+// # What an idle machine holds open
+//
+// Four descriptors: the connection to its agent, its first process, the listener of
+// its filter, and its root. All of them must stay: the first is the agent's life,
+// and what the others lead to has no name on the host that nobody else could change.
+//
+// The files of its counters are six more. They have names, which the host chose, so
+// they are open only while somebody reads them: the engine does so every few
+// milliseconds while something goes on in a machine, and not at all when it is idle.
+
+// restAfter is for how long at least counters that nobody reads stay open. It is
+// several times the slowest pause between two readings of one that works.
+const restAfter = time.Second
+
+// openMeters are the meters whose counters are open. It is safe for concurrent
+// use; the zero value is ready. A meter's lock comes before its own.
+type openMeters struct {
+	mu    sync.Mutex
+	all   map[*meter]struct{}
+	timer *time.Timer   // nil before the first; it runs while there are any
+	pause time.Duration // restAfter, or more in tests
+}
+
+// add takes a meter, whose lock is held.
+func (o *openMeters) add(t *meter) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = map[*meter]struct{}{}
+	}
+	o.all[t] = struct{}{}
+	o.pause = cmp.Or(o.pause, restAfter)
+	switch {
+	case o.timer == nil:
+		o.timer = time.AfterFunc(o.pause, o.tick)
+	case len(o.all) == 1:
+		o.timer.Reset(o.pause)
+	}
+}
+
+// remove forgets a meter, whose lock is held.
+func (o *openMeters) remove(t *meter) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.all, t)
+}
+
+func (o *openMeters) tick() {
+	o.sweep(false)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.all) > 0 {
+		o.timer.Reset(o.pause)
+	}
+}
+
+// sweep closes what nobody has read since the last sweep, or all that is not being
+// read now: then somebody needs descriptors.
+func (o *openMeters) sweep(all bool) {
+	o.mu.Lock()
+	open := make([]*meter, 0, len(o.all))
+	for t := range o.all {
+		open = append(open, t)
+	}
+	o.mu.Unlock()
+	for _, t := range open {
+		if !t.mu.TryLock() {
+			continue // somebody reads it
+		}
+		if t.fresh && !all {
+			t.fresh = false
+		} else {
+			t.rest()
+		}
+		t.mu.Unlock()
+	}
+}
+
+// wakeUp notes that the counters are read. Those of a fork's machine stay open: it
+// lives for one run only. The lock is held.
+func (t *meter) wakeUp() {
+	t.fresh = true
+	if t.open || t.machine.parent != nil {
+		return
+	}
+	t.open = true
+	t.machine.host.meters.add(t)
+}
+
+// rest closes the counters. The lock is held.
+func (t *meter) rest() {
+	if !t.open {
+		return
+	}
+	t.open = false
+	t.machine.host.meters.remove(t)
+	t.machine.cgroup.CloseCounters()
+}

@@ -1,0 +1,232 @@
+//go:build linux
+
+package native
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/driver"
+	"pinfold/internal/guest"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// idleDescriptors is what an idle sandbox may cost of ours.
+const idleDescriptors = 4
+
+func openDescriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// sweptByHand returns a driver that closes no counters by itself.
+func sweptByHand(t *testing.T) *Driver {
+	t.Helper()
+	d := newDriver(t, filepath.Join(t.TempDir(), "state"))
+	h, err := d.prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.meters.pause = time.Hour
+	return d
+}
+
+// An idle sandbox holds four descriptors of this process, with its agent greeted.
+// Its counters are open only while somebody reads them.
+func TestIdleMachinesHoldFourDescriptors(t *testing.T) {
+	d := sweptByHand(t)
+	const n = 8
+	var all []driver.Machine
+	live := func() {
+		m, err := d.Create(t.Context(), planFor(t, d, fmt.Sprintf("idle-%d", len(all))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+		t.Cleanup(func() {
+			if err := m.Destroy(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		conn, err := m.Dial(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := guest.New(t.Context(), conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, Home: sandbox.Home, SwitchUser: m.(*machine).plan.SwitchUser})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = g.Close() })
+	}
+	live() // what is opened once for all
+	idle := func() int {
+		for range 2 { // the first takes note of who reads
+			d.host.meters.sweep(false)
+		}
+		return openDescriptors(t)
+	}
+	before := idle()
+	for range n {
+		live()
+	}
+	fresh := openDescriptors(t)
+	if got := idle() - before; got > n*idleDescriptors {
+		t.Errorf("%d idle sandboxes hold %d descriptors, want %d each at most", n, got, idleDescriptors)
+	}
+	rested := openDescriptors(t)
+	for _, m := range all {
+		if u := m.Usage(); u.CPUNanos == 0 && d.host.can("cpuacct") {
+			t.Errorf("after a rest the counters say %+v", u)
+		}
+	}
+	if again := openDescriptors(t); d.host.hierarchy.Usable() && again <= rested && fresh > rested {
+		t.Errorf("%d descriptors while they are read, %d at rest: the counters were opened for each reading", again, rested)
+	}
+	if got := idle(); got > rested {
+		t.Errorf("%d descriptors after a second rest, %d after the first", got, rested)
+	}
+}
+
+// The mark of a run's memory stays open while the run goes on, however seldom its
+// counters are read: on cgroup version 2 the kernel keeps it for the open file.
+func TestPeakOutlivesARest(t *testing.T) {
+	d := sweptByHand(t)
+	m, err := d.Create(t.Context(), planFor(t, d, "peak-rest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := m.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	meter := m.(driver.RunMeter)
+	before := openDescriptors(t)
+	meter.BeginRun()
+	for range 2 {
+		d.host.meters.sweep(false)
+	}
+	if got := openDescriptors(t); d.host.hierarchy.Usable() && got >= before {
+		t.Errorf("%d descriptors at rest, %d before", got, before)
+	}
+	g := m.(*machine).cgroup
+	if g == nil {
+		return // no mark without a cgroup
+	}
+	if peak, err := g.PeakSince(); err != nil || peak < 0 {
+		t.Errorf("the mark is %d, %v", peak, err)
+	}
+}
+
+// Counters that nobody reads are closed by themselves.
+func TestCountersAreClosedByThemselves(t *testing.T) {
+	d := newDriver(t, filepath.Join(t.TempDir(), "state"))
+	m, err := d.Create(t.Context(), planFor(t, d, "rest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := m.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	meters := &d.host.meters
+	open := func() int {
+		meters.mu.Lock()
+		defer meters.mu.Unlock()
+		return len(meters.all)
+	}
+	if d.host.hierarchy.Usable() && open() != 1 {
+		t.Errorf("%d machines have open counters, want this one", open())
+	}
+	for open() > 0 {
+		time.Sleep(restAfter / 10) // the test's own patience bounds it
+	}
+}
+
+// Whichever descriptor is the one for which there is no room, the answer is that
+// there are none, with what helps; and nothing is left of the attempt.
+func TestEachDescriptorMayBeTheLast(t *testing.T) {
+	d := sweptByHand(t)
+	plan := planFor(t, d, "last")
+	m, err := d.Create(t.Context(), plan)
+	if err == nil {
+		err = m.Destroy(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	before := openDescriptors(t)
+	free := 0
+	for made := false; !made; free++ {
+		tight := unix.Rlimit{Cur: uint64(before + free), Max: old.Max} //nolint:gosec // a small number
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &tight); err != nil {
+			t.Fatal(err)
+		}
+		m := d.newMachine(plan, d.host)
+		err := m.build(t.Context(), d.host.groupName(d.token, fmt.Sprintf("last-%d", free)))
+		if destroyErr := m.Destroy(t.Context()); destroyErr != nil {
+			t.Fatalf("with %d descriptors free: %v", free, destroyErr)
+		}
+		if made = err == nil; !made {
+			if e := sandbox.AsError(createError(err)); e.Code != sandbox.CodeResourceUnavailable || e.Hint != hintDescriptors {
+				t.Errorf("with %d descriptors free: %s: %s (%s)", free, e.Code, e.Message, e.Hint)
+			}
+		}
+		if free > 100 {
+			t.Fatal("none can be made with 100 descriptors")
+		}
+	}
+	if free < 5 {
+		t.Errorf("made with %d descriptors: not one attempt failed in the middle", free)
+	}
+	if got := openDescriptors(t); got > before {
+		t.Errorf("%d descriptors after the attempts, %d before", got, before)
+	}
+}
+
+// The kernel cuts off descriptors for which there is no room in our table, and
+// says no more than that the message was cut.
+func TestDescriptorsThatAreCutOff(t *testing.T) {
+	ours, theirs, err := socketPair(unix.SOCK_STREAM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	defer theirs.Close()
+	if err := unix.Sendmsg(int(theirs.Fd()), []byte{1}, unix.UnixRights(0, 1), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = receiveDescriptors(ours)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if e := sandbox.AsError(createError(err)); e == nil || e.Code != sandbox.CodeResourceUnavailable || e.Hint != hintDescriptors {
+		t.Errorf("%+v", e)
+	}
+}

@@ -109,6 +109,9 @@ type Result struct {
 
 	// Error is set when Status is "error".
 	Error *Error `json:"error,omitempty"`
+	// Cleanup is set when something of the sandbox was still on the host as the
+	// result was given. That does not change what became of the program.
+	Cleanup *Error `json:"cleanup,omitempty"`
 }
 
 // Artifact is one file that came out of a sandbox.

@@ -31,6 +31,9 @@ func (a *app) report(r *sandbox.Result, o reportOptions) {
 	for _, line := range cuts(r, o.kept) {
 		a.say("%s", line)
 	}
+	if r.Cleanup != nil {
+		a.say("%s%s", sandbox.SafeText(r.Cleanup.Message, maxMessage), hintText(r.Cleanup.Hint))
+	}
 	if r.PipesHeld {
 		a.say("a process that outlived the program still held its output; it was ended")
 	}

@@ -32,7 +32,7 @@ func (j *job) compiled(ctx context.Context) (p products, ok bool, err error) {
 	start := time.Now()
 	key, cacheable := j.compileKey()
 	if !cacheable {
-		f := &fresh{done: func() {}}
+		f := &fresh{done: func() {}, job: j}
 		f.session, ok, _, err = j.compile(ctx)
 		return f, ok, err
 	}
@@ -46,7 +46,7 @@ func (j *job) compiled(ctx context.Context) (p products, ok bool, err error) {
 		j.result.Timings.CompileMS = milliseconds(time.Since(start))
 		return kept{entry}, true, nil
 	}
-	f := &fresh{done: done}
+	f := &fresh{done: done, job: j}
 	var clean bool
 	f.session, ok, clean, err = j.compile(ctx)
 	// What the compiler left running must not write into what is copied.
@@ -168,7 +168,8 @@ func (k kept) close(context.Context) error { return k.entry.Close() }
 
 // fresh are products in the sandbox in which they were compiled.
 type fresh struct {
-	session *session             // nil when it could not be made
+	job     *job
+	session *session             // nil when it could not be made, or is gone
 	record  *compilecache.Writer // takes them for the cache; nil: it does not
 	keep    func()               // makes what was recorded an entry
 	done    func()               // lets others go on who want the same
@@ -179,10 +180,16 @@ func (f *fresh) close(ctx context.Context) error {
 	if f.record != nil {
 		f.record.Discard() // unless it was kept
 	}
-	if f.session == nil {
-		return nil
+	f.destroy(ctx)
+	return nil
+}
+
+// destroy ends the sandbox, once.
+func (f *fresh) destroy(ctx context.Context) {
+	if s := f.session; s != nil {
+		f.session = nil
+		f.job.destroy(ctx, s, nil)
 	}
-	return f.session.close(ctx)
 }
 
 // maxProducts bounds what a compile step may hand on.
@@ -219,7 +226,8 @@ func (f *fresh) copyTo(ctx context.Context, to *session, dir string) error {
 		f.keep()
 		f.record = nil
 	}
-	return f.session.close(ctx)
+	f.destroy(ctx)
+	return nil
 }
 
 func (f *fresh) copyFile(ctx context.Context, to *session, dir, name string, size int64) error {

@@ -25,17 +25,7 @@ func hostFiles() fstest.MapFS {
 func newEngine(t *testing.T, script func(p driver.Plan) fake.Script) (*Engine, *fake.Driver) {
 	t.Helper()
 	ledger.CheckSelf(t)
-	host := hostFiles()
-	template, err := image.Host(host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := fake.New(fake.Options{Script: script})
-	e := New(Options{
-		Drivers:  []driver.Driver{d},
-		Template: func(string) (image.Template, error) { return template, nil },
-		Host:     host,
-	})
+	e, d := openEngine(t, script)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -45,6 +35,22 @@ func newEngine(t *testing.T, script func(p driver.Plan) fake.Script) (*Engine, *
 		}
 	})
 	return e, d
+}
+
+// openEngine makes an engine that the test closes.
+func openEngine(t *testing.T, script func(p driver.Plan) fake.Script) (*Engine, *fake.Driver) {
+	t.Helper()
+	host := hostFiles()
+	template, err := image.Host(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := fake.New(fake.Options{Script: script})
+	return New(Options{
+		Drivers:  []driver.Driver{d},
+		Template: func(string) (image.Template, error) { return template, nil },
+		Host:     host,
+	}), d
 }
 
 // always gives every machine the same script.

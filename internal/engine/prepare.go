@@ -203,7 +203,7 @@ func putInput(ctx context.Context, s *session, in Input) error {
 
 // compile runs the compile step in a sandbox of its own, under its own limits.
 // ok says that the program may run; otherwise the result says why not. The
-// session holds what was made and must be closed. clean says that nothing of it
+// session, unless it is nil, holds what was made and must be closed. clean says that nothing of it
 // hung on luck: the same step would end in the same way.
 func (j *job) compile(ctx context.Context) (s *session, ok, clean bool, err error) {
 	step := *j.steps.Compile
@@ -236,7 +236,8 @@ func (j *job) compile(ctx context.Context) (s *session, ok, clean bool, err erro
 		return s, true, isClean(r, c), nil
 	}
 	j.compileFailed(r, e)
-	return s, false, false, s.close(ctx)
+	j.destroy(ctx, s, nil)
+	return nil, false, false, nil
 }
 
 // compileFailed makes the compiler's words and fate those of the run.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"time"
 
-	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
@@ -135,68 +134,4 @@ func digest(s sandbox.Spec) string {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
-}
-
-// end destroys a run's sandbox, or leaves that to the background, and completes
-// the result.
-func (j *job) end(ctx context.Context, s *session, p *pool, runErr error) error {
-	if j.engine.options.DestroyLater && runErr == nil {
-		select {
-		case j.engine.late <- struct{}{}: // the peaks are those of the program's end
-			release := j.release
-			j.release = nil
-			j.engine.background.Go(func() {
-				<-j.told
-				if d, ok := s.machine.(driver.Discarder); ok {
-					d.Discard() // the result is complete
-				}
-				j.engine.destroyLater(s, p)
-				<-j.engine.late
-				release()
-			})
-			return nil
-		default: // enough of them wait: this one pays for itself
-		}
-	}
-	start := time.Now()
-	if err := s.close(ctx); err != nil && runErr == nil {
-		j.result.Status = sandbox.StatusError
-		j.result.Error = sandbox.AsError(err)
-	}
-	j.result.Timings.DestroyMS = milliseconds(time.Since(start))
-	j.fillPeaks(s.machine.Usage())
-	gone(p)
-	return runErr
-}
-
-// destroyLater destroys a machine however often it takes.
-func (e *Engine) destroyLater(s *session, p *pool) {
-	failed := false
-	for err := s.close(context.Background()); err != nil; err = s.close(context.Background()) {
-		e.log.Error("cannot destroy the sandbox of a run; trying again", "machine", s.plan.ID, "error", err)
-		if !failed {
-			e.countUndestroyed(1)
-		}
-		failed = true
-		time.Sleep(destroyRetry)
-	}
-	if failed {
-		e.countUndestroyed(-1)
-	}
-	gone(p)
-}
-
-// gone says that the machine of a run is no more.
-func gone(from *pool) {
-	failpoint.Hit("run.destroyed")
-	if from != nil {
-		from.returned()
-	}
-}
-
-// settle gives back what admission granted, unless the background does.
-func (j *job) settle() {
-	if j.release != nil {
-		j.release()
-	}
 }

@@ -150,6 +150,7 @@ type job struct {
 	told    chan struct{} // closed when the result is kept: what goes on after the answer waits for it
 
 	collected time.Duration // what taking values and files out has cost so far
+	left      []remainder   // what could not be destroyed in time
 }
 
 // prepare does everything that needs no sandbox: a refusal comes from here.

@@ -34,6 +34,7 @@ type session struct {
 	guest   *guest.Guest // the agent; nil until it has been greeted, which openSession does
 	refused error        // why it could not be greeted
 	handed  bool         // to a fork: its program
+	late    error        // why it could not be destroyed in time, when that was tried last
 }
 
 // openSession makes a machine and greets its agent. On error nothing is left.
@@ -97,7 +98,17 @@ func (s *session) close(ctx context.Context) error {
 	if s.after != nil && err == nil {
 		s.after()
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late = err
 	return err
+}
+
+// isLate is why the machine could not be destroyed in time, if somebody has tried.
+func (s *session) isLate() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.late
 }
 
 // lacks says that a directory holds nothing but what is known, where the host

@@ -23,6 +23,10 @@ import (
 // destroyPatience bounds how long Destroy waits for the kernel to finish.
 const destroyPatience = 10 * time.Second
 
+// endsByItself is how long a sandbox may take to end after its first process was
+// killed, before the host kills each process and takes the limits off.
+const endsByItself = 50 * time.Millisecond
+
 // machine is one native sandbox.
 type machine struct {
 	plan   driver.Plan
@@ -50,6 +54,7 @@ type machine struct {
 
 	mu        sync.Mutex   // held by Destroy
 	destroyed bool         // nothing is left
+	late      bool         // counted in host.undestroyed
 	death     driver.Death // valid once dead is closed
 }
 
@@ -138,6 +143,19 @@ func (m *machine) Destroy(ctx context.Context) error {
 	if m.destroyed {
 		return nil
 	}
+	err := m.destroy(ctx)
+	switch {
+	case err != nil && !m.late:
+		m.host.undestroyed.Add(1)
+	case err == nil && m.late:
+		m.host.undestroyed.Add(-1)
+	}
+	m.late = err != nil
+	return err
+}
+
+// destroy is Destroy, by who holds the lock.
+func (m *machine) destroy(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyPatience)
 	defer cancel()
 	if err := m.endProcesses(ctx); err != nil {
@@ -197,7 +215,23 @@ func (m *machine) endProcesses(ctx context.Context) error {
 	select {
 	case <-m.dead:
 		return nil
+	case <-time.After(endsByItself):
+	}
+	return m.endAtLimits(ctx)
+}
+
+// endAtLimits ends a sandbox that does not end by itself. Its first process must
+// run to kill all others, and they must run to end; at the sandbox's limits there
+// is neither time nor memory for that.
+func (m *machine) endAtLimits(ctx context.Context) error {
+	var killErr error
+	if m.cgroup != nil {
+		killErr = m.cgroup.Kill(ctx)
+	}
+	select {
+	case <-m.dead:
+		return nil
 	case <-ctx.Done():
-		return setupError("end the sandbox's processes in time", ctx.Err())
+		return setupError("end the sandbox's processes in time", errors.Join(ctx.Err(), killErr))
 	}
 }

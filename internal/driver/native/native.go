@@ -25,6 +25,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -76,6 +77,8 @@ type host struct {
 	skeleton  int64 // inodes of the template, see pen
 
 	agentOnDisk bool // not in memory
+
+	undestroyed atomic.Int64 // machines that could not be destroyed in time, and are still there
 
 	sleeperOnce sync.Once
 	sleeper     *os.File // what is process 1 until the agent is needed; nil before the first fork
@@ -197,7 +200,9 @@ func (h *host) close() {
 		_ = h.ids.pool.Close() // at worst an empty file stays
 	}
 	if h.lock != nil {
-		_ = os.Remove(h.lock.Name())
+		if h.undestroyed.Load() == 0 { // else the next process must see that we have died
+			_ = os.Remove(h.lock.Name())
+		}
 		_ = h.lock.Close()
 		// The directories are removed only when nobody else uses them.
 		for _, dir := range []string{"hosts", "."} {
@@ -283,7 +288,8 @@ func defaultStateDir() string {
 }
 
 // Close gives back what the driver holds, and removes what a process that was
-// killed had left behind, if there is such. Machines must be gone before.
+// killed had left behind, if there is such. Machines must be gone before; those
+// that could not be destroyed are left as if this process had been killed.
 func (d *Driver) Close() error {
 	d.once.Do(func() { d.hostErr = errors.New("closed") })
 	if d.host == nil {

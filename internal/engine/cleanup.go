@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/failpoint"
+	"pinfold/sandbox"
+)
+
+// remainder is a sandbox of a run that could not be destroyed in time.
+type remainder struct {
+	session *session
+	pool    *pool
+}
+
+// end destroys a run's sandbox, or leaves that to the background, and completes
+// the result.
+func (j *job) end(ctx context.Context, s *session, p *pool, runErr error) error {
+	if j.engine.options.DestroyLater && runErr == nil {
+		select {
+		case j.engine.late <- struct{}{}: // the peaks are those of the program's end
+			release := j.release
+			j.release = nil
+			j.engine.background.Go(func() {
+				<-j.told
+				if d, ok := s.machine.(driver.Discarder); ok {
+					d.Discard() // the result is complete
+				}
+				j.engine.destroyLater(remainder{s, p})
+				<-j.engine.late
+				release()
+			})
+			return nil
+		default: // enough of them wait: this one pays for itself
+		}
+	}
+	start := time.Now()
+	j.destroy(ctx, s, p)
+	j.result.Timings.DestroyMS = milliseconds(time.Since(start))
+	j.fillPeaks(s.machine.Usage())
+	return runErr
+}
+
+// destroy ends a sandbox. What became of the program is known by then, so a
+// sandbox that does not end in time does not change it: the result says that it
+// is still there, and the background goes on.
+func (j *job) destroy(ctx context.Context, s *session, p *pool) {
+	err := s.isLate() // then its time is over
+	if err == nil {
+		err = s.close(ctx)
+	}
+	if err == nil {
+		gone(p)
+		return
+	}
+	j.engine.log.Error("cannot destroy the sandbox of a run in time", "machine", s.plan.ID, "error", err)
+	known := sandbox.AsError(err)
+	j.result.Cleanup = &sandbox.Error{
+		Code: known.Code, Message: "the sandbox was ended, but something of it is still on the host: " + known.Message,
+		Hint: "nothing has to be done: a server goes on until it is gone, and otherwise the next pinfold on this host removes it",
+	}
+	j.left = append(j.left, remainder{s, p})
+}
+
+// destroyLater destroys a machine however often it takes, unless the engine is
+// closed: then it is the next one's, which finds it by its name.
+func (e *Engine) destroyLater(r remainder) {
+	failed := false
+	for err := r.session.close(context.Background()); err != nil; err = r.session.close(context.Background()) {
+		e.log.Error("cannot destroy the sandbox of a run; trying again", "machine", r.session.plan.ID, "error", err)
+		if !failed {
+			e.countUndestroyed(1)
+		}
+		failed = true
+		if !e.pause(destroyRetry) {
+			return
+		}
+	}
+	if failed {
+		e.countUndestroyed(-1)
+	}
+	gone(r.pool)
+}
+
+// pause says whether the engine is still open afterwards.
+func (e *Engine) pause(d time.Duration) bool {
+	select {
+	case <-e.quit:
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// gone says that the machine of a run is no more.
+func gone(from *pool) {
+	failpoint.Hit("run.destroyed")
+	if from != nil {
+		from.returned()
+	}
+}
+
+// settle gives back what admission granted, unless the background does.
+func (j *job) settle() {
+	release := j.release
+	if release == nil {
+		release = func() {}
+	}
+	if len(j.left) == 0 {
+		release()
+		return
+	}
+	left := j.left
+	j.engine.background.Go(func() {
+		defer release()
+		for _, r := range left {
+			if !j.engine.pause(destroyRetry) {
+				return
+			}
+			j.engine.destroyLater(r)
+		}
+	})
+}

@@ -1,0 +1,117 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Who is killed at its limits needs memory and time to end (L1): the limits go
+// once everybody has been killed, and not before.
+func TestKillLiftsLimits(t *testing.T) {
+	h := hierarchy(t)
+	g := group(t, h, Limits{Memory: 64 * mib, Pids: 50, CPUQuotaUS: 50_000})
+	c := start(t, g, "alloc:32")
+	c.line(t)
+	thaw := freeze(t, c.Process.Pid)
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	if err := g.Kill(ctx); err == nil {
+		t.Fatal("a process that cannot run was ended")
+	}
+	g.isLifted(t)
+	if got := g.file(t, Pids, "pids.max"); h.Version() == 1 && got != "0" {
+		t.Errorf("pids.max = %s", got)
+	}
+	if err := g.SetMemoryLimit(16 * mib); err == nil {
+		t.Error("a limit that was lifted can be moved")
+	}
+	thaw()
+	if err := g.Kill(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestLift(t *testing.T) {
+	g := group(t, hierarchy(t), Limits{Memory: 64 * mib, Pids: 50, CPUQuotaUS: 50_000})
+	for range 2 {
+		if err := g.lift(); err != nil {
+			t.Fatal(err)
+		}
+		g.isLifted(t)
+	}
+	if got := g.file(t, Pids, "pids.max"); got != "50" {
+		t.Errorf("pids.max = %s: what ends needs no new task", got)
+	}
+}
+
+func (g *Group) isLifted(t *testing.T) {
+	t.Helper()
+	for name, want := range map[int]map[string]string{
+		1: {"memory.limit_in_bytes": "9223372036854771712", "cpu.cfs_quota_us": "-1"},
+		2: {"memory.max": "max", "cpu.max": "max 100000"},
+	}[g.version] {
+		family, _, _ := strings.Cut(name, ".")
+		if got := g.file(t, Controller(family), name); got != want {
+			t.Errorf("%s = %s, want %s", name, got, want)
+		}
+	}
+}
+
+// freeze keeps a process from ending by itself, by version 1's freezer, which
+// holds back even SIGKILL.
+func freeze(t *testing.T, pid int) (thaw func()) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, ok := pick(parseMountinfo(string(text)), "freezer")
+	if !ok {
+		if must() && version1() {
+			t.Fatal("no freezer is mounted")
+		}
+		t.Skip("needs the freezer of cgroup version 1")
+	}
+	dir := path.Join(at.dir, testPrefix()+"freeze")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	put := func(file, value string) {
+		if err := os.WriteFile(path.Join(dir, file), []byte(value), 0); err != nil {
+			t.Error(err)
+		}
+	}
+	put("cgroup.procs", fmt.Sprint(pid))
+	put("freezer.state", "FROZEN")
+	for state := ""; state != "FROZEN\n"; {
+		b, err := os.ReadFile(path.Join(dir, "freezer.state"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		state = string(b)
+	}
+	t.Cleanup(func() {
+		put("freezer.state", "THAWED")
+		if err := wait(context.Background(), func() error {
+			if err := rmdir(dir); err != nil {
+				return errors.Join(errAgain, err)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	return func() { put("freezer.state", "THAWED") }
+}
+
+// version1 says whether this host's groups are version 1's.
+func version1() bool {
+	h, err := Detect(Options{})
+	return err == nil && h.Version() == 1
+}

@@ -142,6 +142,7 @@ var fieldMeanings = map[string]string{
 	"Cause.hint":     "What to change.",
 
 	"Result.warm":              "An interpreter that had waited took the program.",
+	"Result.cleanup":           "Something of the sandbox was still on the host as the result was given, and why. That changes nothing of what became of the program; the server goes on until it is gone.",
 	"Result.cold_because":      "Why no interpreter with the modules that warm asked for took the program.",
 	"Result.results":           "Values that the program left, by media type: of its last expression, of open figures, of the exception that ended it. Text as it is, images in base64. HTML and SVG may hold scripts.",
 	"Result.results_skipped":   "What the program left and is not among the results, and why.",

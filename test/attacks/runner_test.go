@@ -38,7 +38,7 @@ func ordinary() bool { return os.Getenv(ordinaryEnv) != "" }
 // groups are all the cases.
 func groups() [][]Case {
 	return [][]Case{
-		fsCases(), fsRaceCases(), prCases(), signalCases(), keCases(), reCases(), sharedCases(),
+		fsCases(), fsRaceCases(), prCases(), signalCases(), keCases(), reCases(), stressCases(), sharedCases(),
 		ouCases(), crCases(), neCases(), teCases(), ptCases(), badCases(), warmCases(),
 	}
 }

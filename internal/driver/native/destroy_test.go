@@ -44,7 +44,7 @@ func TestDestroyInVain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer g.Close() //nolint:errcheck // it is gone by then
+	defer g.Close()
 	put("cgroup.procs", strconv.Itoa(m.(*machine).child.PID))
 	put("freezer.state", "FROZEN")
 	for state := ""; state != "FROZEN\n"; {

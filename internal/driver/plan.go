@@ -75,12 +75,21 @@ func MakePlan(spec sandbox.Spec, report Report, id string) (Plan, error) {
 		}
 		plan.Posture.NotEnforced = append(plan.Posture.NotEnforced, sandbox.Gap{What: f.Feature, Why: why, Fix: f.Fix})
 	}
-	for i, r := range spec.Require {
-		if !plan.Enforces(r) {
-			return Plan{}, unmet(plan, r, i)
-		}
+	if err := plan.Meets(spec.Require); err != nil {
+		return Plan{}, err
 	}
 	return plan, nil
+}
+
+// Meets returns nil when the plan's posture has every required feature, or the
+// refusal for the first that it lacks.
+func (p Plan) Meets(require []string) error {
+	for i, r := range require {
+		if !p.Enforces(r) {
+			return unmet(p, r, i)
+		}
+	}
+	return nil
 }
 
 // withMounts takes back what a writable view of the host undoes: what a program

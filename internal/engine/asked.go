@@ -191,18 +191,18 @@ func (p *pool) lastUse() time.Time {
 
 // awaitWarm waits for a pool that is being made, or whose parent is loading, and
 // takes what the request asked for there. It gives up where nothing comes.
-func (e *Engine) awaitWarm(ctx context.Context, plan driver.Plan, of shape) (*waiting, *pool) {
+func (e *Engine) awaitWarm(ctx context.Context, plan driver.Plan, of shape, require []string) (*waiting, *pool) {
 	name := askedName(of)
 	for until := time.Now().Add(warmPatience); time.Now().Before(until); {
 		pools := e.poolsOf(of)
 		hope := e.beingMade(name)
 		for _, p := range pools {
-			if w := p.take(); w != nil {
+			if w := p.take(require); w != nil {
 				return w, p
 			}
 			hope = p.hopeful() || hope
 		}
-		if w, p := e.forkWarm(ctx, pools, plan, false); w != nil {
+		if w, p := e.forkWarm(ctx, pools, plan, require); w != nil {
 			return w, p
 		}
 		if !hope {

@@ -82,6 +82,8 @@ type Engine struct {
 
 	unsavedWrite sync.RWMutex
 
+	beforeTake func() // of tests: called between choosing a pool and taking from it; nil
+
 	mu          sync.Mutex
 	sandboxes   map[string]*Sandbox
 	pools       map[string]*pool

@@ -134,14 +134,15 @@ func (s *Sandbox) Watch(ctx context.Context, dir string, recursive bool, f func(
 	})
 }
 
-// writable are the places in which a program can make files.
-var writable = []string{sandbox.Home, "/tmp", "/dev/shm"}
-
 // Changes lists what has been made in the sandbox since its beginning. The
-// writable places are empty then, so everything in them was added.
+// template's writable places are empty then, so everything in them was added.
 func (s *Sandbox) Changes(ctx context.Context, limit int) (changes sandbox.Listing[sandbox.Change], err error) {
-	for _, dir := range writable {
-		found, err := s.List(ctx, dir, maxDepth, limit-len(changes.Items))
+	template, err := s.engine.options.Template(s.request.Template)
+	if err != nil {
+		return changes, err
+	}
+	for _, w := range template.Writable {
+		found, err := s.List(ctx, w.Path, maxDepth, limit-len(changes.Items))
 		if err != nil && sandbox.AsError(err).Code == sandbox.CodeFileNotFound {
 			continue // the program has removed the place itself
 		}

@@ -111,7 +111,7 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 	}
 	failpoint.Hit("create.journalled")
 	start := time.Now()
-	s.session, s.pool, err = e.machine(ctx, d, plan, len(c.Mounts) == 0)
+	s.session, s.pool, err = obtain(ctx, c.Require, func() (*session, *pool, error) { return e.machine(ctx, d, plan, len(c.Mounts) == 0, c.Require) })
 	if err != nil {
 		cause := sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "it could not be made"}
 		if ctx.Err() != nil {
@@ -212,7 +212,7 @@ func (e *Engine) admit(s *Sandbox) error {
 func (s *Sandbox) start(took time.Duration) {
 	s.mu.Lock()
 	s.info.Timings.CreateMS = milliseconds(took)
-	s.info.Warm = s.pool != nil
+	s.info.Warm, s.info.Isolation = s.pool != nil, s.session.plan.Posture
 	s.enter(sandbox.StateRunning)
 	s.timer = time.AfterFunc(s.untilEnd(time.Now()), s.timeUp)
 	info := s.describe()

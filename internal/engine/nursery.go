@@ -98,7 +98,7 @@ func (n *nursery) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolS
 		n.giveBack(p)
 		return nil, true, err
 	}
-	s := &session{plan: plan, machine: m, after: sync.OnceFunc(func() { n.giveBack(p) })}
+	s := &session{plan: forkedPlan(plan), machine: m, after: sync.OnceFunc(func() { n.giveBack(p) })}
 	return &waiting{session: s, interpreter: newForkedInterpreter(f), parent: p, made: time.Now()}, true, nil
 }
 

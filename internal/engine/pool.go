@@ -219,14 +219,19 @@ func (p *pool) info() sandbox.PoolInfo {
 	return info
 }
 
-// take hands out the machine that has waited longest, if it still lives.
-func (p *pool) take() *waiting {
+// take hands out the machine that has waited longest, of those that still live and
+// enforce what is required.
+func (p *pool) take(require []string) *waiting {
 	p.mu.Lock()
 	var taken *waiting
 	var dead []*session
-	for len(p.waiting) > 0 && taken == nil {
-		w := p.waiting[0]
-		p.waiting = p.waiting[1:]
+	for i := 0; i < len(p.waiting) && taken == nil; {
+		w := p.waiting[i]
+		if w.session.plan.Meets(require) != nil {
+			i++
+			continue
+		}
+		p.waiting = slices.Delete(p.waiting, i, i+1)
 		if w.dead() {
 			dead = append(dead, w.session)
 			p.swapped++

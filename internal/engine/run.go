@@ -237,10 +237,11 @@ func (j *job) run(ctx context.Context) error {
 		}
 	}
 	start := time.Now()
-	s, pool, err := j.machine(ctx)
+	s, pool, err := obtain(ctx, j.spec.Require, func() (*session, *pool, error) { return j.machine(ctx) })
 	if err != nil {
 		return err
 	}
+	j.result.Isolation = s.plan.Posture
 	failpoint.Hit("run.machine")
 	err = j.fill(ctx, s)
 	failpoint.Hit("run.filled")

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"pinfold/internal/driver"
@@ -9,10 +10,10 @@ import (
 
 // machine gives a machine for a plan: a waiting one if a pool has its shape, or
 // else a new one. A plan that is not plain has mounts.
-func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan, plain bool) (*session, *pool, error) {
+func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan, plain bool, require []string) (*session, *pool, error) {
 	if plain {
 		of := shapeOf(plan.Template, d.Name(), plan.Limits)
-		if w, p := e.takeWarm(ctx, of, plan, false); w != nil {
+		if w, p := e.takeWarm(ctx, of, plan, require); w != nil {
 			return w.session, p, nil
 		}
 		missed(e.poolsOf(of))
@@ -23,25 +24,48 @@ func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan,
 	return s, nil, err
 }
 
-// takeWarm takes what waits in a pool of that shape, or forks it at once; fresh
-// says that it must not be a fork.
-func (e *Engine) takeWarm(ctx context.Context, of shape, plan driver.Plan, fresh bool) (*waiting, *pool) {
+// obtain is the one way in which requests get machines, however those are made:
+// cold, from a pool, by a fork. It holds the posture of what was made, not of what
+// was planned, against what the request requires, before anything of the request
+// is in there.
+func obtain(ctx context.Context, require []string, get func() (*session, *pool, error)) (*session, *pool, error) {
+	s, p, err := get()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err = s.plan.Meets(require); err == nil {
+		return s, p, nil
+	}
+	if closeErr := s.close(ctx); closeErr != nil {
+		err = errors.Join(err, closeErr)
+	} else if p != nil {
+		p.returned()
+	}
+	return nil, nil, err
+}
+
+// takeWarm takes what waits in a pool of that shape, or forks it at once. It gives
+// nothing that lacks what is required.
+func (e *Engine) takeWarm(ctx context.Context, of shape, plan driver.Plan, require []string) (*waiting, *pool) {
 	fitting := e.poolsOf(of)
 	for _, p := range fitting {
-		if fresh && p.forks() {
-			continue
+		if e.beforeTake != nil {
+			e.beforeTake()
 		}
-		if w := p.take(); w != nil {
+		if w := p.take(require); w != nil {
 			return w, p
 		}
 	}
-	return e.forkWarm(ctx, fitting, plan, fresh)
+	return e.forkWarm(ctx, fitting, plan, require)
 }
 
 // forkWarm forks in one of the pools, where that can be done at once.
-func (e *Engine) forkWarm(ctx context.Context, pools []*pool, plan driver.Plan, fresh bool) (*waiting, *pool) {
+func (e *Engine) forkWarm(ctx context.Context, pools []*pool, plan driver.Plan, require []string) (*waiting, *pool) {
+	if forkedPlan(plan).Meets(require) != nil {
+		return nil, nil
+	}
 	for _, p := range pools {
-		if w := p.forkNow(ctx, plan, fresh); w != nil {
+		if w := p.forkNow(ctx, plan); w != nil {
 			return w, p
 		}
 	}
@@ -70,18 +94,11 @@ func missed(pools []*pool) {
 	}
 }
 
-// forks says whether the pool's interpreters are forks.
-func (p *pool) forks() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.waiting) > 0 && p.waiting[0].interpreter != nil && p.waiting[0].interpreter.forked
-}
-
 // forkNow makes a machine with a fork for a request that found none waiting:
 // that takes less than to start an interpreter. It returns nil where there is
 // nothing to fork from, or no room in the pool, or the fork fails.
-func (p *pool) forkNow(ctx context.Context, plan driver.Plan, fresh bool) *waiting {
-	if fresh || !p.nursery.ready() {
+func (p *pool) forkNow(ctx context.Context, plan driver.Plan) *waiting {
+	if !p.nursery.ready() {
 		return nil
 	}
 	p.mu.Lock()

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"pinfold/internal/driver"
 	"pinfold/internal/language"
 	"pinfold/sandbox"
 )
@@ -19,12 +20,9 @@ func (j *job) machine(ctx context.Context) (*session, *pool, error) {
 		if len(j.spec.Warm) > 0 {
 			j.result.ColdBecause = why
 		}
-		return j.engine.machine(ctx, j.driver, j.plan, len(j.spec.Mounts) == 0)
+		return j.engine.machine(ctx, j.driver, j.plan, len(j.spec.Mounts) == 0, j.spec.Require)
 	}
 	j.warm, j.result.Warm = w.interpreter, true
-	if w.interpreter.forked {
-		j.result.Isolation = forkedPosture(j.result.Isolation)
-	}
 	return w.session, p, nil
 }
 
@@ -37,10 +35,10 @@ func (j *job) interpreter(ctx context.Context) (w *waiting, p *pool, why string)
 	}
 	of := shapeOf(j.plan.Template, j.driver.Name(), j.plan.Limits)
 	of.interpreter = key
-	fresh := slices.Contains(j.spec.Require, sandbox.FeatureASLR)
-	if w, p = j.engine.takeWarm(ctx, of, j.plan, fresh); w == nil && len(j.spec.Warm) > 0 && !fresh {
+	fresh := forkedPlan(j.plan).Meets(j.spec.Require) != nil // no fork will do
+	if w, p = j.engine.takeWarm(ctx, of, j.plan, j.spec.Require); w == nil && len(j.spec.Warm) > 0 && !fresh {
 		j.engine.keepWarm(j.request.Tenant, j.spec, of)
-		w, p = j.engine.awaitWarm(ctx, j.plan, of)
+		w, p = j.engine.awaitWarm(ctx, j.plan, of, j.spec.Require)
 	}
 	if w != nil {
 		return w, p, ""
@@ -71,16 +69,18 @@ func whyNone(pools []*pool, fresh bool) string {
 	return why
 }
 
-// forkedPosture is what is enforced for a fork: everything, but for what it has
-// in common with its siblings.
-func forkedPosture(i sandbox.Isolation) sandbox.Isolation {
+// forkedPlan is what is made where a machine's program comes by a fork: everything
+// that was planned, but for what a fork has in common with its siblings.
+func forkedPlan(plan driver.Plan) driver.Plan {
+	i := plan.Posture
 	i.Enforced = slices.DeleteFunc(slices.Clone(i.Enforced), func(f string) bool { return f == sandbox.FeatureASLR })
 	i.NotEnforced = append(slices.Clone(i.NotEnforced), sandbox.Gap{
 		What: sandbox.FeatureASLR,
 		Why:  "the interpreter was forked from one that had loaded its modules; such siblings have one address layout and one secret for the hashes of strings",
 		Fix:  `"cold": true`,
 	})
-	return i
+	plan.Posture = i
+	return plan
 }
 
 // warmKey says which interpreters can take the program, or why it must be

@@ -25,12 +25,12 @@ const handshakeTime = 10 * time.Second
 // Guest is the inside of one sandbox. All methods are safe for concurrent use.
 // Calls return promptly once their context or the connection ends.
 type Guest struct {
-	conn  net.Conn
-	hello wire.Hello // ours
-	build string
-	out   *outbox
-	loops sync.WaitGroup
-	done  chan struct{}
+	conn    net.Conn
+	hello   wire.Hello // ours
+	build   string
+	out     *outbox
+	reading sync.WaitGroup
+	done    chan struct{}
 
 	mu       sync.Mutex
 	err      error // why the connection ended
@@ -43,25 +43,14 @@ type Guest struct {
 // version is filled in.
 func New(ctx context.Context, conn net.Conn, hello wire.Hello) (*Guest, error) {
 	hello.Version = wire.Version
-	g := &Guest{
-		conn: conn, hello: hello, out: newOutbox(conn), done: make(chan struct{}), channels: map[uint32]*channel{},
-	}
+	g := &Guest{conn: conn, hello: hello, done: make(chan struct{}), channels: map[uint32]*channel{}}
+	g.out = newOutbox(conn, func(err error) { g.end(gone(err)) })
 	frames := wire.NewReader(conn, wire.Agent)
 	if err := g.greet(ctx, frames); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	g.loops.Add(2)
-	go func() {
-		defer g.loops.Done()
-		g.read(frames)
-	}()
-	go func() {
-		defer g.loops.Done()
-		if err := g.out.run(conn); err != nil {
-			g.end(gone(err))
-		}
-	}()
+	g.reading.Go(func() { g.read(frames) })
 	return g, nil
 }
 
@@ -118,7 +107,8 @@ func (g *Guest) Err() error {
 // Close ends the connection, which ends the agent. All calls under way return.
 func (g *Guest) Close() error {
 	g.end(&sandbox.Error{Code: sandbox.CodeProtocol, Message: ErrClosed.Error(), Err: ErrClosed})
-	g.loops.Wait()
+	g.reading.Wait()
+	g.out.wait()
 	return nil
 }
 

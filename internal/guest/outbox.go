@@ -10,28 +10,32 @@ import (
 // below; only a guest that does not read drives it there.
 const maxPending = 16 << 20
 
-// keepPending is the largest buffer that is used again.
+// keepPending is the largest buffer that is used again, by whichever outbox.
 const keepPending = 1 << 20
+
+// buffers are those that nobody uses. An outbox without frames has none: of a
+// thousand idle sandboxes, none keeps what a large upload once took.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // outbox holds frames until the connection takes them, so that no caller and
 // not the reading loop ever waits for a guest that does not read. What the
 // connection takes at once is written by who adds it: to wake another goroutine
-// costs more than to write.
+// costs more than to write. For the rest there is a goroutine, as long as there is
+// a rest.
 type outbox struct {
-	try func(b []byte) (written int) // writes what fits without waiting
+	w      io.Writer
+	try    func(b []byte) (written int) // writes what fits without waiting
+	failed func(error)                  // called once, when w failed; may call close
 
 	mu      sync.Mutex
-	wake    sync.Cond
-	pending []byte
-	spare   []byte
-	writing bool // run is at it: nobody else may write
+	pending *[]byte // nil: nothing
+	writing bool    // flush is at it: nobody else may write
 	closed  bool
+	flushes sync.WaitGroup
 }
 
-func newOutbox(conn net.Conn) *outbox {
-	o := &outbox{try: tryWriter(conn)}
-	o.wake.L = &o.mu
-	return o
+func newOutbox(conn net.Conn, failed func(error)) *outbox {
+	return &outbox{w: conn, try: tryWriter(conn), failed: failed}
 }
 
 // add appends frames by calling f with the buffer. It reports false when too
@@ -42,62 +46,66 @@ func (o *outbox) add(f func(b []byte) []byte) bool {
 	if o.closed {
 		return true // the connection has ended: its error is reported elsewhere
 	}
-	if len(o.pending) > maxPending {
+	if o.pending == nil {
+		o.pending, _ = buffers.Get().(*[]byte) // it holds nothing else
+	}
+	b := *o.pending
+	if len(b) > maxPending {
 		return false
 	}
-	o.pending = f(o.pending)
+	b = f(b)
 	if !o.writing {
-		n := o.try(o.pending)
-		o.pending = o.pending[:copy(o.pending, o.pending[n:])]
+		n := o.try(b)
+		b = b[:copy(b, b[n:])]
 	}
-	if len(o.pending) > 0 {
-		o.wake.Signal()
+	*o.pending = b
+	switch {
+	case o.writing:
+	case len(b) == 0:
+		reuse(o.pending)
+		o.pending = nil
+	default:
+		o.writing = true
+		o.flushes.Go(o.flush)
 	}
 	return true
 }
 
+// reuse gives a buffer to whoever needs one next.
+func reuse(b *[]byte) {
+	if cap(*b) <= keepPending {
+		*b = (*b)[:0]
+		buffers.Put(b)
+	}
+}
+
+// close drops what waits. The connection must have been closed before.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.closed, o.pending, o.spare = true, nil, nil
-	o.wake.Signal()
+	o.closed, o.pending = true, nil
 }
 
-// run writes what is added until close or an error of w.
-func (o *outbox) run(w io.Writer) error {
-	for {
-		b := o.take()
-		if b == nil {
-			return nil
+// wait returns when nobody writes any more, after close.
+func (o *outbox) wait() { o.flushes.Wait() }
+
+// flush writes until nothing is left, or w fails.
+func (o *outbox) flush() {
+	for b := o.take(); b != nil; b = o.take() {
+		if _, err := o.w.Write(*b); err != nil {
+			o.failed(err)
+			return // nobody writes after it
 		}
-		if _, err := w.Write(b); err != nil {
-			return err
-		}
-		o.give(b)
+		reuse(b)
 	}
 }
 
-// take waits for frames and returns all there are, nil after close.
-func (o *outbox) take() []byte {
+// take returns the frames that wait; nil, and others may write, when there are none.
+func (o *outbox) take() *[]byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for len(o.pending) == 0 && !o.closed {
-		o.wake.Wait()
-	}
-	if o.closed {
-		return nil
-	}
 	b := o.pending
-	o.pending, o.spare, o.writing = o.spare, nil, true
+	o.pending = nil
+	o.writing = b != nil
 	return b
-}
-
-// give returns a buffer for later use.
-func (o *outbox) give(b []byte) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.writing = false
-	if !o.closed && cap(b) <= keepPending {
-		o.spare = b[:0]
-	}
 }

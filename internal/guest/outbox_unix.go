@@ -11,16 +11,16 @@ import (
 // connection that cannot do that it writes nothing.
 func tryWriter(conn net.Conn) func([]byte) int {
 	nothing := func([]byte) int { return 0 }
-	socket, ok := conn.(*net.UnixConn)
+	file, ok := conn.(syscall.Conn)
 	if !ok {
 		return nothing
 	}
-	raw, err := socket.SyscallConn()
+	raw, err := file.SyscallConn()
 	if err != nil {
 		return nothing
 	}
 	return func(b []byte) (n int) {
-		_ = raw.Write(func(fd uintptr) bool { // why it fails is learned by run, which tries again
+		_ = raw.Write(func(fd uintptr) bool { // why it fails is learned by flush, which tries again
 			n, err = syscall.Write(int(fd), b) //nolint:gosec // a descriptor
 			if err != nil {
 				n = 0

@@ -177,22 +177,25 @@ func (p *Program) closeOthers(status int, shared bool) *Program {
 
 // WaitExec waits until the process has become another program (nil), or has
 // failed on the way there (*StepError or ErrKilled; then it has been waited
-// for and Pidfd is closed). It must be called once.
+// for and Pidfd is closed). It must be called once. The program is let go: a child
+// that lives for days must not hold its sixty kilobytes.
 func (c *Child) WaitExec() error {
-	defer runtime.KeepAlive(c.program)
+	program, outcome := c.program, c.outcome
+	defer runtime.KeepAlive(program)
 	var b [1]byte
 	_, _ = c.status.Read(b[:]) // never data: returns at the end of file
 	_ = c.status.Close()
-	last := len(c.program.names) - 1
-	reached := int(c.outcome.reached)
-	if reached >= last && c.outcome.errno == 0 {
+	c.program, c.outcome, c.status = nil, nil, nil
+	last := len(program.names) - 1
+	reached := int(outcome.reached)
+	if reached >= last && outcome.errno == 0 {
 		return nil
 	}
 	c.reap()
-	if c.outcome.errno != 0 {
-		return &StepError{Step: c.program.names[min(reached, last)], Errno: syscall.Errno(c.outcome.errno)}
+	if outcome.errno != 0 {
+		return &StepError{Step: program.names[min(reached, last)], Errno: syscall.Errno(outcome.errno)}
 	}
-	return fmt.Errorf("%s: %w", c.program.names[min(reached, last)], ErrKilled)
+	return fmt.Errorf("%s: %w", program.names[min(reached, last)], ErrKilled)
 }
 
 // Abandon ends a process that was made for its namespaces alone and that never

@@ -8,10 +8,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"weak"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/linux/spawn"
@@ -285,5 +287,27 @@ func BenchmarkNamespaces(b *testing.B) {
 		p.UnblockSignals()
 		p.Exec("/bin/true", []string{"true"}, nil)
 		run(b, p, spawn.Clone{Flags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET})
+	}
+}
+
+// A child that lives holds nothing of the table that it walked.
+func TestChildrenLetGoOfTheirPrograms(t *testing.T) {
+	p := spawn.New()
+	p.Exec("/bin/sleep", []string{"sleep", "1000"}, nil)
+	table := weak.Make(p)
+	child, err := p.Start(spawn.Clone{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.WaitExec(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = child.Kill()
+		wait(t, child)
+	}()
+	runtime.GC()
+	if table.Value() != nil {
+		t.Error("the table is still there")
 	}
 }

@@ -1,0 +1,100 @@
+//go:build unix
+
+package guest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+)
+
+// file is a connection as a driver may have it: not of package net, but one that
+// can be written to without waiting.
+type file struct{ *os.File }
+
+func (file) LocalAddr() net.Addr  { return nil }
+func (file) RemoteAddr() net.Addr { return nil }
+
+func filePair(t *testing.T) (ours file, theirs *os.File) {
+	t.Helper()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		if err := syscall.SetNonblock(fd, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ours, theirs = file{os.NewFile(uintptr(fds[0]), "ours")}, os.NewFile(uintptr(fds[1]), "theirs")
+	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
+	return ours, theirs
+}
+
+// idle says whether an outbox holds neither a buffer nor a goroutine.
+func (o *outbox) idle() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.pending == nil && !o.writing
+}
+
+// What the connection takes at once is written by who adds it; for the rest there
+// is a goroutine until it is written, and then nothing is held any more.
+func TestOutboxHoldsNothingWhenIdle(t *testing.T) {
+	ours, theirs := filePair(t)
+	o := newOutbox(ours, func(err error) { t.Error(err) })
+	add := func(n int) {
+		t.Helper()
+		if !o.add(func(b []byte) []byte { return append(b, bytes.Repeat([]byte{'x'}, n)...) }) {
+			t.Fatal("too much waits")
+		}
+	}
+	add(100)
+	if !o.idle() {
+		t.Error("what the connection takes at once was left for somebody else")
+	}
+	const large = 8 << 20 // no socket takes that
+	add(large)
+	if o.idle() {
+		t.Fatal("the connection took 8 MiB at once")
+	}
+	add(100)
+	if n, err := io.CopyN(io.Discard, theirs, large+200); err != nil {
+		t.Fatalf("%d bytes came: %v", n, err)
+	}
+	o.wait()
+	if !o.idle() {
+		t.Error("with nothing to write it still holds something")
+	}
+	add(100)
+	if !o.idle() {
+		t.Error("after a rest was written, nobody writes at once any more")
+	}
+}
+
+// A connection that fails is said once, and close ends what waits.
+func TestOutboxThatFails(t *testing.T) {
+	ours, theirs := net.Pipe() // takes nothing at once
+	failed := make(chan error, 2)
+	var o *outbox
+	o = newOutbox(ours, func(err error) {
+		failed <- err
+		o.close()
+	})
+	o.add(func(b []byte) []byte { return append(b, "frame"...) })
+	_ = theirs.Close()
+	if err := <-failed; !errors.Is(err, io.ErrClosedPipe) {
+		t.Error(err)
+	}
+	o.wait()
+	if !o.add(func([]byte) []byte { t.Error("a frame for a connection that has ended"); return nil }) {
+		t.Error("too much waits for a connection that has ended")
+	}
+	if len(failed) > 0 {
+		t.Error("said twice")
+	}
+}

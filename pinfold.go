@@ -70,6 +70,7 @@ type Capacity struct {
 	StartsPerSecond float64       // sandboxes made
 	Queue           int           // requests that may wait
 	QueueTimeout    time.Duration // how long one may wait
+	Detached        int           // runs that nobody waits for, waiting and running
 }
 
 // RunOptions and the other types here are those of package client, so that a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,13 +21,14 @@ type Capacity struct {
 	StartsPerSecond float64       // default 2000
 	Queue           int           // requests that may wait; default 1000
 	QueueTimeout    time.Duration // how long one may wait; default 30 s
+	Detached        int           // runs of one tenant that nobody waits for, waiting and running; default 100
 }
 
 // WithDefaults returns c with its zero fields filled in.
 func (c Capacity) WithDefaults() Capacity {
 	d := Capacity{
 		Sandboxes: 1024, Runs: 4 * runtime.NumCPU(), MemoryBytes: 1 << 42, CPUs: 2048 * float64(runtime.NumCPU()),
-		StartsPerSecond: 2000, Queue: 1000, QueueTimeout: 30 * time.Second,
+		StartsPerSecond: 2000, Queue: 1000, QueueTimeout: 30 * time.Second, Detached: 100,
 	}
 	fill(&c.Sandboxes, d.Sandboxes)
 	fill(&c.Runs, d.Runs)
@@ -35,6 +37,7 @@ func (c Capacity) WithDefaults() Capacity {
 	fill(&c.StartsPerSecond, d.StartsPerSecond)
 	fill(&c.Queue, d.Queue)
 	fill(&c.QueueTimeout, d.QueueTimeout)
+	fill(&c.Detached, d.Detached)
 	return c
 }
 
@@ -158,6 +161,7 @@ type line struct {
 
 type ticket struct {
 	demand  demand
+	late    bool // nobody waits for it: those of the line that somebody waits for go first
 	granted chan struct{}
 }
 
@@ -183,35 +187,73 @@ func busy(code, message, hint string, after time.Duration) *sandbox.Error {
 
 // acquire waits until the demand fits and returns what gives it back.
 func (g *gate) acquire(ctx context.Context, tenant string, d demand) (release func(), err error) {
+	p, err := g.enter(tenant, d, false)
+	if err != nil {
+		return nil, err
+	}
+	return p.wait(ctx)
+}
+
+// place is a demand in its line. Whoever has one waits, or leaves.
+type place struct {
+	gate   *gate
+	line   *line
+	ticket *ticket
+}
+
+// enter joins the tenant's line, or is refused. Where nobody waits for the
+// sandbox (late), it stands behind all for which somebody does, and for as long
+// as it takes.
+func (g *gate) enter(tenant string, d demand, late bool) (*place, error) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	l := g.line(tenant)
 	bounds := g.quota(tenant).bounds(g.capacity)
 	if err := g.refusal(l, d, bounds); err != nil {
 		g.drop(l)
-		g.mu.Unlock()
 		return nil, err
 	}
-	t := &ticket{demand: d, granted: make(chan struct{})}
-	l.tickets = append(l.tickets, t)
+	t := &ticket{demand: d, late: late, granted: make(chan struct{})}
+	at := len(l.tickets)
+	for !late && at > 0 && l.tickets[at-1].late {
+		at--
+	}
+	l.tickets = slices.Insert(l.tickets, at, t)
 	g.waiting++
 	g.pump()
-	g.mu.Unlock()
+	return &place{g, l, t}, nil
+}
 
-	timeout := time.NewTimer(g.capacity.QueueTimeout)
-	defer timeout.Stop()
+// leave gives up a place, and what it was granted.
+func (p *place) leave() {
+	if !p.gate.leave(p.line, p.ticket) {
+		p.gate.releaser(p.line, p.ticket.demand)()
+	}
+}
+
+// wait waits until it is this place's turn and returns what gives back what was
+// granted.
+func (p *place) wait(ctx context.Context) (release func(), err error) {
+	g, l, t := p.gate, p.line, p.ticket
+	var over <-chan time.Time
+	if !t.late {
+		timeout := time.NewTimer(g.capacity.QueueTimeout)
+		defer timeout.Stop()
+		over = timeout.C
+	}
 	select {
 	case <-t.granted:
-		return g.releaser(l, d), nil
+		return g.releaser(l, t.demand), nil
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	case <-timeout.C:
+	case <-over:
 		err = busy(sandbox.CodeBusy, fmt.Sprintf("no room for another sandbox within %v", g.capacity.QueueTimeout),
 			"come back later, or raise capacity in the server's configuration", 5*time.Second)
 	}
 	if g.leave(l, t) {
 		return nil, err
 	}
-	return g.releaser(l, d), nil // it was granted at the last moment
+	return g.releaser(l, t.demand), nil // it was granted at the last moment
 }
 
 // refusal is why a demand may not even wait.

@@ -16,6 +16,7 @@ type capture struct {
 
 	mu    sync.Mutex
 	kept  []byte
+	news  chan struct{} // closed when more is kept; nil: nobody waits for it
 	seen  atomic.Int64
 	stuck bool // the live reader failed: keep counting, stop passing on
 }
@@ -35,6 +36,10 @@ func (c *capture) Write(b []byte) (int, error) {
 	}
 	c.mu.Lock()
 	c.kept = append(c.kept, part...)
+	if c.news != nil {
+		close(c.news)
+		c.news = nil
+	}
 	c.mu.Unlock()
 	if c.live != nil && !c.stuck {
 		if _, err := c.live.Write(part); err != nil {
@@ -42,6 +47,27 @@ func (c *capture) Write(b []byte) (int, error) {
 		}
 	}
 	return len(b), nil
+}
+
+// from returns what is kept from an offset on, which nobody changes any more,
+// and the channel that is closed when there is more.
+func (c *capture) from(at int64) (chunk []byte, more <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.news == nil {
+		c.news = make(chan struct{})
+	}
+	if at < int64(len(c.kept)) {
+		chunk = c.kept[at:len(c.kept):len(c.kept)]
+	}
+	return chunk, c.news
+}
+
+// size is how many bytes are kept.
+func (c *capture) size() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int64(len(c.kept))
 }
 
 func (c *capture) total() int64    { return c.seen.Load() }

@@ -86,6 +86,8 @@ type Engine struct {
 
 	mu          sync.Mutex
 	sandboxes   map[string]*Sandbox
+	runs        map[string]*liveRun
+	detached    map[string]int // runs that nobody waits for, by tenant
 	pools       map[string]*pool
 	flights     map[flightKey]*flight
 	asked       map[string]*asked // by the pool's name
@@ -99,7 +101,7 @@ func New(o Options) *Engine {
 	e := &Engine{
 		options: o, log: o.Log, observer: o.Observer, gate: newGate(o.Capacity, o.Quota),
 		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
-		sandboxes: map[string]*Sandbox{}, pools: map[string]*pool{}, flights: map[flightKey]*flight{}, asked: map[string]*asked{},
+		sandboxes: map[string]*Sandbox{}, runs: map[string]*liveRun{}, detached: map[string]int{}, pools: map[string]*pool{}, flights: map[flightKey]*flight{}, asked: map[string]*asked{},
 	}
 	if e.log == nil {
 		e.log = discardLog()

@@ -124,29 +124,5 @@ func (q Query) matches(info sandbox.Info) bool {
 	return true
 }
 
-// RunRecord finds a run of a tenant, with its result when it has ended.
-func (e *Engine) RunRecord(ctx context.Context, tenant, id string) (RunRecord, error) {
-	if e.options.Store == nil {
-		return RunRecord{}, notFound("run")
-	}
-	r, err := e.options.Store.LoadRun(ctx, tenant, id)
-	if err != nil {
-		return r, orNotFound(err, "run")
-	}
-	return r, nil
-}
-
-// Runs lists a tenant's runs, without their results.
-func (e *Engine) Runs(ctx context.Context, tenant string, q Query) (Page[RunRecord], error) {
-	if e.options.Store == nil {
-		return Page[RunRecord]{}, nil
-	}
-	page, err := e.options.Store.ListRuns(ctx, tenant, q)
-	if err != nil {
-		return page, sandbox.AsError(err)
-	}
-	return page, nil
-}
-
 // Templates names the templates there are.
 func (e *Engine) Templates() []string { return []string{sandbox.TemplateHost} }

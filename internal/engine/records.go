@@ -20,19 +20,17 @@ type flight struct{ done chan struct{} }
 // record runs a job and keeps its result. The record comes before everything
 // else, so that a run whose server dies is found and reported as lost.
 func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
-	req := j.request
-	r := RunRecord{
-		ID: j.result.ID, Tenant: req.Tenant, CreatedAt: time.Now().UTC().Round(0), Language: j.result.Language,
-		Metadata: j.spec.Metadata, IdempotencyKey: req.IdempotencyKey, Digest: digest(req.Spec),
-	}
-	if req.IdempotencyKey != "" {
+	r := newRecord(j)
+	if r.IdempotencyKey != "" {
 		ctx = context.WithoutCancel(ctx)
-		land := e.takeOff(flightKey{req.Tenant, req.IdempotencyKey})
+		land := e.takeOff(flightKey{r.Tenant, r.IdempotencyKey})
 		if land == nil {
-			return e.earlier(ctx, r, req.IdempotencyKey)
+			return e.earlier(ctx, r, r.IdempotencyKey)
 		}
 		defer land()
 	}
+	ctx, j.live = e.track(ctx, r)
+	defer e.untrack(j.live)
 	earlier, err := e.options.Store.BeginRun(ctx, r)
 	if err != nil {
 		return nil, e.refused(ctx, err)
@@ -41,6 +39,18 @@ func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
 		return repeat(r, *earlier)
 	}
 	failpoint.Hit("run.recorded")
+	return e.complete(ctx, j, r)
+}
+
+func newRecord(j *job) RunRecord {
+	return RunRecord{
+		ID: j.result.ID, Tenant: j.request.Tenant, CreatedAt: time.Now().UTC().Round(0), Language: j.result.Language,
+		Metadata: j.spec.Metadata, IdempotencyKey: j.request.IdempotencyKey, Digest: digest(j.request.Spec),
+	}
+}
+
+// complete performs a job that is recorded, and keeps its result.
+func (e *Engine) complete(ctx context.Context, j *job, r RunRecord) (*sandbox.Result, error) {
 	result, err := e.perform(ctx, j)
 	final := result
 	if err != nil {
@@ -48,6 +58,7 @@ func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
 	}
 	e.saveResult(r.Tenant, r.ID, final)
 	failpoint.Hit("run.finished")
+	j.live.finish(final)
 	u := final.Usage
 	e.account(r.Tenant, Consumption{
 		Runs: 1, CPUMS: u.CPUMS, WallMS: u.WallMS, MemoryMiBMS: u.MemoryPeakBytes >> 20 * u.WallMS,
@@ -106,15 +117,19 @@ func (e *Engine) earlier(ctx context.Context, r RunRecord, key string) (*sandbox
 func repeat(r, first RunRecord) (*sandbox.Result, error) {
 	switch {
 	case first.Digest != r.Digest:
-		return nil, &sandbox.Error{
-			Code: sandbox.CodeIdempotency, Field: "Idempotency-Key", Message: "the key was used for another request", Hint: "use a new key for each request",
-		}
+		return nil, errKeyUsed()
 	case first.Result == nil:
 		return nil, &sandbox.Error{Code: sandbox.CodeConflict, Message: "the first request with this idempotency key is still under way", Hint: "ask again in a moment"}
 	case first.Result.Status == sandbox.StatusError && first.Result.Error != nil && first.Result.Cause.Kind == "":
 		return nil, first.Result.Error
 	}
 	return first.Result, nil
+}
+
+func errKeyUsed() error {
+	return &sandbox.Error{
+		Code: sandbox.CodeIdempotency, Field: "Idempotency-Key", Message: "the key was used for another request", Hint: "use a new key for each request",
+	}
 }
 
 // failedResult is what is kept of a run that was refused or could not start.

@@ -60,6 +60,8 @@ type Request struct {
 	// Started is called with the run's id before anything is made for it. May
 	// be nil. It is not called when an earlier result is given.
 	Started func(id string)
+	// Released, for Start, is called when the request is not needed any more.
+	Released func()
 }
 
 // Run makes a sandbox, runs the program in it, destroys the sandbox and says
@@ -93,20 +95,18 @@ func (e *Engine) refused(ctx context.Context, err error) error {
 
 // perform waits for room, runs the job and counts it.
 func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
-	e.mu.Lock()
-	if e.draining {
-		e.mu.Unlock()
-		return nil, errDraining()
+	if j.place == nil {
+		if err := e.enter(j, false); err != nil {
+			return nil, e.refused(ctx, err)
+		}
 	}
-	e.running.Add(1)
-	e.mu.Unlock()
 	defer e.running.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(e.runCtx, func() { cancel(errShutDown) })()
 
 	queued := time.Now()
-	release, err := e.gate.acquire(ctx, j.request.Tenant, demand{run: true, memory: j.plan.Limits.MemoryBytes, cpus: j.plan.Limits.CPUs})
+	release, err := j.place.wait(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			return nil, e.refused(ctx, err)
@@ -115,6 +115,7 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 		return j.result, nil
 	}
 	failpoint.Hit("run.admitted")
+	j.live.admitted()
 	j.release = release
 	defer j.settle()
 	e.observer.Queued(time.Since(queued))
@@ -133,10 +134,29 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 	return j.result, nil
 }
 
+// enter counts a job among those for which a drain waits, and joins the queue.
+func (e *Engine) enter(j *job, late bool) error {
+	e.mu.Lock()
+	if e.draining {
+		e.mu.Unlock()
+		return errDraining()
+	}
+	e.running.Add(1)
+	e.mu.Unlock()
+	var err error
+	j.place, err = e.gate.enter(j.request.Tenant, demand{run: true, memory: j.plan.Limits.MemoryBytes, cpus: j.plan.Limits.CPUs}, late)
+	if err != nil {
+		e.running.Done()
+	}
+	return err
+}
+
 // job is one run on its way.
 type job struct {
 	engine  *Engine
-	release func() // gives back what admission granted
+	place   *place   // in the queue; nil: not there yet
+	live    *liveRun // nil: there is no store in which it could be found
+	release func()   // gives back what admission granted
 	request Request
 	spec    sandbox.Spec
 	driver  driver.Driver
@@ -259,7 +279,7 @@ func (j *job) run(ctx context.Context) error {
 func (j *job) execute(ctx context.Context, s *session) error {
 	r, err := s.run(ctx, execution{
 		command: j.command(j.steps.Run), limits: j.spec.Limits,
-		streams: j.streams(), warm: j.warm, handover: j.handover(),
+		streams: j.streams(), opened: j.live.opened, warm: j.warm, handover: j.handover(),
 	})
 	if err != nil {
 		return err

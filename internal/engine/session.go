@@ -127,6 +127,7 @@ type execution struct {
 	command guest.Command
 	limits  sandbox.Limits
 	streams Streams
+	opened  func(stdout, stderr *capture) // told where the output is kept; may be nil
 	// warm takes the program instead of a command that is started.
 	warm     *interpreter
 	handover handover
@@ -159,6 +160,9 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 	r := &execResult{
 		stdout: newCapture(x.limits.OutputBytes, x.streams.Stdout),
 		stderr: newCapture(x.limits.OutputBytes, x.streams.Stderr),
+	}
+	if x.opened != nil {
+		x.opened(r.stdout, r.stderr)
 	}
 	meter := meterOf(s.machine)
 	base := meter.BeginRun()
@@ -288,13 +292,16 @@ func deathOf(m driver.Machine) *driver.Death {
 	return &d
 }
 
-// errShutDown is the cause of contexts that the engine's end ends.
-var errShutDown = errors.New("the server was shut down")
+// Causes of contexts that end for another reason than that the caller went away.
+var (
+	errShutDown = errors.New("the server was shut down")
+	errStopped  = errors.New("somebody cancelled the run")
+)
 
 func cancelled(ctx context.Context) *trigger {
 	t := &trigger{kind: sandbox.CauseCancelled, evidence: "the caller ended the run"}
-	if errors.Is(context.Cause(ctx), errShutDown) {
-		t.evidence = errShutDown.Error()
+	if why := context.Cause(ctx); errors.Is(why, errShutDown) || errors.Is(why, errStopped) {
+		t.evidence = why.Error()
 	}
 	return t
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"pinfold/sandbox"
@@ -76,16 +77,40 @@ type RunRecord struct {
 	// Status is the result's, empty while the run is under way.
 	Status sandbox.Status    `json:"status,omitempty"`
 	Cause  sandbox.CauseKind `json:"cause,omitempty"`
+	// FinishedAt is when the result was kept; zero while the run is under way.
+	FinishedAt time.Time `json:"-"`
+	// State and StartedAt the engine knows, and no store. StartedAt is when the
+	// run found room; zero before that, and after the run has finished.
+	State     sandbox.RunState `json:"-"`
+	StartedAt time.Time        `json:"-"`
 }
 
 // Query selects and orders objects. The zero value means the newest first.
 type Query struct {
-	States   []sandbox.State   // of sandboxes; none: all
-	Statuses []sandbox.Status  // of runs; none: all
-	Metadata map[string]string // every pair must match
-	Oldest   bool              // the oldest first
-	Limit    int               // objects in one page; 0: 100; at most 1000
-	Cursor   string            // from Page.Next; empty: from the beginning
+	States   []sandbox.State  // of sandboxes; none: all
+	Statuses []sandbox.Status // of runs; none: all
+	// RunStates are of runs; none: all. A store knows only who has finished, and
+	// takes queued and running for the same.
+	RunStates []sandbox.RunState
+	Languages []string // of runs; none: all
+	// Since and Before bound when the object was made: not before the one, and
+	// before the other. Zero: no bound.
+	Since, Before time.Time
+	Metadata      map[string]string // every pair must match
+	Oldest        bool              // the oldest first
+	Limit         int               // objects in one page; 0: 100; at most 1000
+	Cursor        string            // from Page.Next; empty: from the beginning
+}
+
+// Finished says whether a query selects only runs that have finished, or only
+// those that have not; selects is false where it does neither.
+func (q Query) Finished() (finished, selects bool) {
+	if len(q.RunStates) == 0 {
+		return false, false
+	}
+	finished = slices.Contains(q.RunStates, sandbox.RunFinished)
+	under := slices.ContainsFunc(q.RunStates, func(s sandbox.RunState) bool { return s != sandbox.RunFinished })
+	return finished, finished != under
 }
 
 // Page is a part of a list. Next is the cursor of what follows, empty at the

@@ -35,6 +35,7 @@ var names = []string{
 	"pool.made",         // a machine waits to be put into its pool
 	"pool.taken",        // a machine was taken from its pool
 	"run.recorded",      // a run is recorded, nothing was made for it
+	"run.detached",      // the same for one that goes on by itself; nobody knows its id
 	"run.admitted",      // there is room for it
 	"run.machine",       // its machine is there
 	"run.filled",        // its files are inside

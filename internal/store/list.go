@@ -109,6 +109,23 @@ func listQuery(tenant string, q engine.Query, plan paging.Plan, table, columns, 
 			args = append(args, v)
 		}
 	}
+	if finished, selects := q.Finished(); selects {
+		b.WriteString(" AND finished_at IS " + map[bool]string{true: "NOT NULL", false: "NULL"}[finished])
+	}
+	if len(q.Languages) > 0 {
+		b.WriteString(" AND language IN (?" + strings.Repeat(", ?", len(q.Languages)-1) + ")")
+		for _, l := range q.Languages {
+			args = append(args, l)
+		}
+	}
+	if !q.Since.IsZero() {
+		b.WriteString(" AND created_at >= ?")
+		args = append(args, paging.Nanos(q.Since))
+	}
+	if !q.Before.IsZero() {
+		b.WriteString(" AND created_at < ?")
+		args = append(args, paging.Nanos(q.Before))
+	}
 	for k, v := range q.Metadata {
 		b.WriteString(" AND CASE WHEN json_valid(metadata) THEN EXISTS (SELECT 1 FROM json_each(metadata) AS m WHERE m.key = ? AND m.value = ?) ELSE 0 END")
 		args = append(args, k, v)

@@ -10,7 +10,7 @@ import (
 	"pinfold/sandbox"
 )
 
-const runColumns = "created_at, id, tenant, language, metadata, coalesce(idempotency_key, ''), digest, status, cause"
+const runColumns = "created_at, id, tenant, language, metadata, coalesce(idempotency_key, ''), digest, status, cause, coalesce(finished_at, 0)"
 
 // withResult reads a run with its result. The status stands in the row, so
 // that a missing result is noticed.
@@ -120,11 +120,14 @@ func (s *Store) ListRuns(ctx context.Context, tenant string, q engine.Query) (en
 
 func scanRun(rest ...any) ([]any, func() (engine.RunRecord, error)) {
 	var r engine.RunRecord
-	var at int64
+	var at, finished int64
 	var metadata []byte
-	dest := slices.Concat(rest, []any{&at, &r.ID, &r.Tenant, &r.Language, &metadata, &r.IdempotencyKey, &r.Digest, (*string)(&r.Status), (*string)(&r.Cause)})
+	dest := slices.Concat(rest, []any{&at, &r.ID, &r.Tenant, &r.Language, &metadata, &r.IdempotencyKey, &r.Digest, (*string)(&r.Status), (*string)(&r.Cause), &finished})
 	return dest, func() (engine.RunRecord, error) {
 		r.CreatedAt = paging.Time(at)
+		if r.Status != "" {
+			r.FinishedAt = paging.Time(finished)
+		}
 		err := json.Unmarshal(metadata, &r.Metadata)
 		return r, err
 	}

@@ -18,7 +18,7 @@ const applicationID = 0x50464C44
 
 // migrations lead from an empty file to the newest schema. A released entry
 // never changes: a database remembers how many it has seen (user_version).
-func migrations() []string { return []string{schema1} }
+func migrations() []string { return []string{schema1, schema2} }
 
 // Objects stand under (tenant, id), so that no statement can find another
 // tenant's. Results are apart from runs: lists never read them.
@@ -102,6 +102,11 @@ CREATE TABLE quarantined_rows (
 	fields TEXT NOT NULL, -- the other columns, quoted as SQL
 	body   BLOB           -- the large one as it was
 ) STRICT;
+`
+
+// Runs that are under way are few among those that are kept.
+const schema2 = `
+CREATE INDEX runs_unfinished ON runs (tenant, created_at, id) WHERE finished_at IS NULL;
 `
 
 // create makes a database where there is none. It gets its name when it is

@@ -142,6 +142,7 @@ func (s *Store) BeginRun(ctx context.Context, r engine.RunRecord) (*engine.RunRe
 	}
 	at := paging.Nanos(r.CreatedAt)
 	r.CreatedAt, r.Metadata, r.Result, r.Status, r.Cause = paging.Time(at), maps.Clone(r.Metadata), nil, "", ""
+	r.FinishedAt, r.StartedAt, r.State = time.Time{}, time.Time{}, ""
 	s.runs.rows[k] = &row{place: paging.Place{At: at, ID: r.ID}, metadata: r.Metadata, run: r}
 	if r.IdempotencyKey != "" {
 		s.keys[once] = k
@@ -172,7 +173,7 @@ func (s *Store) FinishRun(ctx context.Context, tenant, id string, result *sandbo
 		return nil
 	}
 	r.done, r.endedAt, r.body, r.state = true, s.options.Now().UnixNano(), body, string(result.Status)
-	r.run.Status, r.run.Cause = result.Status, result.Cause.Kind
+	r.run.Status, r.run.Cause, r.run.FinishedAt = result.Status, result.Cause.Kind, paging.Time(r.endedAt)
 	s.runs.end(k, len(body))
 	s.trim()
 	return nil

@@ -78,6 +78,15 @@ func (r *row) matches(q engine.Query, states []string) bool {
 	if len(states) > 0 && !slices.Contains(states, r.state) {
 		return false
 	}
+	if finished, selects := q.Finished(); selects && finished != r.done {
+		return false
+	}
+	if len(q.Languages) > 0 && !slices.Contains(q.Languages, r.run.Language) {
+		return false
+	}
+	if !q.Since.IsZero() && r.place.At < paging.Nanos(q.Since) || !q.Before.IsZero() && r.place.At >= paging.Nanos(q.Before) {
+		return false
+	}
 	for k, v := range q.Metadata {
 		if have, ok := r.metadata[k]; !ok || have != v {
 			return false

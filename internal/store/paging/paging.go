@@ -59,6 +59,9 @@ func Check(q engine.Query) (Plan, error) {
 	if len(q.States) > maxChoices || len(q.Statuses) > maxChoices {
 		return p, refuse("state", fmt.Sprintf("more than %d states or statuses", maxChoices), "")
 	}
+	if len(q.RunStates) > maxChoices || len(q.Languages) > maxChoices {
+		return p, refuse("language", fmt.Sprintf("more than %d languages or states", maxChoices), "")
+	}
 	if len(q.Metadata) > sandbox.MaxMetadata {
 		return p, refuse("metadata", fmt.Sprintf("more than %d pairs", sandbox.MaxMetadata), "")
 	}

@@ -87,7 +87,7 @@ func (m *model) saveSandbox(t *rapid.T) {
 
 func (m *model) beginRun(t *rapid.T) {
 	r := engine.RunRecord{
-		ID: rapid.StringMatching(`run_[a-h]`).Draw(t, "id"), Tenant: drawTenant(t), CreatedAt: drawTime(t), Language: "python", Metadata: drawMetadata(t),
+		ID: rapid.StringMatching(`run_[a-h]`).Draw(t, "id"), Tenant: drawTenant(t), CreatedAt: drawTime(t), Language: rapid.SampledFrom([]string{"python", "sh"}).Draw(t, "language"), Metadata: drawMetadata(t),
 		IdempotencyKey: rapid.SampledFrom([]string{"", "k", "l"}).Draw(t, "key"), Digest: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "digest"),
 	}
 	earlier, err := m.store.BeginRun(context.Background(), r)
@@ -136,6 +136,7 @@ func (m *model) finishRun(t *rapid.T) {
 		t.Fatal(err)
 	case r.record.Result == nil:
 		r.record.Result, r.record.Status, r.record.Cause, r.finished = result, result.Status, result.Cause.Kind, m.clock
+		r.record.FinishedAt = m.clock
 	}
 }
 
@@ -161,11 +162,16 @@ func (m *model) listSandboxes(t *rapid.T) {
 func (m *model) listRuns(t *rapid.T) {
 	tenant, q := drawTenant(t), drawQuery(t)
 	q.Statuses = rapid.SliceOfN(rapid.SampledFrom([]sandbox.Status{"", sandbox.StatusSucceeded, sandbox.StatusKilled}), 0, 2).Draw(t, "statuses")
+	q.RunStates = rapid.SliceOfN(rapid.SampledFrom(sandbox.RunStates()), 0, 2).Draw(t, "run states")
+	q.Languages = rapid.SliceOfN(rapid.SampledFrom([]string{"python", "sh", "r"}), 0, 2).Draw(t, "languages")
+	if rapid.Bool().Draw(t, "bounded in time") {
+		q.Since, q.Before = drawTime(t), drawTime(t)
+	}
 	want := []engine.RunRecord{}
 	for _, r := range m.runs {
 		record := r.record
 		record.Result = nil
-		if record.Tenant == tenant && (len(q.Statuses) == 0 || slices.Contains(q.Statuses, record.Status)) && contains(record.Metadata, q.Metadata) {
+		if record.Tenant == tenant && (len(q.Statuses) == 0 || slices.Contains(q.Statuses, record.Status)) && contains(record.Metadata, q.Metadata) && selected(q, record) {
 			want = append(want, record)
 		}
 	}
@@ -173,6 +179,18 @@ func (m *model) listRuns(t *rapid.T) {
 	equal(t, pages(t, q, func(q engine.Query) (engine.Page[engine.RunRecord], error) {
 		return m.store.ListRuns(context.Background(), tenant, q)
 	}), want)
+}
+
+// selected says whether a run is of the states, languages and times of a query.
+func selected(q engine.Query, r engine.RunRecord) bool {
+	state := func(s sandbox.RunState) bool { return (s == sandbox.RunFinished) == (r.Status != "") }
+	switch {
+	case len(q.RunStates) > 0 && !slices.ContainsFunc(q.RunStates, state):
+		return false
+	case len(q.Languages) > 0 && !slices.Contains(q.Languages, r.Language):
+		return false
+	}
+	return q.Since.IsZero() || !r.CreatedAt.Before(q.Since) && r.CreatedAt.Before(q.Before)
 }
 
 func (m *model) prune(t *rapid.T) {

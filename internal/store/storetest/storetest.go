@@ -153,6 +153,10 @@ func testRun(t *testing.T, s engine.Store) {
 	r.Status, r.Cause = result.Status, result.Cause.Kind
 	page, err := s.ListRuns(ctx, "t", engine.Query{Statuses: []sandbox.Status{sandbox.StatusFailed}})
 	must(t, err)
+	if len(page.Items) != 1 || time.Since(page.Items[0].FinishedAt) > time.Hour {
+		t.Fatalf("%+v", page)
+	}
+	r.FinishedAt = page.Items[0].FinishedAt
 	same(t, page, engine.Page[engine.RunRecord]{Items: []engine.RunRecord{r}})
 	r.Result = result
 	got, err = s.LoadRun(ctx, "t", "run_a")
@@ -198,6 +202,7 @@ func testIdempotency(t *testing.T, s engine.Store) {
 	earlier, err = s.BeginRun(ctx, second)
 	must(t, err)
 	first.Result, first.Status, first.Cause = someResult("run_a"), sandbox.StatusFailed, sandbox.CauseExited
+	first.FinishedAt = earlier.FinishedAt
 	same(t, earlier, &first)
 	other := someRun("u", "run_c", 2)
 	other.IdempotencyKey = "k"

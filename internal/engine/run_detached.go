@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"pinfold/internal/failpoint"
+	"pinfold/sandbox"
+)
+
+// Start records a run that goes on by itself and returns as soon as that is
+// done: whatever happens from then on, the record is there, and in the end it
+// has a result. Cancel it with CancelRun. req.Streams and req.Started are not
+// for such runs. req.Released is called once what the request holds is not
+// needed any more, unless Start returns an error.
+//
+// With an idempotency key that was used before it returns that earlier run.
+func (e *Engine) Start(ctx context.Context, req Request) (RunRecord, error) {
+	if req.Tenant == "" {
+		req.Tenant = LocalTenant
+	}
+	if e.options.Store == nil {
+		return RunRecord{}, &sandbox.Error{Code: sandbox.CodeConflict, Message: "without a store nobody could ask after the run", Hint: "wait for it"}
+	}
+	j, err := e.prepare(ctx, req)
+	if err != nil {
+		return RunRecord{}, e.refused(ctx, err)
+	}
+	r, err := e.start(ctx, j)
+	if err != nil {
+		close(j.told)
+		return RunRecord{}, e.refused(ctx, err)
+	}
+	return r, nil
+}
+
+func (e *Engine) start(ctx context.Context, j *job) (RunRecord, error) {
+	r := newRecord(j)
+	land := func() {}
+	if r.IdempotencyKey != "" {
+		if land = e.takeOff(flightKey{r.Tenant, r.IdempotencyKey}); land == nil {
+			return e.underWay(r)
+		}
+	}
+	leave, err := e.detach(r.Tenant)
+	if err != nil {
+		land()
+		return r, err
+	}
+	if err := e.enter(j, true); err != nil {
+		leave()
+		land()
+		return r, err
+	}
+	runCtx, live := e.track(context.WithoutCancel(ctx), r)
+	giveUp := func() {
+		j.place.leave()
+		e.running.Done()
+		e.untrack(live)
+		leave()
+		land()
+	}
+	earlier, err := e.options.Store.BeginRun(ctx, r)
+	switch {
+	case err != nil:
+		giveUp()
+		return r, err
+	case earlier != nil:
+		giveUp()
+		return e.sameRequest(ctx, r, *earlier)
+	}
+	failpoint.Hit("run.detached")
+	j.live = live
+	shown := live.describe()
+	e.background.Go(func() {
+		defer land()
+		defer leave()
+		defer close(j.told)
+		_, _ = e.complete(runCtx, j, r) // what became of it is in its record
+		e.untrack(live)
+		if j.request.Released != nil {
+			j.request.Released()
+		}
+	})
+	return shown, nil
+}
+
+// underWay returns the run of this process that has the request's key.
+func (e *Engine) underWay(r RunRecord) (RunRecord, error) {
+	e.mu.Lock()
+	var found *liveRun
+	for _, l := range e.runs {
+		if l.record.Tenant == r.Tenant && l.record.IdempotencyKey == r.IdempotencyKey {
+			found = l
+		}
+	}
+	e.mu.Unlock()
+	if found == nil {
+		return r, &sandbox.Error{Code: sandbox.CodeConflict, Message: "a request with this idempotency key is being answered", Hint: "ask again in a moment"}
+	}
+	if found.record.Digest != r.Digest {
+		return r, errKeyUsed()
+	}
+	return found.describe(), nil
+}
+
+// sameRequest returns the run that had the key first, if it was asked for alike.
+func (e *Engine) sameRequest(ctx context.Context, r, first RunRecord) (RunRecord, error) {
+	if first.Digest != r.Digest {
+		return r, errKeyUsed()
+	}
+	return e.complement(ctx, first)
+}
+
+// detach counts a run of a tenant for which nobody waits, or refuses one more.
+func (e *Engine) detach(tenant string) (leave func(), err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n := e.detached[tenant]; n >= e.gate.capacity.Detached {
+		return nil, busy(sandbox.CodeQuotaExceeded, fmt.Sprintf("%d detached runs are waiting or running already", n),
+			"wait for some of them or cancel them, or raise capacity.detached in the server's configuration", time.Second)
+	}
+	e.detached[tenant]++
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.detached[tenant]--; e.detached[tenant] == 0 {
+			delete(e.detached, tenant)
+		}
+	}, nil
+}

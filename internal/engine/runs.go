@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// liveRun is a run that has no result yet, for those who ask after it. Its
+// methods do nothing on nil. It is safe for concurrent use.
+type liveRun struct {
+	record RunRecord
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when the result is kept, or there will be none
+
+	mu      sync.Mutex
+	news    chan struct{} // closed and replaced at every change
+	started time.Time     // zero while it waits for room
+	output  [2]*capture   // nil until the program starts
+	result  *sandbox.Result
+}
+
+// track enters a run among those that can be looked for. Its context ends when
+// somebody cancels it. untrack must be called.
+func (e *Engine) track(ctx context.Context, r RunRecord) (context.Context, *liveRun) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	l := &liveRun{record: r, cancel: cancel, done: make(chan struct{}), news: make(chan struct{})}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.runs[r.ID] = l
+	return ctx, l
+}
+
+// untrack is called when the result is kept, or when there will be none.
+func (e *Engine) untrack(l *liveRun) {
+	l.cancel(nil)
+	e.mu.Lock()
+	delete(e.runs, l.record.ID)
+	e.mu.Unlock()
+	close(l.done)
+}
+
+// change changes a run and tells everybody who waits for that.
+func (l *liveRun) change(f func()) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f()
+	close(l.news)
+	l.news = make(chan struct{})
+}
+
+// admitted says that there is room for the run.
+func (l *liveRun) admitted() { l.change(func() { l.started = time.Now().UTC().Round(0) }) }
+
+// opened says where the program's output is kept.
+func (l *liveRun) opened(stdout, stderr *capture) {
+	l.change(func() { l.output = [2]*capture{stdout, stderr} })
+}
+
+// finish says what became of the run. untrack follows.
+func (l *liveRun) finish(r *sandbox.Result) { l.change(func() { l.result = r }) }
+
+// describe returns the record as it stands.
+func (l *liveRun) describe() RunRecord {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r := l.record
+	switch {
+	case l.result != nil:
+		return finishedRecord(r, l.result, time.Now())
+	case l.started.IsZero():
+		r.State = sandbox.RunQueued
+	default:
+		r.State, r.StartedAt = sandbox.RunRunning, l.started
+	}
+	return r
+}
+
+// finishedRecord completes a record by a result that the store may not have yet.
+func finishedRecord(r RunRecord, result *sandbox.Result, at time.Time) RunRecord {
+	r.State, r.Result, r.Status, r.Cause = sandbox.RunFinished, result, result.Status, result.Cause.Kind
+	r.FinishedAt = at.UTC().Round(0)
+	return r
+}
+
+// live finds a run of a tenant that has no result yet, or nil.
+func (e *Engine) live(tenant, id string) *liveRun {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if l := e.runs[id]; l != nil && l.record.Tenant == tenant {
+		return l
+	}
+	return nil
+}
+
+// RunRecord finds a run of a tenant, with its result when it has ended.
+func (e *Engine) RunRecord(ctx context.Context, tenant, id string) (RunRecord, error) {
+	if e.options.Store == nil {
+		return RunRecord{}, notFound("run")
+	}
+	r, err := e.options.Store.LoadRun(ctx, tenant, id)
+	if err == nil {
+		r, err = e.complement(ctx, r)
+	}
+	if err != nil {
+		return r, orNotFound(err, "run")
+	}
+	return r, nil
+}
+
+// complement says of a record where the run stands. The store was asked before:
+// a run that is not under way any more has its result there by now, or it waits
+// to be recorded.
+func (e *Engine) complement(ctx context.Context, r RunRecord) (RunRecord, error) {
+	if r.Status != "" {
+		r.State = sandbox.RunFinished
+		return r, nil
+	}
+	if l := e.live(r.Tenant, r.ID); l != nil {
+		return l.describe(), nil
+	}
+	e.mu.Lock()
+	kept, waits := e.unsaved.results[r.ID]
+	e.mu.Unlock()
+	if waits {
+		return finishedRecord(r, kept.result, time.Now()), nil
+	}
+	again, err := e.options.Store.LoadRun(ctx, r.Tenant, r.ID)
+	if err != nil {
+		return r, err
+	}
+	again.State = sandbox.RunFinished
+	if again.Status == "" { // its result was lost on a full disk: the next start records that
+		again.State = sandbox.RunRunning
+	}
+	return again, nil
+}
+
+// Runs lists a tenant's runs, without their results. A page of runs in one of
+// the states before the last may be shorter than asked for, with more to come.
+func (e *Engine) Runs(ctx context.Context, tenant string, q Query) (Page[RunRecord], error) {
+	if e.options.Store == nil {
+		return Page[RunRecord]{}, nil
+	}
+	page, err := e.options.Store.ListRuns(ctx, tenant, q)
+	if err != nil {
+		return page, sandbox.AsError(err)
+	}
+	shown := page.Items[:0]
+	for _, r := range page.Items {
+		r, err := e.complement(ctx, r)
+		switch {
+		case err != nil && sandbox.AsError(err).Code == sandbox.CodeNotFound: // removed meanwhile
+			continue
+		case err != nil:
+			return page, sandbox.AsError(err)
+		}
+		if r.Result = nil; len(q.RunStates) == 0 || slices.Contains(q.RunStates, r.State) {
+			shown = append(shown, r)
+		}
+	}
+	page.Items = shown
+	return page, nil
+}
+
+// CancelRun ends a run of a tenant and waits until it has ended, or ctx has.
+// What it has printed so far is in its result. Cancelling one that has ended
+// changes nothing.
+func (e *Engine) CancelRun(ctx context.Context, tenant, id string) (RunRecord, error) {
+	r, err := e.RunRecord(ctx, tenant, id)
+	if err != nil || r.State == sandbox.RunFinished {
+		return r, err
+	}
+	if l := e.live(tenant, id); l != nil {
+		l.cancel(errStopped)
+	}
+	return e.AwaitRun(ctx, tenant, id)
+}
+
+// AwaitRun waits until a run of a tenant has ended, or ctx has: the record says
+// which.
+func (e *Engine) AwaitRun(ctx context.Context, tenant, id string) (RunRecord, error) {
+	if l := e.live(tenant, id); l != nil {
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+		}
+	}
+	return e.RunRecord(context.WithoutCancel(ctx), tenant, id)
+}

@@ -165,6 +165,13 @@ func (r *refusing) SaveSandbox(ctx context.Context, tenant string, info sandbox.
 	return r.Store.SaveSandbox(ctx, tenant, info)
 }
 
+func (r *refusing) BeginRun(ctx context.Context, record engine.RunRecord) (*engine.RunRecord, error) {
+	if r.full.Load() {
+		return nil, &sandbox.Error{Code: sandbox.CodeInsufficient, Message: "the disk is full"}
+	}
+	return r.Store.BeginRun(ctx, record)
+}
+
 // An end that cannot be recorded is told all the same, and recorded later.
 func TestEndOnAFullDisk(t *testing.T) {
 	store := &refusing{Store: memstore.New(memstore.Options{})}

@@ -197,7 +197,11 @@ var fieldMeanings = map[string]string{
 	"*.text":             "The output, where it is UTF-8.",
 	"*.base64":           "The output in base64, where it is not.",
 
-	"Run.result": "The whole result, once it has ended; never in lists.",
+	"Run.state":       "Where it stands: queued (it waits for room), running, finished.",
+	"Run.created_at":  "When it was asked for.",
+	"Run.started_at":  "When it found room; only while it is running.",
+	"Run.finished_at": "When it had its result.",
+	"Run.result":      "The whole result, once it has ended; never in lists.",
 
 	"DayUsage.day":            "The day, in UTC.",
 	"DayUsage.runs":           "Runs that ended.",

@@ -76,6 +76,8 @@ func queryParameters(rt route) []*huma.Param {
 			schema.Minimum, schema.Maximum = number(float64(p.min)), number(float64(p.max))
 		case kindDate:
 			schema.Type, schema.Format = huma.TypeString, "date"
+		case kindTime:
+			schema.Type, schema.Format = huma.TypeString, "date-time"
 		case kindMode:
 			schema.Type, schema.Pattern = huma.TypeString, "^[0-7]{1,4}$"
 		case kindText, kindBool:
@@ -106,7 +108,7 @@ func fallbackValue(p param) any {
 		}
 	case kindBool:
 		return p.fallback == "true"
-	case kindText, kindDate, kindMode:
+	case kindText, kindDate, kindTime, kindMode:
 	}
 	return p.fallback
 }

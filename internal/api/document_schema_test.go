@@ -71,6 +71,7 @@ func fieldWords() map[string][]any {
 	statuses := enumOf(sandbox.StatusSucceeded, sandbox.StatusFailed, sandbox.StatusKilled, sandbox.StatusError)
 	return map[string][]any{
 		"Result.status": statuses, "Run.status": statuses, "Process.status": statuses,
+		"Run.state":      enumOf(sandbox.RunStates()...),
 		"Sandbox.state":  enumOf(sandbox.States()...),
 		"FileInfo.type":  enumOf(sandbox.FileRegular, sandbox.FileDir, sandbox.FileSymlink, sandbox.FileOther),
 		"FileEvent.kind": enumOf("created", "modified", "removed", "moved_from", "moved_to", "overflow"),

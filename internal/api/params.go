@@ -20,6 +20,7 @@ const (
 	kindInt  kind = "integer"
 	kindBool kind = "boolean"
 	kindDate kind = "date" // 2006-01-02
+	kindTime kind = "time" // 2006-01-02T15:04:05Z, RFC 3339
 	kindMode kind = "mode" // permission bits in octal
 )
 
@@ -114,6 +115,10 @@ func (p param) checkOne(v string) error {
 		if _, err := time.Parse(time.DateOnly, v); err != nil {
 			return bad("a date like 2026-01-31")
 		}
+	case kindTime:
+		if _, err := time.Parse(time.RFC3339, v); err != nil {
+			return bad("a time like 2026-01-31T12:00:00Z")
+		}
 	case kindMode:
 		if n, err := strconv.ParseUint(v, 8, 32); err != nil || n > 0o777 {
 			return bad("permission bits in octal, such as 644")
@@ -151,6 +156,14 @@ func (v values) mode(name string) uint32 {
 		return 0
 	}
 	return uint32(n)
+}
+
+func (v values) time(name string) time.Time {
+	t, err := time.Parse(time.RFC3339, v.text(name))
+	if err != nil {
+		return time.Time{}
+	}
+	return t
 }
 
 func (v values) date(name string) (time.Time, bool) {

@@ -13,17 +13,23 @@ import (
 
 // Run is a run as it stands: under way, or with its result.
 type Run struct {
-	ID        string            `json:"id"`
-	CreatedAt time.Time         `json:"created_at"`
-	Language  string            `json:"language"`
-	Metadata  map[string]string `json:"metadata,omitempty"`
-	Status    sandbox.Status    `json:"status,omitempty"`
-	Cause     sandbox.CauseKind `json:"cause,omitempty"`
-	Result    *sandbox.Result   `json:"result,omitempty"`
+	ID         string            `json:"id"`
+	State      sandbox.RunState  `json:"state"`
+	CreatedAt  time.Time         `json:"created_at"`
+	StartedAt  time.Time         `json:"started_at,omitzero"`
+	FinishedAt time.Time         `json:"finished_at,omitzero"`
+	Language   string            `json:"language"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	Status     sandbox.Status    `json:"status,omitempty"`
+	Cause      sandbox.CauseKind `json:"cause,omitempty"`
+	Result     *sandbox.Result   `json:"result,omitempty"`
 }
 
 func shownRun(r engine.RunRecord) Run {
-	return Run{ID: r.ID, CreatedAt: r.CreatedAt, Language: r.Language, Metadata: r.Metadata, Status: r.Status, Cause: r.Cause, Result: r.Result}
+	return Run{
+		ID: r.ID, State: r.State, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+		Language: r.Language, Metadata: r.Metadata, Status: r.Status, Cause: r.Cause, Result: r.Result,
+	}
 }
 
 // List is a page of objects. Next, given back as cursor, asks for what follows.
@@ -56,29 +62,38 @@ const runDescription = `Runs one program in one fresh sandbox, waits for its end
 
 With "Accept: text/event-stream" the answer is a stream of events: start {"id"}, stdout and stderr {"offset", "text"} (or "base64" where the bytes are not UTF-8), and at the end result (a Result) or error. A comment comes every 15 seconds.
 
-When the client goes away, the run is cancelled; not so with an Idempotency-Key: then it goes on, and asking again with the same key and the same body gives the same result without running again.`
+When the client goes away, the run is cancelled; not so with an Idempotency-Key: then it goes on, and asking again with the same key and the same body gives the same result without running again.
+
+With ?wait=false the run goes on by itself: the answer (202) comes when it is recorded, and Location says where it is. Follow it there, fetch its result, or cancel it. Such runs wait for room as long as it takes, behind those for which somebody waits; of each tenant there are at most so many (capacity.detached).`
 
 func (s *server) runRoutes() []route {
 	runs := []string{scopeRun}
 	reads := []string{scopeRun, scopeRead}
-	return []route{
+	all := []route{
 		{
 			method: http.MethodPost, path: "/v1/runs", id: "createRun", tag: "Runs", summary: "Run a program", description: runDescription,
 			scopes: runs, body: jsonBody[sandbox.Spec]("The program, its files and its limits."), maxBody: s.o.MaxRunBody,
 			headers: []headerParam{{"Idempotency-Key", "Names this request, at most 255 printable characters, so that sending it again does not run it again."}},
+			params:  []param{{name: "wait", kind: kindBool, fallback: "true", doc: "Answer with the result; false: as soon as the run is recorded."}},
 			answers: []reply{
 				jsonReply[sandbox.Result](http.StatusOK, "What became of the program."),
 				{http.StatusOK, typeEvents, reflect.TypeFor[RunEvent](), ""},
+				jsonReply[Run](http.StatusAccepted, "The run is recorded and goes on by itself (wait=false)."),
 			},
 			errors:  []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage, http.StatusNotAcceptable},
 			example: `curl -s $SERVER/v1/runs -H "Authorization: Bearer $KEY" --json '{"language": "python", "code": "print(6*7)"}'`,
 			handle:  (*call).run,
 		},
 		{
-			method: http.MethodGet, path: "/v1/runs", id: "listRuns", tag: "Runs", summary: "List runs", description: "Without their results.",
-			scopes: reads, params: listParams("status", words(sandbox.StatusSucceeded, sandbox.StatusFailed, sandbox.StatusKilled, sandbox.StatusError), "Only runs that ended so."),
+			method: http.MethodGet, path: "/v1/runs", id: "listRuns", tag: "Runs", summary: "List runs",
+			description: "Those that are queued and running, and those that have finished, without their results. A page of queued or of running ones may be shorter than limit, with a next.",
+			scopes:      reads, params: append(listParams("status", words(sandbox.StatusSucceeded, sandbox.StatusFailed, sandbox.StatusKilled, sandbox.StatusError), "Only runs that ended so."),
+				param{name: "state", kind: kindText, words: words(sandbox.RunStates()...), many: true, doc: "Only runs in this state."},
+				param{name: "language", kind: kindText, many: true, doc: "Only runs in this language."},
+				param{name: "since", kind: kindTime, doc: "Only runs that were asked for at this time or later."},
+				param{name: "before", kind: kindTime, doc: "Only runs that were asked for before this time."}),
 			answers: []reply{jsonReply[List[Run]](http.StatusOK, "A page of runs.")},
-			example: `curl -s "$SERVER/v1/runs?status=killed&limit=10" -H "Authorization: Bearer $KEY"`,
+			example: `curl -s "$SERVER/v1/runs?state=running&state=queued&limit=10" -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).listRuns,
 		},
 		{
@@ -88,6 +103,7 @@ func (s *server) runRoutes() []route {
 			handle:  (*call).getRun,
 		},
 	}
+	return append(all, s.runLifeRoutes()...)
 }
 
 // words are the accepted values of a parameter.
@@ -132,6 +148,10 @@ func (c *call) listRuns() error {
 	for _, status := range c.query["status"] {
 		q.Statuses = append(q.Statuses, sandbox.Status(status))
 	}
+	for _, state := range c.query["state"] {
+		q.RunStates = append(q.RunStates, sandbox.RunState(state))
+	}
+	q.Languages, q.Since, q.Before = c.query["language"], c.query.time("since"), c.query.time("before")
 	page, err := c.o.Engine.Runs(c.r.Context(), c.tenant(), q)
 	if err != nil {
 		return err
@@ -175,6 +195,9 @@ func (c *call) run() error {
 	done, err := c.decode(c.o.MaxRunBody, &spec)
 	if err != nil {
 		return err
+	}
+	if !c.query.bool("wait") && len(c.query["wait"]) > 0 {
+		return c.startRun(engine.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true, Released: done})
 	}
 	defer done()
 	ctx := c.r.Context()

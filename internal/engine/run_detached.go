@@ -27,31 +27,46 @@ func (e *Engine) Start(ctx context.Context, req Request) (RunRecord, error) {
 	if err != nil {
 		return RunRecord{}, e.refused(ctx, err)
 	}
-	r, err := e.start(ctx, j)
-	if err != nil {
+	r, own, err := e.start(ctx, j)
+	if !own {
 		close(j.told)
+	}
+	if err != nil {
 		return RunRecord{}, e.refused(ctx, err)
+	}
+	if !own {
+		j.released()
 	}
 	return r, nil
 }
 
-func (e *Engine) start(ctx context.Context, j *job) (RunRecord, error) {
+// released says that what the request holds is not needed any more.
+func (j *job) released() {
+	if j.request.Released != nil {
+		j.request.Released()
+	}
+}
+
+// start is Start for a job. own says that it goes on now; otherwise the record
+// is that of an earlier one.
+func (e *Engine) start(ctx context.Context, j *job) (shown RunRecord, own bool, err error) {
 	r := newRecord(j)
 	land := func() {}
 	if r.IdempotencyKey != "" {
 		if land = e.takeOff(flightKey{r.Tenant, r.IdempotencyKey}); land == nil {
-			return e.underWay(r)
+			shown, err = e.underWay(r)
+			return shown, false, err
 		}
 	}
 	leave, err := e.detach(r.Tenant)
 	if err != nil {
 		land()
-		return r, err
+		return r, false, err
 	}
 	if err := e.enter(j, true); err != nil {
 		leave()
 		land()
-		return r, err
+		return r, false, err
 	}
 	runCtx, live := e.track(context.WithoutCancel(ctx), r)
 	giveUp := func() {
@@ -65,25 +80,24 @@ func (e *Engine) start(ctx context.Context, j *job) (RunRecord, error) {
 	switch {
 	case err != nil:
 		giveUp()
-		return r, err
+		return r, false, err
 	case earlier != nil:
 		giveUp()
-		return e.sameRequest(ctx, r, *earlier)
+		shown, err = e.sameRequest(ctx, r, *earlier)
+		return shown, false, err
 	}
 	failpoint.Hit("run.detached")
 	j.live = live
-	shown := live.describe()
+	shown = live.describe()
 	e.background.Go(func() {
 		defer land()
 		defer leave()
 		defer close(j.told)
 		_, _ = e.complete(runCtx, j, r) // what became of it is in its record
 		e.untrack(live)
-		if j.request.Released != nil {
-			j.request.Released()
-		}
+		j.released()
 	})
-	return shown, nil
+	return shown, true, nil
 }
 
 // underWay returns the run of this process that has the request's key.

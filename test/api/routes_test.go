@@ -92,6 +92,15 @@ func useRuns(w *world) {
 	if run.ID != result.ID || run.Result == nil || run.Result.Status != result.Status {
 		t.Fatalf("%+v", run)
 	}
+	if run.State != sandbox.RunFinished || run.FinishedAt.Before(run.CreatedAt) {
+		t.Fatalf("%+v", run)
+	}
+	w.must(200, request{key: "read", method: "GET", path: "/v1/runs/" + result.ID + "/events"})
+	w.must(200, request{key: "read", method: "GET", path: "/v1/runs/" + result.ID + "/wait"}).json(t, &run)
+	w.must(200, request{key: "run", method: "POST", path: "/v1/runs/" + result.ID + "/cancel"}).json(t, &run)
+	if run.Status != sandbox.StatusSucceeded {
+		t.Fatalf("%+v", run)
+	}
 	var runs api.List[api.Run]
 	w.must(200, request{key: "run", method: "GET", path: "/v1/runs?metadata=a%3Db%3Dc&status=succeeded&limit=1&order=oldest"}).json(t, &runs)
 	if len(runs.Items) != 1 || runs.Items[0].ID != result.ID {

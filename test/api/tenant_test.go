@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"pinfold/internal/api"
 	"pinfold/sandbox"
 )
 
@@ -31,8 +33,12 @@ func validBody(o operation) any {
 // PT-08: every operation of the document, on every object of another tenant,
 // answers as it does for an object that never was, to the last byte.
 func TestNothingOfAnotherTenantIsVisible(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, func(s *settings) { s.script = holding })
 	mine, nobodys := w.living("alpha"), strangers()
+	mine["run"] = w.detach("alpha", held()).ID // one that could be cancelled
+	for w.runState("alpha", mine["run"]) != sandbox.RunRunning {
+		time.Sleep(time.Millisecond)
+	}
 	before := w.inventory("alpha", mine)
 	n := 0
 	for _, o := range w.operations() {
@@ -77,6 +83,13 @@ func TestNothingOfAnotherTenantIsVisible(t *testing.T) {
 	}
 }
 
+func (w *world) runState(key, id string) sandbox.RunState {
+	w.t.Helper()
+	var run api.Run
+	w.must(200, request{key: key, method: "GET", path: "/v1/runs/" + id}).json(w.t, &run)
+	return run.State
+}
+
 // inventory is everything of an owner's objects that another tenant could have changed.
 func (w *world) inventory(key string, ids objects) string {
 	w.t.Helper()
@@ -86,7 +99,7 @@ func (w *world) inventory(key string, ids objects) string {
 	files := w.must(200, request{key: key, method: "GET", path: box + "/files/list?depth=5"}).body
 	var p sandbox.Process
 	w.must(200, request{key: key, method: "GET", path: box + "/processes/" + ids["process"]}).json(w.t, &p)
-	return strings.Join([]string{string(info.State), info.ExpiresAt.String(), files, p.StartedAt.String(), string(p.Status)}, "\n")
+	return strings.Join([]string{string(w.runState(key, ids["run"])), string(info.State), info.ExpiresAt.String(), files, p.StartedAt.String(), string(p.Status)}, "\n")
 }
 
 // Operations without an object show their caller's own things only.

@@ -1,0 +1,159 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"reflect"
+	"time"
+
+	"pinfold/internal/engine"
+)
+
+const watchDescription = `A stream of events: state, whose data is the Run, when it begins to wait and to run; stdout and stderr, whose data is an OutputEvent, with all that the result will keep; and at the end result, whose data is the Result. A comment comes every 15 seconds.
+
+Any number may watch, also a run that somebody else of the tenant waits for. Nobody who watches holds up the program. A client that was cut off goes on from the byte at which it stopped: with the offsets of the next bytes it wants, or with Last-Event-ID. Of a run that has finished, output whose bytes are not all UTF-8 comes in the result only.`
+
+const runPath = "/v1/runs/{run}"
+
+// runLifeRoutes are about runs that have been asked for.
+func (s *server) runLifeRoutes() []route {
+	reads := []string{scopeRun, scopeRead}
+	offset := func(name string) param {
+		return param{name: name, kind: kindInt, min: 0, max: maxOffset, fallback: "0", doc: "The first byte wanted."}
+	}
+	return []route{
+		{
+			method: http.MethodGet, path: runPath + "/events", id: "watchRun", tag: "Runs", summary: "Follow a run as events",
+			description: watchDescription, scopes: reads, params: []param{offset("stdout"), offset("stderr")},
+			headers: []headerParam{{"Last-Event-ID", "The id of the last event that came; it wins over the offsets."}},
+			answers: []reply{{http.StatusOK, typeEvents, reflect.TypeFor[OutputEvent](), "The events."}},
+			errors:  []int{http.StatusNotFound, http.StatusGone},
+			example: `curl -sN $SERVER/v1/runs/$RUN/events -H "Authorization: Bearer $KEY"`,
+			handle:  (*call).watchRun,
+		},
+		{
+			method: http.MethodGet, path: runPath + "/wait", id: "waitRun", tag: "Runs", summary: "Wait for a run", scopes: reads,
+			description: "Answers when the run has finished or the time is over; state says which.",
+			params:      []param{{name: "timeout_ms", kind: kindInt, min: 0, max: maxWaitMS, fallback: "60000", doc: "Milliseconds to wait at most."}},
+			answers:     []reply{jsonReply[Run](http.StatusOK, "The run, with its result once it has finished.")}, errors: []int{http.StatusNotFound},
+			example: `curl -s "$SERVER/v1/runs/$RUN/wait?timeout_ms=10000" -H "Authorization: Bearer $KEY"`,
+			handle:  (*call).waitRun, long: true,
+		},
+		{
+			method: http.MethodPost, path: runPath + "/cancel", id: "cancelRun", tag: "Runs", summary: "Cancel a run",
+			description: "Ends the run, wherever it stands and whoever waits for it: its result is killed by cancelled, with what the program had printed. Answers when it has ended. Cancelling one that has finished changes nothing.",
+			scopes:      []string{scopeRun}, answers: []reply{jsonReply[Run](http.StatusOK, "The run as it ended; in the state running where that takes more than a minute.")}, errors: []int{http.StatusNotFound},
+			example: `curl -s -X POST $SERVER/v1/runs/$RUN/cancel -H "Authorization: Bearer $KEY"`,
+			handle:  (*call).cancelRun,
+		},
+	}
+}
+
+// startRun answers as soon as a run is recorded.
+func (c *call) startRun(req engine.Request) error {
+	release := req.Released
+	if c.wants == typeEvents {
+		release()
+		return badRequest("wait", "there are no events of a run that nobody waits for", "ask for application/json, then follow GET /v1/runs/{run}/events")
+	}
+	r, err := c.o.Engine.Start(c.r.Context(), req)
+	if err != nil {
+		release()
+		return err
+	}
+	c.w.Header().Set("Location", "/v1/runs/"+r.ID)
+	return c.reply(http.StatusAccepted, shownRun(r))
+}
+
+// cancelPatience bounds how long a caller waits for the end of what was cancelled.
+const cancelPatience = time.Minute
+
+func (c *call) cancelRun() error {
+	id, err := c.object("run", "run_")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), cancelPatience)
+	defer cancel()
+	r, err := c.o.Engine.CancelRun(ctx, c.tenant(), id)
+	if err != nil {
+		return hide(err)
+	}
+	return c.reply(http.StatusOK, shownRun(r))
+}
+
+func (c *call) waitRun() error {
+	id, err := c.object("run", "run_")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.r.Context(), time.Duration(c.query.int("timeout_ms"))*time.Millisecond)
+	defer cancel()
+	r, err := c.o.Engine.AwaitRun(ctx, c.tenant(), id)
+	if err != nil {
+		return hide(err)
+	}
+	if cause := context.Cause(c.r.Context()); cause != nil && refusesKey(cause) {
+		return cause
+	}
+	return c.reply(http.StatusOK, shownRun(r))
+}
+
+// watchRun sends what happens in a run until it has ended.
+func (c *call) watchRun() error {
+	id, err := c.object("run", "run_")
+	if err != nil {
+		return err
+	}
+	from := [2]int64{c.query.int("stdout"), c.query.int("stderr")}
+	if last := c.r.Header.Get("Last-Event-ID"); last != "" {
+		if from, err = parseResumeID(last); err != nil {
+			return err
+		}
+	}
+	w, err := c.o.Engine.WatchRun(c.r.Context(), c.tenant(), id, from)
+	if err != nil {
+		return hide(err)
+	}
+	e := c.newEvents(c.w)
+	defer e.end()
+	if err := e.begin(); err != nil {
+		return err
+	}
+	cuts := [2]splitter{{stream: "stdout", at: from[0]}, {stream: "stderr", at: from[1]}}
+	for {
+		u, err := w.Next(c.r.Context())
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return c.cutOff(e, hide(err))
+		}
+		if err := sendUpdate(e, &cuts, u); err != nil {
+			return err
+		}
+	}
+}
+
+func sendUpdate(e *events, cuts *[2]splitter, u engine.RunUpdate) error {
+	output := func(event OutputEvent, ok bool) error {
+		if !ok {
+			return nil
+		}
+		return e.send(event.Stream, resumeID(cuts[0].at, cuts[1].at), event)
+	}
+	switch {
+	case u.Record != nil:
+		return e.send("state", "", shownRun(*u.Record))
+	case u.Stream > 0:
+		return output(cuts[u.Stream-1].take(u.Chunk))
+	}
+	for i := range cuts {
+		if err := output(cuts[i].rest()); err != nil {
+			return err
+		}
+	}
+	return e.send("result", "", u.Result)
+}

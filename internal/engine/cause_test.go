@@ -86,8 +86,19 @@ func TestCauses(t *testing.T) {
 		{
 			"fork bomb",
 			sandbox.Limits{Processes: 8},
-			fake.Script{Program: sleeps, Usage: after(soon, driver.Usage{ProcessesDenied: 80})},
+			fake.Script{Program: sleeps, Usage: func(life time.Duration) driver.Usage {
+				return driver.Usage{ProcessesDenied: life.Milliseconds(), Processes: 8}
+			}},
 			fate{sandbox.StatusKilled, sandbox.CauseProcesses, -1, "SIGKILL", false},
+		},
+		{
+			"a thousand refused forks, and the program coped",
+			sandbox.Limits{Processes: 8},
+			fake.Script{
+				Program: func(p *fake.Process) fake.Exit { p.Sleep(3 * time.Second); return fake.Exit{} },
+				Usage:   after(soon, driver.Usage{ProcessesDenied: 1000, Processes: 8}),
+			},
+			fate{sandbox.StatusSucceeded, sandbox.CauseExited, 0, "", false},
 		},
 		{
 			"one refused fork",

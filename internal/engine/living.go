@@ -51,8 +51,7 @@ type Sandbox struct {
 	watching  bool
 	wake      chan struct{} // ends the watch's pause
 	last      driver.Usage
-	denied    time.Time // the first refused fork of the current flood
-	deniedAt  int64     // refused forks when the last flood was ended
+	forks     forkJudge // the watch's
 }
 
 // Create makes a living sandbox for a tenant. It waits in the queue when there

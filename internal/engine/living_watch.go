@@ -114,34 +114,26 @@ func (s *Sandbox) judge(u driver.Usage) bool {
 	return true
 }
 
-// judgeForks ends all processes when forks have been refused for long: they are
-// not going to recover. The sandbox itself stays usable.
+// judgeForks ends all processes of a flood of forks. The sandbox itself stays
+// usable.
 func (s *Sandbox) judgeForks(u driver.Usage, e evidence) {
-	s.mu.Lock()
-	refused := u.ProcessesDenied - s.deniedAt
-	now := time.Now()
-	if refused > 0 && s.denied.IsZero() {
-		s.denied = now
+	if !s.forks.flood(time.Now(), u, s.info.Limits.Processes) {
+		return
 	}
-	flood := refused > 0 && (refused >= forkFactor*s.info.Limits.Processes || now.Sub(s.denied) >= forkPatience)
+	s.forks = forkJudge{}
+	t := e.flood()
+	s.mu.Lock()
 	var running []*Process
-	if flood {
-		s.denied, s.deniedAt = time.Time{}, u.ProcessesDenied
-		for _, p := range s.processes {
-			if p.running() {
-				running = append(running, p)
-			}
+	for _, p := range s.processes {
+		if p.running() {
+			running = append(running, p)
 		}
 	}
 	s.mu.Unlock()
-	if !flood {
-		return
-	}
-	c := e.refusal(sandbox.CauseProcesses)
 	for _, p := range running {
-		p.stop(&trigger{c.Kind, c.Observed, c.Evidence + " and the processes went on"})
+		p.stop(t)
 	}
 	if !s.session.endGuest(context.Background(), killPatience) {
-		s.endFor(c)
+		s.endFor(e.refusal(sandbox.CauseProcesses))
 	}
 }

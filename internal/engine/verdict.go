@@ -56,7 +56,7 @@ func verdict(e evidence) (sandbox.Status, sandbox.Cause) {
 		return e.deathVerdict()
 	case e.exit == nil:
 		return sandbox.StatusError, sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the program's end was not seen"}
-	case e.held && e.usage.ProcessesDenied > 0:
+	case e.held && leftFlood(e.usage, e.limits):
 		// The program is gone, but what it left behind went on forking until
 		// it was ended.
 		return sandbox.StatusKilled, e.refusal(sandbox.CauseProcesses)
@@ -154,6 +154,12 @@ func (e evidence) refusal(kind sandbox.CauseKind) sandbox.Cause {
 	// The limit was reached, not passed: how many there were besides is a count of
 	// our own, in which what is just ending or beginning can stand, too.
 	return e.limitCause(kind, e.limits.Processes, why)
+}
+
+// flood is why a program is ended that does nothing but fork at the limit.
+func (e evidence) flood() *trigger {
+	c := e.refusal(sandbox.CauseProcesses)
+	return &trigger{c.Kind, c.Observed, c.Evidence + " and the program did nothing but go on"}
 }
 
 // limitCause completes a cause from the table of limits.

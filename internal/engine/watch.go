@@ -17,13 +17,6 @@ const (
 	floodMinimum = 16 << 20
 )
 
-// Forks that are still refused this long after the first refusal, or this many
-// times the limit, end the program: it is not going to recover.
-const (
-	forkPatience = 2 * time.Second
-	forkFactor   = 10
-)
-
 // How often the counters are read: seldom while nothing is near a limit, the more
 // seldom the longer the program runs; often when something is near one.
 const (
@@ -63,12 +56,13 @@ type watch struct {
 	outputs []*capture
 	disk    int64 // bytes on the disk at the last reading
 
-	mu          sync.Mutex
-	reason      *trigger
-	firstDenial time.Time
-	stop        chan struct{} // closed when there is a reason
-	quit        chan struct{}
-	done        chan struct{}
+	forks forkJudge
+
+	mu     sync.Mutex
+	reason *trigger
+	stop   chan struct{} // closed when there is a reason
+	quit   chan struct{}
+	done   chan struct{}
 }
 
 // startWatch begins to watch. quit must be closed through end.
@@ -150,23 +144,10 @@ func (w *watch) judge(u driver.Usage) *trigger {
 			return &trigger{sandbox.CauseOutput, total, fmt.Sprintf("%d bytes written to one stream, without end in sight", total)}
 		}
 	}
-	return w.judgeForks(u)
-}
-
-func (w *watch) judgeForks(u driver.Usage) *trigger {
-	if u.ProcessesDenied == 0 {
-		return nil
+	if w.forks.flood(time.Now(), u, l.Processes) {
+		return evidence{limits: l, usage: u}.flood()
 	}
-	now := time.Now()
-	if w.firstDenial.IsZero() {
-		w.firstDenial = now
-	}
-	if u.ProcessesDenied < forkFactor*w.limits.Processes && now.Sub(w.firstDenial) < forkPatience {
-		return nil
-	}
-	e := evidence{limits: w.limits, usage: u}
-	c := e.refusal(sandbox.CauseProcesses)
-	return &trigger{c.Kind, c.Observed, c.Evidence + " and the program went on"}
+	return nil
 }
 
 // pause says when to read again: by the nearest limit's distance.

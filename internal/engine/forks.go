@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/sandbox"
+)
+
+// A refused fork is an answer: a program may try again later, do with fewer threads,
+// or fail. What is ended for it is a flood, which does nothing else: at the limit of
+// tasks, so many refusals a second that a quarter of all tasks could each have had
+// one, no CPU time to speak of but for them, in so many intervals in a row.
+const (
+	floodInterval  = time.Second
+	floodIntervals = 2
+	floodShare     = 4                    // of the limit, refused in a second
+	floodLeast     = 8                    // refusals in a second, however low the limit
+	floodCost      = 5 * time.Millisecond // of CPU time for each refusal; it takes a tenth of that
+)
+
+// forkJudge tells a flood of forks from a program that copes with refusals. Time is
+// that of the readings. It is not safe for concurrent use.
+type forkJudge struct {
+	begun  time.Time    // of the current interval
+	at     driver.Usage // the counters then
+	floods int          // intervals in a row
+}
+
+// flood takes one reading and says whether it is enough.
+func (j *forkJudge) flood(now time.Time, u driver.Usage, limit int64) bool {
+	if j.begun.IsZero() || j.floods == 0 && u.ProcessesDenied == j.at.ProcessesDenied && !u.ProcessesFull {
+		j.begun, j.at = now, u // an interval begins with a refusal
+		return false
+	}
+	took := now.Sub(j.begun)
+	if took < floodInterval {
+		return false
+	}
+	if j.flooded(took, u, limit) {
+		j.floods++
+	} else {
+		j.floods = 0
+	}
+	j.begun, j.at = now, u
+	return j.floods >= floodIntervals
+}
+
+// flooded judges one interval.
+func (j *forkJudge) flooded(took time.Duration, u driver.Usage, limit int64) bool {
+	if u.ProcessesFull { // refusals are not counted: it is beyond the limit or it is not
+		return u.ProcessesDenied > 0 && u.Processes > limit
+	}
+	refused := u.ProcessesDenied - j.at.ProcessesDenied
+	return atLimit(u, limit) &&
+		float64(refused) >= float64(floodRate(limit))*took.Seconds() &&
+		u.CPUNanos-j.at.CPUNanos <= refused*floodCost.Nanoseconds()
+}
+
+// floodRate is how many refusals in a second are many.
+func floodRate(limit int64) int64 { return max(floodLeast, limit/floodShare) }
+
+// atLimit says whether the tasks that there are leave little room.
+func atLimit(u driver.Usage, limit int64) bool { return u.Processes > limit-max(1, limit/4) }
+
+// leftFlood says whether what a program left behind was flooding when it was ended,
+// by the counters from the program's begin to that moment.
+func leftFlood(u driver.Usage, l sandbox.Limits) bool {
+	if u.ProcessesFull {
+		return u.ProcessesDenied > 0
+	}
+	return u.ProcessesDenied >= floodRate(l.Processes)
+}

@@ -24,7 +24,7 @@ func TestEndWhileModulesLoad(t *testing.T) {
 	if err := s.RemovePool(t.Context(), "p"); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(begun); took > 10*time.Second {
+	if took := time.Since(begun); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 }

@@ -84,7 +84,7 @@ func (c *compiler) lookAgain() {
 	c.toolchains.known = nil
 	c.toolchains.mu.Unlock()
 	template, _ := c.options.Template("")
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, ok := c.fingerprint(template); ok {
 			return
 		}

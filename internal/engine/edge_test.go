@@ -77,7 +77,7 @@ func TestCommandsKeepToThePolicy(t *testing.T) {
 // is there.
 func TestFullLineOfOneTenant(t *testing.T) {
 	s := serve(t, engine.Options{
-		Capacity: engine.Capacity{Sandboxes: 4, Queue: 6, QueueTimeout: 20 * time.Second},
+		Capacity: engine.Capacity{Sandboxes: 4, Queue: 6, QueueTimeout: time.Minute},
 		Quota: func(tenant string) engine.Quota {
 			if tenant == "greedy" {
 				return engine.Quota{Runs: 1}
@@ -88,7 +88,7 @@ func TestFullLineOfOneTenant(t *testing.T) {
 		return fake.Script{Program: func(p *fake.Process) fake.Exit {
 			select {
 			case <-p.Killed:
-			case <-time.After(5 * time.Second):
+			case <-time.After(time.Minute):
 			}
 			return fake.Exit{}
 		}}

@@ -66,7 +66,7 @@ func shell(l sandbox.Limits) Request {
 // run runs a request that must give a result within some seconds.
 func run(t *testing.T, e *Engine, req Request) *sandbox.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	r, err := e.Run(ctx, req)
 	if err != nil {

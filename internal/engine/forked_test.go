@@ -93,7 +93,7 @@ func TestForkedOutput(t *testing.T) {
 // soonest ends when a test must have come to its end.
 func soonest(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

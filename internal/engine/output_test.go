@@ -80,7 +80,7 @@ func TestLiveReaderStuck(t *testing.T) {
 	if r := run(t, e, req); r.Cause.Kind != sandbox.CauseWallTime {
 		t.Errorf("%s by %+v", r.Status, r.Cause)
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 }

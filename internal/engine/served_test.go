@@ -70,7 +70,7 @@ func (s *served) create(t *testing.T, c sandbox.Create) *engine.Sandbox {
 
 // soon bounds what a test waits for.
 func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -113,7 +113,7 @@ func startAgent(t testing.TB, m mode) *live {
 	}
 	_ = theirs.Close()
 	t.Cleanup(func() { // after the guest's Close, which must end the agent
-		late := time.AfterFunc(5*time.Second, func() { t.Error("the agent outlives its connection"); _ = cmd.Process.Kill() })
+		late := time.AfterFunc(time.Minute, func() { t.Error("the agent outlives its connection"); _ = cmd.Process.Kill() })
 		if err := cmd.Wait(); err != nil && t.Failed() {
 			t.Logf("the agent ended with %v", err)
 		}
@@ -157,7 +157,7 @@ func checkGoroutines(t testing.TB) {
 // deadline bounds a test step.
 func deadline(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -43,7 +43,7 @@ func (s *screen) String() string {
 // await waits until the screen shows what.
 func (s *screen) await(t *testing.T, what string) {
 	t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for !strings.Contains(s.String(), what) {
 		select {
 		case <-s.more:

@@ -67,7 +67,7 @@ func (o *observer) list() []string {
 
 func (o *observer) await(want string) {
 	o.t.Helper()
-	late := time.After(20 * time.Second)
+	late := time.After(time.Minute)
 	for !slices.Contains(o.list(), want) {
 		select {
 		case <-o.more:
@@ -162,7 +162,7 @@ func TestWatchBound(t *testing.T) {
 			o.stop()
 		}
 		l.sh(t, "rm seen", "")
-		late := time.Now().Add(10 * time.Second)
+		late := time.Now().Add(time.Minute)
 		for l.instances(t) != 1 && time.Now().Before(late) {
 			time.Sleep(time.Millisecond)
 		}

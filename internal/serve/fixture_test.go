@@ -110,7 +110,7 @@ func start(t *testing.T, c *config.Config, o Options) *running {
 	case err := <-r.ended:
 		cancel()
 		t.Fatalf("Serve: %v\n%s", err, r.log)
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		cancel()
 		t.Fatalf("the server does not become ready\n%s", r.log)
 	}
@@ -139,7 +139,7 @@ func (r *running) wait() error {
 	case err := <-r.ended:
 		r.ended <- err
 		return err
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		r.t.Errorf("the server does not end\n%s", r.log)
 		return nil
 	}

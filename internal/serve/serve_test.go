@@ -101,7 +101,7 @@ func serveError(t *testing.T, c *config.Config, o Options) *sandbox.Error {
 		o.NewEngine = fakeEngine(nil)
 	}
 	o.Log = io.Discard
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	err := Serve(ctx, c, o)
 	var e *sandbox.Error
@@ -215,7 +215,7 @@ func TestDrain(t *testing.T) {
 	run := r.askLater("POST", "/v1/runs", aRun)
 	<-h.started
 	r.signals <- syscall.SIGINT
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		status, _ := r.ask("GET", "/readyz", "")
 		if status == http.StatusServiceUnavailable {
 			break
@@ -285,7 +285,7 @@ func TestSignalBeforeReady(t *testing.T) {
 		if err != nil {
 			t.Errorf("Serve: %v", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
 }
@@ -326,7 +326,7 @@ func TestReload(t *testing.T) {
 
 func (r *running) expectLog(text string) {
 	r.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(r.log.String(), text); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(r.log.String(), text); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("the log does not say %q:\n%s", text, r.log)
 		}
@@ -372,7 +372,7 @@ func TestNotifySystemd(t *testing.T) {
 	if err := r.wait(); err != nil {
 		t.Error(err)
 	}
-	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	for _, want := range []string{"READY=1", "STOPPING=1"} {
 		b := make([]byte, 1000)
 		n, err := conn.Read(b)

@@ -92,7 +92,7 @@ func newWorld(t *testing.T, change func(*settings)) *world {
 	w.url = server.URL
 	t.Cleanup(server.Close)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := w.Drain(ctx); err != nil {
 			t.Errorf("Drain: %v", err)
@@ -269,7 +269,7 @@ func (w *world) open(r request) stream {
 		req.Header.Set(k, v)
 	}
 	client := &http.Client{
-		Timeout:       30 * time.Second, // a test does not hang
+		Timeout:       time.Minute, // a test does not hang
 		Transport:     &http.Transport{DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}

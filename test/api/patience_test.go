@@ -13,7 +13,7 @@ import (
 // finished waits until the server is done with a request on a route.
 func (w *world) finished(route string) {
 	w.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !strings.Contains(w.log.String(), `msg=request `) || !strings.Contains(w.log.String(), route) {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("the server still holds a request on %s: %s", route, w.log)
@@ -49,7 +49,7 @@ func TestSilentBodiesAreDropped(t *testing.T) {
 		"PUT " + box + "/archive HTTP/1.1\r\nTransfer-Encoding: chunked\r\n",
 	} {
 		conn := w.send(head + "Host: localhost\r\nAuthorization: Bearer " + w.keys["alpha"] + "\r\n\r\n")
-		_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		b, err := io.ReadAll(conn)
 		if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 400 ") || !strings.Contains(string(b), "request_invalid") {
 			t.Errorf("%.30s: %v %.400s", head, err, b)
@@ -57,7 +57,7 @@ func TestSilentBodiesAreDropped(t *testing.T) {
 	}
 	// An error that came before the body does not wait for it either.
 	conn := w.send("PUT /v1/nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n")
-	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	if b, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 404 ") {
 		t.Errorf("%v %.400s", err, b)
 	}
@@ -101,7 +101,7 @@ func TestDrippingBodiesAreDropped(t *testing.T) {
 			}
 		}
 	}()
-	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 	b := make([]byte, 12)
 	if _, err := io.ReadFull(conn, b); err != nil || string(b) != "HTTP/1.1 400" {
 		t.Fatalf("%q %v", b, err)

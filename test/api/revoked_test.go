@@ -86,7 +86,7 @@ func TestQuietStreamsEndAtOnceWithTheirKey(t *testing.T) {
 	if e := watch.next(t); e.name != "error" || !strings.Contains(e.data, `"code":"unauthorized"`) {
 		t.Errorf("%+v", e)
 	}
-	if took := time.Since(begun); took > 5*time.Second { // on a busy machine
+	if took := time.Since(begun); took > 25*time.Second { // on a busy machine
 		t.Errorf("it took %v", took)
 	}
 }

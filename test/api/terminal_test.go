@@ -19,7 +19,7 @@ var size = &sandbox.Terminal{Cols: 80, Rows: 24}
 // screen reads a terminal until what has come ends so, or the exit.
 func screen(t *testing.T, conn *websocket.Conn, until string) (text string, exit *sandbox.Process) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for until == "" || !strings.HasSuffix(text, until) {
 		kind, frame, err := conn.Read(ctx)
@@ -141,7 +141,7 @@ func TestTerminalsNoticeThatNobodyIsThere(t *testing.T) {
 	box := w.create("alpha")
 	path := w.start("alpha", box, sandbox.Command{Args: []string{"sh"}, Terminal: size})
 	silent := w.dial("alpha", path+"/terminal") // does not read, so it answers no ping
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for strings.Count(w.log.String(), "/terminal") == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("the server still waits")

@@ -155,7 +155,7 @@ func (t *trial) everything() string {
 
 // open makes a sandbox and returns its agent, for attacks on a living one.
 func (a *arena) open(l sandbox.Limits) (*guest.Guest, driver.Machine, error) {
-	ctx, cancel := context.WithTimeout(a.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
 	defer cancel()
 	report, err := a.driver.Probe(ctx)
 	if err != nil {
@@ -190,7 +190,7 @@ func (a *arena) open(l sandbox.Limits) (*guest.Guest, driver.Machine, error) {
 
 // shell runs a script in a living sandbox and returns what it printed.
 func (a *arena) shell(g *guest.Guest, dir string, script ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(a.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
 	defer cancel()
 	var out bytes.Buffer
 	p, err := g.Start(ctx, guest.Command{

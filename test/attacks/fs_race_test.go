@@ -214,7 +214,7 @@ func raceLinks(t *trial) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	swap, err := g.Start(ctx, guest.Command{Args: []string{"/usr/bin/python3", "-c", t.prelude + swapCode, t.dir}}, guest.Streams{})
 	if err == nil {

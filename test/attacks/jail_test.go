@@ -37,7 +37,7 @@ timeout -s KILL 20 "$@" || true
 // jail runs a payload as root without any of our defences and returns what it
 // printed.
 func (a *arena) jail(p Payload) (string, error) {
-	ctx, cancel := context.WithTimeout(a.Context(), 25*time.Second)
+	ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
 	defer cancel()
 	program := []string{"/usr/bin/python3", "-", "jail"}
 	code := a.prelude + p.Code

@@ -134,7 +134,7 @@ func (t *trial) hostile(mode string, want int) error {
 	if err := t.heapFine(); err != nil {
 		return err
 	}
-	if t.took > 25*time.Second {
+	if t.took > time.Minute {
 		return fmt.Errorf("it took %v", t.took)
 	}
 	failed := t.err != nil || t.result.Status == sandbox.StatusError
@@ -244,7 +244,7 @@ func stuckCase() Case {
 			e, _ := t.newEngine(program)
 			t.payload = Payload{Language: "shell", Code: "true", Artifacts: []string{"*"}}
 			t.attack(e)
-			if t.took > 10*time.Second {
+			if t.took > time.Minute {
 				return fmt.Errorf("it took %v", t.took)
 			}
 			return t.err

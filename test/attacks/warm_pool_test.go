@@ -54,7 +54,7 @@ func TestParentsOfPoolsThatEnd(t *testing.T) {
 			if r == nil {
 				return
 			}
-			if took := time.Since(begin); took > 5*time.Second {
+			if took := time.Since(begin); took > 25*time.Second {
 				t.Errorf("it took %v", took)
 			}
 			if !r.Warm || r.Status != sandbox.StatusError || r.Cause.Kind != sandbox.CauseLost || !strings.Contains(r.Cause.Evidence, "forked") || r.Cause.Hint == "" || r.Stdout != "begun\n" {
@@ -113,7 +113,7 @@ func TestPoolsOfBadModules(t *testing.T) {
 			if _, err := a.engine.SetPool(t.Context(), sandbox.PoolSpec{Name: name, Language: "python", Warm: []string{test.module}, Min: 1, Limits: warmLimits}); err != nil {
 				t.Fatal(err)
 			}
-			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 				pools := a.engine.Pools()
 				p := pools[slices.IndexFunc(pools, func(p sandbox.PoolInfo) bool { return p.Name == name })]
 				if test.say == "" && p.Available > 0 {
@@ -131,13 +131,13 @@ func TestPoolsOfBadModules(t *testing.T) {
 				}
 			}
 			begin := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			r, err := a.engine.Run(ctx, engine.Request{Spec: sandbox.Spec{Language: "python", Code: "print(6 * 7)", Warm: []string{test.module}, Limits: warmLimits}})
 			if err != nil || r.Status != sandbox.StatusSucceeded || r.Stdout != "42\n" {
 				t.Errorf("%+v, %v", r, err)
 			}
-			if took := time.Since(begin); took > 5*time.Second {
+			if took := time.Since(begin); took > 25*time.Second {
 				t.Errorf("it took %v", took)
 			}
 		})

@@ -148,7 +148,7 @@ func withNumbers(code string) string {
 // waitFull waits until forks wait in the pool.
 func waitFull(t *testing.T, e *engine.Engine) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		p := e.Pools()[0]
 		if p.Available >= p.Min && p.Interpreters == "forked" {
 			return
@@ -162,7 +162,7 @@ func waitFull(t *testing.T, e *engine.Engine) {
 // outcome runs a program and returns what must be the same.
 func outcome(t *testing.T, e *engine.Engine, spec sandbox.Spec, warm bool) sandbox.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	got, err := e.Run(ctx, engine.Request{Spec: spec, Artifact: func(_ sandbox.Artifact, content io.Reader) error {
 		_, err := io.Copy(io.Discard, content)

@@ -94,7 +94,7 @@ type relative struct {
 
 // fork makes a fork and hands it its program, with the prelude in front.
 func (f *family) fork(code string) (*relative, error) {
-	ctx, cancel := context.WithTimeout(f.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
 	defer cancel()
 	f.born++
 	plan := f.plan
@@ -116,7 +116,7 @@ func (f *family) fork(code string) (*relative, error) {
 
 // line reads what the fork says next.
 func (r *relative) line() (string, error) {
-	_ = r.forked.Stdout.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = r.forked.Stdout.SetReadDeadline(time.Now().Add(time.Minute))
 	var line []byte
 	for b := make([]byte, 1); ; {
 		if _, err := r.forked.Stdout.Read(b); err != nil {
@@ -133,8 +133,8 @@ func (r *relative) line() (string, error) {
 // rest lets the fork go on and returns all that it says.
 func (r *relative) rest() (string, error) {
 	_ = r.forked.Stdin.Close()
-	_ = r.forked.Stdout.SetReadDeadline(time.Now().Add(20 * time.Second))
-	_ = r.forked.Stderr.SetReadDeadline(time.Now().Add(20 * time.Second))
+	_ = r.forked.Stdout.SetReadDeadline(time.Now().Add(time.Minute))
+	_ = r.forked.Stderr.SetReadDeadline(time.Now().Add(time.Minute))
 	out, err := io.ReadAll(r.forked.Stdout)
 	said, _ := io.ReadAll(r.forked.Stderr)
 	if err == nil && len(out) == 0 && len(said) > 0 {
@@ -155,7 +155,7 @@ func (r *relative) end() error {
 // wakes ends what the fork has become, wakes the agent, which has slept until now,
 // and has it find the program's file.
 func (r *relative) wakes() error {
-	ctx, cancel := context.WithTimeout(r.family.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(r.family.Context(), time.Minute)
 	defer cancel()
 	sleeper, ok := r.machine.(driver.Sleeper)
 	if !ok {

@@ -219,7 +219,7 @@ func (t *trial) descriptors() error {
 			}
 		}
 	}
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		err := f.sharePipes(3)
 		if err == nil || time.Now().After(deadline) { // the parent may not have closed the last one's yet
 			return err

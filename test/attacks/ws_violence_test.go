@@ -97,7 +97,7 @@ func (f *family) endures(sibling *relative, name, code string) error {
 	}
 	begin := time.Now()
 	err = errors.Join(err, r.end())
-	if took := time.Since(begin); took > 5*time.Second {
+	if took := time.Since(begin); took > time.Minute {
 		err = errors.Join(err, fmt.Errorf("the end took %v", took))
 	}
 	return err

@@ -85,7 +85,7 @@ func startEngine(ctx context.Context, env *testscript.Env, st engine.Store) (*en
 		Template: func(string) (image.Template, error) { return template, nil },
 	})
 	env.Defer(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		closing(env, func() error { return e.Drain(ctx) })
 		closing(env, e.Close)

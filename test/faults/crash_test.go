@@ -104,7 +104,7 @@ func (c *crash) dieAtWork() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
 	x, err := s.Client.Create(ctx, sandbox.Create{})
 	if err != nil {
@@ -119,7 +119,7 @@ func (c *crash) dieAtWork() {
 // workUntilDeath asks for everything that a server does, over and over, until
 // the server is dead.
 func (c *crash) workUntilDeath(s *server.Server) {
-	ctx, cancel := context.WithTimeout(c.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	for worker := range 3 {
@@ -177,7 +177,7 @@ func request(program string) sandbox.Spec {
 
 // check asks the next server about everything.
 func (c *crash) check(s *server.Server) {
-	ctx, cancel := context.WithTimeout(c.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
 	for _, id := range c.sandboxes {
 		info, err := s.Client.Sandbox(id).Info(ctx)

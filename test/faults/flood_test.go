@@ -80,7 +80,7 @@ func TestFewDescriptors(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Kill()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var all []*client.Sandbox
 	var refusal *sandbox.Error
@@ -138,7 +138,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Kill()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	living, err := s.Client.Create(ctx, sandbox.Create{TTLMS: 600_000})
 	if err != nil {

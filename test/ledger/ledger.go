@@ -25,7 +25,7 @@ import (
 
 // patience bounds how long things may take to go away: the kernel frees
 // namespaces late, and goroutines end after what they wait for.
-const patience = 8 * time.Second
+const patience = time.Minute
 
 // Snapshot is what there is at one moment: for each kind of thing, each thing
 // by a name that tells it from others of its kind, and how many there are.

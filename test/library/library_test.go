@@ -307,7 +307,7 @@ func TestArchives(t *testing.T) {
 
 func TestWatch(t *testing.T) {
 	both(t, func(t *testing.T, w way) {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		b := w.create(t, sandbox.Create{})
 		seen := errors.New("seen")
@@ -333,7 +333,7 @@ func TestPort(t *testing.T) {
 		ok(t, b.WriteFile(ctx, "index.html", 0, -1, strings.NewReader("inside\n")))
 		w.start(t, b, sandbox.Command{Args: []string{"python3", "-m", "http.server", "8000", "--bind", "127.0.0.1"}})
 		web := &http.Client{Transport: w.port(t, b, 8000)}
-		for deadline := time.Now().Add(20 * time.Second); ; {
+		for deadline := time.Now().Add(time.Minute); ; {
 			body, err := fetch(ctx, web)
 			if err == nil && body == "inside\n" {
 				return

@@ -187,7 +187,7 @@ func (h *harness) greet(m driver.Machine) *guest.Guest {
 		select {
 		case <-m.Dead():
 			h.Fatalf("greet the agent: %v: %+v", err, m.Death())
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			h.Fatalf("greet the agent, which lives: %v", err)
 		}
 	}
@@ -285,7 +285,7 @@ func (b *box) start(args ...string) *holding {
 // until reads the counters as the engine does, until they please.
 func (b *box) until(what string, good func(u driver.Usage) bool) driver.Usage {
 	b.h.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		u := b.Usage()
 		if good(u) {

@@ -50,12 +50,12 @@ func (s *shown) has(what string) bool {
 	return strings.Contains(s.text.String(), what)
 }
 
-// eventually waits until something is so.
+// eventually waits until something is so, as long as the whole test may take.
 func (h *harness) eventually(what string, is func() bool) {
 	h.Helper()
-	for late := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(late) {
-			h.Fatalf("%s: not in 20 seconds", what)
+	for ; !is(); time.Sleep(2 * time.Millisecond) {
+		if h.ctx.Err() != nil {
+			h.Fatalf("never: %s", what)
 		}
 	}
 }
@@ -122,13 +122,13 @@ func (h *harness) testRealTerminal() {
 	if err := p.Resize(120, 50); err != nil {
 		h.Errorf("Resize: %v", err)
 	}
-	h.eventually("the new size", func() bool { h.typeIn(keys, "\n"); return out.has("50 120") || out.has("over") })
+	// The signal alone may have ended the shell's read, and then the shell:
+	// nobody takes what is typed any more.
+	go func() { _, _ = io.WriteString(keys, "\n") }()
 	if exit, err := p.Wait(h.ctx); err != nil || exit.Code != 0 {
 		h.Errorf("the shell: %+v, %v: %q", exit, err, out.String())
 	}
-	if !out.has("50 120") {
-		h.Errorf("the new size was not seen: %q", out.String())
-	}
+	h.eventually("the new size", func() bool { return out.has("50 120") })
 }
 
 func (h *harness) write(b *box, path, content string) {

@@ -53,7 +53,7 @@ func TestCrash(t *testing.T) {
 			t.Logf("%d processes were gone %v after their host", len(condemned), time.Since(start).Round(time.Millisecond))
 			break
 		}
-		if time.Since(start) > 2*time.Second {
+		if time.Since(start) > time.Minute {
 			t.Fatalf("these outlive their host:\n%s", strings.Join(left, "\n"))
 		}
 	}

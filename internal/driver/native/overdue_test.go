@@ -49,7 +49,7 @@ func TestParentThatHangsDuringARun(t *testing.T) {
 		select {
 		case e, ok := <-f.Exited:
 			took := time.Since(begun)
-			if ok || took < 6*time.Second+reapPatience || took > 9*time.Second+reapPatience {
+			if ok || took < 6*time.Second+reapPatience || took > time.Minute+reapPatience {
 				t.Fatalf("%+v (%t) after %v", e, ok, took)
 			}
 			<-p.Dead()
@@ -57,7 +57,7 @@ func TestParentThatHangsDuringARun(t *testing.T) {
 		case <-time.After(100 * time.Millisecond):
 			m.Usage() // as a watch does
 		}
-		if time.Since(begun) > 30*time.Second {
+		if time.Since(begun) > 2*time.Minute {
 			t.Fatal("nobody noticed")
 		}
 	}

@@ -280,7 +280,7 @@ func TestKilledAnyway(t *testing.T) {
 	if !o.status.Signaled() || o.killed != "reboot" {
 		t.Errorf("with SIGSYS blocked: %#x, killed %q, %s", o.status, o.killed, o.stdout)
 	}
-	if d := time.Since(start); d > 2*time.Second {
+	if d := time.Since(start); d > time.Minute {
 		t.Errorf("took %v", d)
 	}
 }
@@ -341,7 +341,7 @@ func TestCloseEndsServe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Serve goes on after Close")
 	}
 	if err := l.Close(); err != nil {

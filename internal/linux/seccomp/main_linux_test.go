@@ -138,7 +138,7 @@ func runWith(t *testing.T, m mode, dir string, serve func(*Listener) error, argv
 			if e != nil {
 				t.Fatalf("Serve: %v", e)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 			t.Fatalf("Serve goes on: a process was left running, or the end was not noticed")
 		}

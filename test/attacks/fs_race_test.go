@@ -336,7 +336,7 @@ func hostileDirs(t *trial) error {
 	dirs := []string{"/proc/self/fd/3", "/proc/self/fd/7", "/proc/1/root", "/proc/self/root", "root", "fd", "one", "cwd", "../../../..", "/", "/proc/1/cwd", "/dev/fd/5"}
 	var errs []error
 	for _, d := range dirs {
-		out, err := t.shell(g, d, `pwd; cat ".$1" "$1" /etc/shadow 2>/dev/null; ls -d root boot sys srv 2>/dev/null; exit 0`, "sh", canary)
+		out, err := t.shell(g, d, `pwd; cat ".$1" "$1" /etc/shadow 2>/dev/null; ls -d root boot sys/class srv 2>/dev/null; exit 0`, "sh", canary)
 		if err != nil {
 			continue // refused
 		}

@@ -135,12 +135,12 @@ attempt("dotdot", lambda: os.stat("../../../../../../etc/pinfold-canary", dir_fd
 			ID: "FS-23", Title: "reading what a host keeps secret", Level: User, Severity: HostLeak, Source: "every sandbox that shows the host's root",
 			Expect: "nothing of it exists inside",
 			Attack: Payload{Code: `
-for p in sys.argv[1:] or "/etc/shadow /etc/ssl/private /root /var/lib /var/log /boot /sys/kernel /proc/kcore /proc/kallsyms /proc/sys/kernel /proc/1/environ /proc/cmdline /etc/machine-id /run/pinfold /srv /opt /home".split():
+for p in sys.argv[1:] or "/etc/shadow /etc/ssl/private /root /var/lib /var/log /boot /sys/kernel /proc/kcore /proc/kallsyms /proc/sys/kernel/core_pattern /proc/1/environ /proc/cmdline /etc/machine-id /run/pinfold /srv /opt /home".split():
     attempt(p, lambda: (os.listdir(p) if os.path.isdir(p) else open(p, "rb").read(1)) and None)
 say("homes", len(os.listdir("/home")) - 1)
 say("users", sum(1 for l in open("/etc/passwd")) - 3)
 `},
-			Doors: append(doors("ENOENT|EACCES", "/etc/shadow /root /var/lib /var/log /boot /sys/kernel /proc/kallsyms /proc/sys/kernel /proc/1/environ /proc/cmdline /etc/ssl/private"),
+			Doors: append(doors("ENOENT|EACCES", "/etc/shadow /root /var/lib /var/log /boot /sys/kernel /proc/kallsyms /proc/sys/kernel/core_pattern /proc/1/environ /proc/cmdline /etc/ssl/private"),
 				Door{"users", "0", ""}),
 			Control: Control{Without: "a root of its own", Jail: true},
 		},

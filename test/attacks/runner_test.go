@@ -39,7 +39,7 @@ func ordinary() bool { return os.Getenv(ordinaryEnv) != "" }
 func groups() [][]Case {
 	return [][]Case{
 		fsCases(), fsRaceCases(), prCases(), signalCases(), keCases(), reCases(), stressCases(), sharedCases(),
-		ouCases(), crCases(), neCases(), teCases(), ptCases(), badCases(), warmCases(),
+		ouCases(), crCases(), neCases(), teCases(), ptCases(), badCases(), warmCases(), computer(),
 	}
 }
 

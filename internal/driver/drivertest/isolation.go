@@ -25,6 +25,8 @@ var isolationTests = []test{
 	{"no host files", (*harness).testHostFiles},
 	{"writable places", (*harness).testWritable},
 	{"two sandboxes", (*harness).testTwo},
+	{"a computer of its own", (*harness).testComputer},
+	{"nothing else of the host's computer", (*harness).testNothingElse},
 }
 
 // self is what the probe says about itself.
@@ -176,7 +178,7 @@ func (h *harness) testHostFiles() {
 	_ = canary.Close()
 	_ = os.Chmod(canary.Name(), 0o644) //nolint:gosec // it must be readable for a control
 	paths := []string{
-		canary.Name(), "/root", "/etc/shadow", "/etc/ssh", "/var/log", "/opt", "/srv", "/boot", "/sys", "/proc/kcore", "/proc/sys",
+		canary.Name(), "/root", "/etc/shadow", "/etc/ssh", "/var/log", "/opt", "/srv", "/boot", "/sys/class", "/sys/kernel", "/proc/kcore",
 		"/proc/sysrq-trigger", "/proc/1/root", "/proc/1/environ", "/dev/kmsg", "/dev/mem", "/dev/fuse", "/dev/kvm", "/run/pinfold",
 	}
 	b := h.probed(sandbox.Limits{})

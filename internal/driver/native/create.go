@@ -210,6 +210,8 @@ func (m *machine) pen(socket int) *pen {
 	if !h.can(cgroup.Pids) {
 		n.processes = m.plan.Limits.Processes
 	}
+	m.inside = h.newInside(m.seen, n.timeNS)
+	n.layout, n.own = &m.inside.layout, m.inside.files(h.ids.root)
 	if m.plan.Enforces(sandbox.FeatureLandlock) {
 		n.landlock = h.features.landlock
 	}

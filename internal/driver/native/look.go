@@ -74,7 +74,7 @@ func (t *meter) openDir(dir string) (int, error) { return t.openBelow(dir, unix.
 func (t *meter) openBelow(path string, flags uint64) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.root < 0 {
+	if t.root < 0 || len(t.machine.plan.Mounts) > 0 { // what is mounted in there is not seen
 		return -1, unix.EBADF
 	}
 	return unix.Openat2(t.root, rel(path), &unix.OpenHow{

@@ -18,6 +18,7 @@ import (
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/wire"
+	"pinfold/sandbox"
 )
 
 // destroyPatience bounds how long Destroy waits for the kernel to finish.
@@ -32,7 +33,9 @@ type machine struct {
 	plan   driver.Plan
 	host   *host
 	birth  birth
-	parent *parent // of the process that was forked into it; nil for none
+	parent *parent        // of the process that was forked into it; nil for none
+	seen   sandbox.Limits // what programs find in /proc and /sys
+	inside *inside        // nil before the start
 
 	block    *idblock.Block // nil when not root
 	cgroup   *cgroup.Group  // nil without usable cgroups
@@ -69,7 +72,7 @@ type birth struct {
 
 // newMachine returns a machine that is to have the agent as its first process.
 func (d *Driver) newMachine(plan driver.Plan, h *host) *machine {
-	m := &machine{plan: plan, host: h, dead: make(chan struct{})}
+	m := &machine{plan: plan, host: h, seen: plan.Limits, dead: make(chan struct{})}
 	m.meter = meter{machine: m, root: -1, limit: plan.Limits.MemoryBytes, agent: wire.MaxTasks}
 	m.birth = birth{namespaces: namespaces, socket: unix.SOCK_STREAM, program: (*pen).program, leased: func() {}}
 	return m

@@ -74,6 +74,8 @@ type host struct {
 	features  kernelFeatures
 	grounds   grounds
 	meters    openMeters
+	facts     image.HostFacts
+	computers computers
 	skeleton  int64 // inodes of the template, see pen
 
 	agentOnDisk bool // not in memory
@@ -133,6 +135,7 @@ func (d *Driver) open() (*host, error) {
 			return nil
 		},
 		h.lookAround,
+		h.lookAtHost,
 		// Where the agent must be copied, this takes the longest. Go starts what
 		// comes last first.
 		func() (err error) {

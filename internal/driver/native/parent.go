@@ -128,10 +128,12 @@ func (d *Driver) NewParent(ctx context.Context, plan driver.Plan, spec driver.Pa
 	if err := h.claim(d); err != nil {
 		return nil, err
 	}
+	seen := plan.Limits // modules go by them
 	plan.Limits.Processes = max(plan.Limits.Processes, parentTasks)
 	plan.Limits.CPUs = float64(runtime.NumCPU())
 	plan.SwitchUser = false
 	m := d.newMachine(plan, h)
+	m.seen = seen
 	p := &parent{machine: m, driver: d, forks: map[int64]*fork{}, pids: map[int64]int64{}, ready: make(chan said, 1), silent: make(chan struct{})}
 	m.birth = birth{
 		namespaces: namespaces &^ unix.CLONE_NEWUSER, socket: unix.SOCK_SEQPACKET,

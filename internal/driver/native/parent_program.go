@@ -29,7 +29,6 @@ func (n *pen) parentProgram(uid int, spec driver.ParentSpec) *spawn.Program {
 	}
 	n.surroundings(p)
 	n.descriptors(p)
-	root := p.Result("open root", unix.SYS_OPENAT, unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	p.NoNewPrivs()
 	p.DropBounding()
 	p.Setresgid(uid)
@@ -37,7 +36,7 @@ func (n *pen) parentProgram(uid int, spec driver.ParentSpec) *spawn.Program {
 	p.ClearCapabilities()
 	p.Call("keep host dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
 	p.Call("die with the host", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL), 0, 0, 0)
-	sendDescriptors(p, n.socket, []spawn.Cell{root})
+	sendDescriptors(p, n.socket, []spawn.Cell{n.hold})
 	p.CloseOnExecFrom(agentFD)
 	p.Dup2(n.socket, agentFD)
 	p.Chdir(strings.TrimSuffix(spec.Home, "/"))

@@ -55,7 +55,9 @@ type pen struct {
 	mounts   []sandbox.Mount
 	trees    []*os.File // for each of mounts: the view, where it is open already
 	hostname string
-	skeleton int64 // skeletonInodes of the template without mounts, where they are counted already; or 0
+	layout   *layout      // of /proc and /sys
+	own      []image.File // in them, of this sandbox alone
+	skeleton int64        // skeletonInodes of the template without mounts, where they are counted already; or 0
 
 	socket      int   // the agent's end of the connection; later also carries the pen's descriptors to the host
 	agent       int   // the agent's program
@@ -71,6 +73,7 @@ type pen struct {
 	timeNS     bool
 	forked     bool // the program comes by a fork, not from the agent
 
+	hold        spawn.Cell // of root
 	timeOffsets spawn.Cell // of openTimeOffsets
 	landlock    *landlockRules
 	filter      *filterProgram
@@ -141,6 +144,9 @@ func (n *pen) root(p *spawn.Program) {
 	views := n.openViews(p)
 	mount.Filesystem(p, "tmpfs", place, unix.MS_NOSUID|unix.MS_NODEV, n.tmpfsOptions())
 	p.Chdir(place)
+	// A mount of the tmpfs for the host, which reads what is on it and writes the
+	// files that change. It is part of no namespace.
+	n.hold = p.Result("hold the root", unix.SYS_OPEN_TREE, unix.AT_FDCWD, ".", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	made := map[string]bool{} // directories: most views share theirs
 	for _, d := range n.template.Dirs {
 		mount.Mkdir(p, rel(d.Path), d.Mode)
@@ -156,6 +162,7 @@ func (n *pen) root(p *spawn.Program) {
 	for _, f := range n.template.Files {
 		mount.WriteFile(p, rel(f.Path), f.Content, f.Mode)
 	}
+	n.layout.make(p, n.own)
 	n.writable(p)
 	for _, v := range views {
 		v.makeTarget(p, made)
@@ -184,14 +191,12 @@ func (n *pen) writable(p *spawn.Program) {
 
 // proc mounts what processes need to see of themselves.
 func (n *pen) proc(p *spawn.Program) {
-	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	mount.Filesystem(p, "proc", "proc", flags, "hidepid=invisible,subset=pid")
+	n.layout.mountProc(p)
 	mount.Filesystem(p, "devpts", "dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
 	if n.timeNS {
 		p.Call("new time namespace", unix.SYS_UNSHARE, unix.CLONE_NEWTIME)
 		n.hideUptime(p)
 	}
-	mount.Restrict(p, "proc", mount.ReadOnly)
 }
 
 // openTimeOffsets takes hold of the file before the change of user: afterwards
@@ -293,7 +298,6 @@ func (n *pen) descriptors(p *spawn.Program) {
 // confine takes away what the agent does not need, and sends the host the
 // descriptors through which it watches the sandbox.
 func (n *pen) confine(p *spawn.Program) {
-	root := p.Result("open root", unix.SYS_OPENAT, unix.AT_FDCWD, "/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	p.NoNewPrivs()
 	var mask uint64
 	if n.switchUser {
@@ -313,7 +317,7 @@ func (n *pen) confine(p *spawn.Program) {
 		}
 		n.landlock.apply(p, n.writablePaths(), agentFile, n.forked)
 	}
-	fds := []spawn.Cell{root}
+	fds := []spawn.Cell{n.hold}
 	if n.filter != nil {
 		fds = append(fds, n.filter.apply(p)...)
 	}
@@ -347,10 +351,10 @@ func sendDescriptors(p *spawn.Program, socket int, fds []spawn.Cell) {
 func (n *pen) tmpfsOptions() string {
 	const page = 4096
 	bytes := n.limits.DiskBytes
-	for _, f := range n.template.Files {
+	for _, f := range slices.Concat(n.template.Files, n.layout.files, n.own) {
 		bytes += (int64(len(f.Content)) + page - 1) / page * page
 	}
-	inodes := n.limits.Inodes + n.skeletonInodes()
+	inodes := n.limits.Inodes + n.skeletonInodes() + n.layout.inodes() + int64(len(n.own))
 	return mount.TmpfsOptions(bytes, inodes, 0o755)
 }
 

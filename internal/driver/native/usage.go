@@ -115,6 +115,7 @@ func (m *machine) BeginRun() driver.Usage {
 		t.update(false)
 	} else if cpu, err := m.cgroup.CPU(); err == nil {
 		set(&t.last.CPUNanos, cpu)
+		t.show()
 	}
 	if m.cgroup.BeginPeak() == nil {
 		t.last.MemoryPeak = 0
@@ -182,6 +183,9 @@ func (t *meter) update(final bool) {
 	u := &t.last
 	u.MemoryPeak = max(u.MemoryPeak, u.MemoryBytes)
 	u.ProcessesPeak = max(u.ProcessesPeak, u.Processes)
+	if !final {
+		t.show()
+	}
 }
 
 // readDisk measures the one file system that holds every writable place.

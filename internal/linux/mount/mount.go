@@ -55,6 +55,13 @@ func Clone(p *spawn.Program, path string, recursive bool, flags uint64) Tree {
 	return Tree{fd.Ref()}
 }
 
+// CloneAt copies the mount that shows a name in an open directory, be it a symbolic
+// link, which is not followed.
+func CloneAt(p *spawn.Program, dir spawn.Cell, name string) Tree {
+	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_SYMLINK_NOFOLLOW
+	return Tree{p.Result("open "+name, unix.SYS_OPEN_TREE, dir.Ref(), name, flags).Ref()}
+}
+
 // Attach makes the tree visible at target, which must exist and be of the same
 // kind (directory or file), and closes the tree's descriptor.
 func (t Tree) Attach(p *spawn.Program, target string) {
@@ -70,6 +77,11 @@ func Filesystem(p *spawn.Program, kind, target string, flags uintptr, options st
 // Restrict adds flags to the mount that shows path.
 func Restrict(p *spawn.Program, path string, flags uint64) {
 	p.Call("restrict "+path, unix.SYS_MOUNT_SETATTR, unix.AT_FDCWD, path, 0, attr(flags), attrSize)
+}
+
+// RestrictTree does the same to the mount at path and all below it.
+func RestrictTree(p *spawn.Program, path string, flags uint64) {
+	p.Call("restrict "+path, unix.SYS_MOUNT_SETATTR, unix.AT_FDCWD, path, unix.AT_RECURSIVE, attr(flags), attrSize)
 }
 
 // Pivot makes the working directory, which must be the root of a mount, the
@@ -98,6 +110,11 @@ func Mkdir(p *spawn.Program, path string, mode uint32) {
 // Symlink makes a symbolic link.
 func Symlink(p *spawn.Program, target, path string) {
 	p.Call("link "+path, unix.SYS_SYMLINKAT, target, unix.AT_FDCWD, path)
+}
+
+// Link makes another name for a file.
+func Link(p *spawn.Program, file, path string) {
+	p.Call("link "+path, unix.SYS_LINKAT, unix.AT_FDCWD, file, unix.AT_FDCWD, path, 0)
 }
 
 // WriteFile makes a file with a content.

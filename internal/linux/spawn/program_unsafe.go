@@ -64,10 +64,10 @@ type Program struct {
 // usualSteps is room for the steps of most programs, and for those that Start
 // puts before them; the others are for what the steps point to.
 const (
-	usualSteps = 320
-	usualText  = 4 << 10
+	usualSteps = 512
+	usualText  = 8 << 10
 	usualWords = 64
-	usualKept  = 96
+	usualKept  = 128
 )
 
 // withRoom returns an empty program that can take so many steps without growing.

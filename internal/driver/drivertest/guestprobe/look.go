@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -209,4 +210,52 @@ func threads([]string) any {
 		all = append(all, read(t))
 	}
 	return all
+}
+
+// walk lists every file below each directory.
+func walk(dirs []string) any {
+	var found []string
+	for _, d := range dirs {
+		_ = filepath.WalkDir(d, func(path string, e fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				found = append(found, path+" "+errno(err))
+			case !e.IsDir():
+				found = append(found, path)
+			}
+			return nil
+		})
+	}
+	return found
+}
+
+// read returns what each file holds.
+func read(paths []string) any {
+	found := map[string]string{}
+	for _, p := range paths {
+		b, err := os.ReadFile(p)
+		found[p] = string(b)
+		if err != nil {
+			found[p] = "error " + errno(err)
+		}
+	}
+	return found
+}
+
+// write tries to open each file for writing, and to change whose and how it is.
+func write(paths []string) any {
+	found := map[string]string{}
+	for _, p := range paths {
+		f, err := os.OpenFile(p, os.O_WRONLY, 0)
+		if err == nil {
+			_ = f.Close()
+		}
+		for _, try := range []error{err, os.Chmod(p, 0o666), os.Truncate(p, 0), os.Remove(p), os.Rename(p, p+"x")} {
+			if try == nil {
+				err = nil
+			}
+		}
+		found[p] = errno(err)
+	}
+	return found
 }

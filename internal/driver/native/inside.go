@@ -1,0 +1,156 @@
+//go:build linux
+
+package native
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/image"
+	"pinfold/sandbox"
+)
+
+// showEvery is how often the files that change are written at most, while the
+// counters are read; where nothing runs nobody reads them, and nothing is written.
+const showEvery = 200 * time.Millisecond
+
+// inside is the computer that programs in a machine see.
+type inside struct {
+	*computer
+	offset int64 // how far the clocks inside are behind, in seconds
+	booted int64 // when they began, in seconds since 1970
+
+	shown time.Time // when it was told last
+	last  image.Reading
+}
+
+// lookAtHost finds out what is shown of the host.
+func (h *host) lookAtHost() error {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return setupError("ask for the kernel's release", err)
+	}
+	h.facts = image.LookAtHost(os.DirFS("/"), runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]))
+	return nil
+}
+
+// shapeOfComputer is what computers differ by.
+type shapeOfComputer struct {
+	cpus          int
+	memory, quota int64
+}
+
+// computer is the part of them that is the same for all of a shape.
+type computer struct {
+	machine image.Machine
+	layout  layout
+}
+
+// maxComputers bounds how many are kept. One takes a few KiB, and 0.1 ms to make.
+const maxComputers = 64
+
+// computers keeps what was made. It is safe for concurrent use.
+type computers struct {
+	mu   sync.Mutex
+	made map[shapeOfComputer]*computer
+}
+
+// of returns the computer for those limits.
+func (c *computers) of(h *host, l sandbox.Limits) *computer {
+	shape := shapeOfComputer{h.facts.CPUs(l.CPUs), l.MemoryBytes, l.CPUQuota(cpuPeriodUS)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known := c.made[shape]; known != nil {
+		return known
+	}
+	m := image.Machine{
+		Host: h.facts, CPUs: shape.cpus, Memory: shape.memory,
+		QuotaUS: shape.quota, PeriodUS: cpuPeriodUS, CgroupVersion: h.hierarchy.Version(),
+	}
+	if len(c.made) >= maxComputers || c.made == nil {
+		c.made = map[shapeOfComputer]*computer{}
+	}
+	made := &computer{machine: m, layout: layOut(m.Files())}
+	c.made[shape] = made
+	return made
+}
+
+// newInside makes a computer as large as the limits.
+func (h *host) newInside(l sandbox.Limits, timeNS bool) *inside {
+	in := &inside{computer: h.computers.of(h, l)}
+	boot := bootClock()
+	if timeNS {
+		in.offset = int64(boot / time.Second)
+	}
+	in.booted = time.Now().Add(-boot).Unix() + in.offset
+	return in
+}
+
+// bootClock is the host's clock that counts from its boot.
+func bootClock() time.Duration {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0
+	}
+	return time.Duration(now.Nano())
+}
+
+func randomUUID() string {
+	b := make([]byte, 16)
+	if _, err := rand.Read(b); err != nil {
+		panic("native: no random numbers: " + err.Error()) // crypto/rand never fails on Linux
+	}
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// live returns the files that change, as they are with those counters.
+func (in *inside) live(cpuNanos, memory, processes int64) []image.File {
+	now := image.Reading{
+		Uptime: bootClock() - time.Duration(in.offset)*time.Second, Booted: in.booted,
+		CPU: time.Duration(cpuNanos), Memory: memory, Processes: processes,
+	}
+	if passed := now.Uptime - in.last.Uptime; in.last.Uptime > 0 && passed > 0 {
+		now.Load = in.last.Load.After(float64(now.CPU-in.last.CPU)/float64(passed), passed)
+	}
+	in.last = now
+	return in.machine.Live(now)
+}
+
+// files returns the sandbox's own files as they are at the beginning. Those that
+// change are written by the host, who is not their owner where it is an ordinary
+// user; inside, nobody can write to what is mounted read-only.
+func (in *inside) files(root bool) []image.File {
+	files := in.live(0, 0, 0)
+	for i := range files {
+		if !root {
+			files[i].Mode = 0o666
+		}
+	}
+	return append(files, image.File{Path: image.BootID, Mode: 0o444, Content: []byte(randomUUID() + "\n")})
+}
+
+// show writes the files that change, where that is due. What cannot be written stays
+// as it was: nothing depends on it but what a program reads there.
+func (t *meter) show() {
+	in := t.machine.inside
+	if in == nil || t.root < 0 || time.Since(in.shown) < showEvery {
+		return
+	}
+	in.shown = time.Now()
+	u := t.last
+	for _, f := range in.live(u.CPUNanos, u.MemoryBytes, u.Processes) {
+		fd, err := unix.Openat2(t.root, rel(f.Path), &unix.OpenHow{
+			Flags: unix.O_WRONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+		})
+		if err == nil {
+			_, _ = unix.Pwrite(fd, f.Content, 0)
+			_ = unix.Close(fd)
+		}
+	}
+}

@@ -16,7 +16,8 @@ func (l *Local) GetRun(ctx context.Context, id string) (RunRecord, error) {
 
 func shownRun(r engine.RunRecord) RunRecord {
 	return RunRecord{
-		ID: r.ID, CreatedAt: r.CreatedAt, Language: r.Language, Metadata: r.Metadata, Status: r.Status, Cause: r.Cause, Result: r.Result,
+		ID: r.ID, State: r.State, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+		Language: r.Language, Metadata: r.Metadata, Status: r.Status, Cause: r.Cause, Result: r.Result,
 	}
 }
 
@@ -39,7 +40,10 @@ func (l *Local) Sandboxes(ctx context.Context, f Filter) iter.Seq2[sandbox.Info,
 // pages asks for one page after the other, as they are needed.
 func pages[A, B any](f Filter, show func(A) B, ask func(engine.Query) (engine.Page[A], error)) iter.Seq2[B, error] {
 	return func(yield func(B, error) bool) {
-		q := engine.Query{States: f.States, Statuses: f.Statuses, Metadata: f.Metadata, Oldest: f.Oldest, Limit: f.PageSize}
+		q := engine.Query{
+			States: f.States, RunStates: f.RunStates, Statuses: f.Statuses, Languages: f.Languages, Since: f.Since, Before: f.Before,
+			Metadata: f.Metadata, Oldest: f.Oldest, Limit: f.PageSize,
+		}
 		for {
 			page, err := ask(q)
 			if err != nil {

@@ -82,6 +82,10 @@ type (
 	ExecOptions = client.ExecOptions
 	// OutputOptions say which output of a process is wanted.
 	OutputOptions = client.OutputOptions
+	// StartOptions say what else to do with a run that is started.
+	StartOptions = client.StartOptions
+	// WatchOptions say what of a run is wanted.
+	WatchOptions = client.WatchOptions
 	// Filter selects what a list returns.
 	Filter = client.Filter
 	// RunRecord is what is kept of a run.

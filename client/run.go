@@ -8,8 +8,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"net/url"
-	"time"
 	"unicode/utf8"
 
 	"pinfold/sandbox"
@@ -247,62 +245,6 @@ func checkSendable(s sandbox.Spec) error {
 		}
 	}
 	return nil
-}
-
-// RunRecord is what the server keeps of a run.
-type RunRecord struct {
-	ID        string            `json:"id"`
-	CreatedAt time.Time         `json:"created_at"`
-	Language  string            `json:"language"`
-	Metadata  map[string]string `json:"metadata,omitempty"`
-	// Status and Cause are the result's, empty while the run is under way.
-	Status sandbox.Status    `json:"status,omitempty"`
-	Cause  sandbox.CauseKind `json:"cause,omitempty"`
-	// Result is nil while the run is under way, and in lists.
-	Result *sandbox.Result `json:"result,omitempty"`
-}
-
-// GetRun returns what the server keeps of a run.
-func (c *Client) GetRun(ctx context.Context, id string) (RunRecord, error) {
-	var r RunRecord
-	err := c.ask(ctx, call{method: http.MethodGet, path: []string{"v1", "runs", id}, repeat: true, limit: maxResultBytes}, &r)
-	return r, err
-}
-
-// Filter selects and orders what a list returns. The zero value means
-// everything, the newest first.
-type Filter struct {
-	States   []sandbox.State   // of sandboxes
-	Statuses []sandbox.Status  // of runs
-	Metadata map[string]string // every pair must match
-	Oldest   bool              // the oldest first
-	PageSize int               // objects asked for at once; 0: the server's choice
-}
-
-func (f Filter) query() url.Values {
-	q := url.Values{}
-	for _, s := range f.States {
-		q.Add("state", string(s))
-	}
-	for _, s := range f.Statuses {
-		q.Add("status", string(s))
-	}
-	for k, v := range f.Metadata {
-		q.Add("metadata", k+"="+v)
-	}
-	if f.Oldest {
-		q.Set("order", "oldest")
-	}
-	if f.PageSize > 0 {
-		q.Set("limit", fmt.Sprint(f.PageSize))
-	}
-	return q
-}
-
-// Runs returns the runs that match, page by page as they are asked for. An
-// error is the last pair.
-func (c *Client) Runs(ctx context.Context, f Filter) iter.Seq2[RunRecord, error] {
-	return pages[RunRecord](ctx, c, "runs", f)
 }
 
 // page is one answer of a list.

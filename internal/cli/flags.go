@@ -26,7 +26,7 @@ type runFlags struct {
 	warm                                []string
 	cold                                bool
 	spec                                string
-	json, raw, verbose                  bool
+	json, raw, verbose, detach          bool
 }
 
 // The groups under which help shows the flags of "run".
@@ -73,7 +73,8 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.BoolVar(&f.json, "json", false, "print one JSON result and nothing else")
 	set.BoolVar(&f.raw, "raw", false, "do not escape control characters on a terminal")
 	set.BoolVarP(&f.verbose, "verbose", "v", false, "say on stderr what was used and what was not enforced")
-	group(set, groupOutput, "json", "raw", "verbose")
+	set.BoolVarP(&f.detach, "detach", "d", false, "on a server: print the run's id and leave; pinfold result prints what came of it")
+	group(set, groupOutput, "json", "raw", "verbose", "detach")
 }
 
 // Annotations of flags for help.

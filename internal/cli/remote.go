@@ -25,13 +25,7 @@ func (r remoteRunner) Close() error { return r.client.Close() }
 // Run implements Runner.
 func (r remoteRunner) Run(ctx context.Context, req engine.Request) (*sandbox.Result, error) {
 	spec := req.Spec
-	if len(spec.Mounts) > 0 {
-		return nil, usageError("--mount: a server shows no directories of this machine").WithHint("copy it in with --file")
-	}
-	if err := sendCode(&spec); err != nil {
-		return nil, err
-	}
-	if err := sendInputs(&spec, req.Inputs); err != nil {
+	if err := prepareRemote(&spec, req); err != nil {
 		return nil, err
 	}
 	if err := sendStdin(ctx, &spec, req.Streams.Stdin); err != nil {
@@ -43,6 +37,17 @@ func (r remoteRunner) Run(ctx context.Context, req engine.Request) (*sandbox.Res
 		o.Stdout, o.Stderr = req.Streams.Stdout, req.Streams.Stderr
 	}
 	return r.client.Run(ctx, spec, o)
+}
+
+// prepareRemote puts into the spec what else there is of the request.
+func prepareRemote(spec *sandbox.Spec, req engine.Request) error {
+	if len(spec.Mounts) > 0 {
+		return usageError("--mount: a server shows no directories of this machine").WithHint("copy it in with --file")
+	}
+	if err := sendCode(spec); err != nil {
+		return err
+	}
+	return sendInputs(spec, req.Inputs)
 }
 
 // sendCode makes a program that is not UTF-8 a file: JSON would change it.

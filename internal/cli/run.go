@@ -87,7 +87,7 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	if err != nil {
 		return err
 	}
-	if len(spec.Artifacts) > 0 && f.artifactsDir == "" && !f.json {
+	if len(spec.Artifacts) > 0 && f.artifactsDir == "" && !f.json && !f.detach {
 		return usageError("artifacts would be thrown away").WithHint("add --artifacts-dir out, or --json to get them in the result")
 	}
 	in, err := collectInputs(f.files, programOf(spec, program), spec.Mounts)
@@ -100,6 +100,9 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 		return err
 	}
 	defer closeStdin()
+	if f.detach {
+		return a.detach(ctx, f, engine.Request{Spec: spec, Inputs: in.list, Streams: engine.Streams{Stdin: stdin}})
+	}
 	sink, err := newArtifactSink(f.artifactsDir)
 	if err != nil {
 		return err

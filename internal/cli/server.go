@@ -97,10 +97,10 @@ func cancelled() *sandbox.Error {
 	return &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "cancelled", Err: context.Canceled}
 }
 
-// isID says whether a word looks like the id of a sandbox or a process.
+// isID says whether a word looks like the id of a sandbox, a process or a run.
 func isID(word string) bool {
 	kind, rest, _ := strings.Cut(word, "_")
-	return (kind == "sbx" || kind == "prc") && len(rest) == idLength && strings.Trim(rest, idLetters) == ""
+	return (kind == "sbx" || kind == "prc" || kind == "run") && len(rest) == idLength && strings.Trim(rest, idLetters) == ""
 }
 
 const (
@@ -114,7 +114,7 @@ func checkIDs(prefix, what string, ids ...string) error {
 		if !isID(id) || !strings.HasPrefix(id, prefix) {
 			return (&sandbox.Error{
 				Code: sandbox.CodeNotFound, Message: fmt.Sprintf("\"%s\" is not the id of a %s", sandbox.SafeText(id, maxID), what),
-			}).WithHint(map[string]string{"sbx_": "pinfold ls lists the sandboxes", "prc_": "pinfold ps SANDBOX lists the processes"}[prefix])
+			}).WithHint(map[string]string{"sbx_": "pinfold ls lists the sandboxes", "prc_": "pinfold ps SANDBOX lists the processes", "run_": "pinfold runs lists the runs"}[prefix])
 		}
 	}
 	return nil

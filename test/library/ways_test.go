@@ -61,6 +61,10 @@ type process interface { //nolint:interfacebloat // as above
 type pinfoldAPI interface { //nolint:interfacebloat // as above
 	Run(ctx context.Context, s sandbox.Spec, o client.RunOptions) (*sandbox.Result, error)
 	GetRun(ctx context.Context, id string) (client.RunRecord, error)
+	StartRun(ctx context.Context, s sandbox.Spec, o client.StartOptions) (client.RunRecord, error)
+	CancelRun(ctx context.Context, id string) (client.RunRecord, error)
+	WaitRun(ctx context.Context, id string) (client.RunRecord, error)
+	WatchRun(ctx context.Context, id string, o client.WatchOptions) (*sandbox.Result, error)
 	Runs(ctx context.Context, f client.Filter) iter.Seq2[client.RunRecord, error]
 	Sandboxes(ctx context.Context, f client.Filter) iter.Seq2[sandbox.Info, error]
 	Languages(ctx context.Context) ([]client.Language, error)

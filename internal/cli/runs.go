@@ -1,0 +1,366 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"pinfold/client"
+	"pinfold/internal/engine"
+	"pinfold/sandbox"
+)
+
+const runsLong = `Without --watch it lists what a server keeps of runs, the newest first.
+
+With --watch it follows one: what the program has printed and prints is passed
+on, and the exit status is that of "pinfold run". Ctrl-C ends the watching only.`
+
+const runsExamples = `  pinfold runs                          the newest
+  pinfold runs --state queued,running   those that have not finished
+  pinfold runs --since 1h --status killed
+  pinfold runs --watch $run             follow one`
+
+// runsFlags are the flags of "runs" as they were given.
+type runsFlags struct {
+	states, statuses, languages []string
+	metadata                    map[string]string
+	since                       time.Duration
+	most                        int
+	watch, quiet, json, raw     bool
+}
+
+func (a *app) runsCommand() *cobra.Command {
+	f := &runsFlags{metadata: map[string]string{}}
+	cmd := &cobra.Command{
+		Use: "runs [flags] | runs --watch RUN", Short: "List runs of a server, or follow one", Long: runsLong, Example: runsExamples,
+		Args: needArgs(0, 1, "a run, with --watch"), ValidArgsFunction: a.completeRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.watch != (len(args) == 1) {
+				return usageError("--watch and a run belong together").WithHint("pinfold runs --watch RUN; pinfold result RUN prints what came of one")
+			}
+			if !f.watch {
+				return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.listRuns(ctx, c, f) })
+			}
+			if err := checkIDs("run_", "run", args[0]); err != nil {
+				return err
+			}
+			defer catchBrokenPipe()()
+			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.watchRun(ctx, c, args[0], f) })
+		},
+	}
+	set := cmd.Flags()
+	set.BoolVarP(&f.watch, "watch", "w", false, "follow a run until it has finished")
+	set.BoolVar(&f.raw, "raw", false, "do not escape control characters on a terminal")
+	set.StringSliceVar(&f.states, "state", nil, "only in these states: queued, running, finished")
+	set.StringSliceVar(&f.statuses, "status", nil, "only those that ended so: succeeded, failed, killed, error")
+	set.StringSliceVarP(&f.languages, "language", "l", nil, "only in these languages")
+	set.Var(pairs{f.metadata, "a label"}, "metadata", "only with this label; may be repeated")
+	set.DurationVar(&f.since, "since", 0, "only those that were asked for within this time")
+	set.IntVar(&f.most, "limit", 50, "how many at most")
+	set.BoolVarP(&f.quiet, "quiet", "q", false, "print ids only")
+	set.BoolVar(&f.json, "json", false, "print JSON")
+	group(set, "Choice", "state STATES", "status STATUSES", "language NAMES", "metadata K=V", "since TIME", "limit N")
+	group(set, "Watching", "watch", "raw")
+	group(set, groupOutput, "quiet", "json")
+	return cmd
+}
+
+func (f *runsFlags) filter() (client.Filter, error) {
+	filter := client.Filter{Metadata: f.metadata, Languages: f.languages}
+	for _, s := range f.states {
+		if !slices.Contains(sandbox.RunStates(), sandbox.RunState(s)) {
+			return filter, usageError("--state: no state \"%s\"", sandbox.SafeText(s, 40)).WithHint("the states are queued, running, finished; --status says how one ended")
+		}
+		filter.RunStates = append(filter.RunStates, sandbox.RunState(s))
+	}
+	for _, s := range f.statuses {
+		filter.Statuses = append(filter.Statuses, sandbox.Status(s))
+	}
+	if f.since > 0 {
+		filter.Since = time.Now().Add(-f.since)
+	}
+	if f.most < 1 || f.most > maxListed {
+		return filter, usageError("--limit: %d is outside 1 to %d", f.most, maxListed)
+	}
+	filter.PageSize = min(f.most, 1000)
+	return filter, nil
+}
+
+func (a *app) listRuns(ctx context.Context, c *client.Client, f *runsFlags) error {
+	filter, err := f.filter()
+	if err != nil {
+		return err
+	}
+	all := []client.RunRecord{}
+	for r, err := range c.Runs(ctx, filter) {
+		if err != nil {
+			return err
+		}
+		if all = append(all, r); len(all) == f.most {
+			break
+		}
+	}
+	if f.json {
+		return a.writeJSON(struct {
+			Runs []client.RunRecord `json:"runs"`
+		}{all})
+	}
+	t := newTable("RUN", "STATE", "LANGUAGE", "CREATED", "TOOK", "ENDED BY", "METADATA")
+	for _, r := range all {
+		t.row(r.ID, cmpText(string(r.Status), string(r.State)), r.Language, since(r.CreatedAt), took(r), string(r.Cause), labels(r.Metadata))
+	}
+	return a.writeTable(t, f.quiet)
+}
+
+// cmpText is the first of them that is not empty: how a run ended says more
+// than that it has.
+func cmpText(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// took is how long a run has taken so far, its waiting included.
+func took(r client.RunRecord) string {
+	switch {
+	case !r.FinishedAt.IsZero():
+		return r.FinishedAt.Sub(r.CreatedAt).Round(time.Millisecond).String()
+	case r.StartedAt.IsZero():
+		return "-"
+	}
+	return span(time.Since(r.StartedAt))
+}
+
+func (a *app) watchRun(ctx context.Context, c *client.Client, id string, f *runsFlags) error {
+	o := client.WatchOptions{}
+	if !f.json {
+		o.Stdout, o.Stderr = forReader(a.Stdout, f.raw), forReader(a.Stderr, f.raw)
+	}
+	r, err := c.WatchRun(ctx, id, o)
+	if !f.json {
+		finishVisible(o.Stdout, o.Stderr)
+	}
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		return &brokenPipeError{}
+	case err != nil && ctx.Err() != nil: // it goes on; nothing was lost
+		return &stoppedError{}
+	case err != nil:
+		return err
+	case f.json:
+		a.exit = exitStatus(r)
+		return a.writeJSON(r)
+	}
+	a.midLine = !strings.HasSuffix(r.Stderr, "\n") && r.Stderr != ""
+	return a.ended(r, "")
+}
+
+// ended says of a finished run what "run" would have said, and leaves with the
+// same exit status.
+func (a *app) ended(r *sandbox.Result, dir string) error {
+	a.exit = exitStatus(r)
+	a.report(r, reportOptions{kept: int64(max(len(r.Stdout), len(r.Stderr))), dir: dir})
+	return nil
+}
+
+const resultExamples = `  pinfold result $run           its output, and its exit status
+  pinfold result --wait $run    once it has finished
+  pinfold result --json $run    everything
+  pinfold result -o out $run    the files that came out, too`
+
+func (a *app) resultCommand() *cobra.Command {
+	var wait, asJSON, raw bool
+	var dir string
+	cmd := &cobra.Command{
+		Use: "result [flags] RUN", Short: "Print what came of a run of a server",
+		Long:    "Prints what the program printed, says why it ended, and has the exit status that\n\"pinfold run\" had.",
+		Example: resultExamples, Args: needArgs(1, 1, "a run"), ValidArgsFunction: a.completeRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkIDs("run_", "run", args[0]); err != nil {
+				return err
+			}
+			defer catchBrokenPipe()()
+			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
+				get := c.GetRun
+				if wait {
+					get = c.WaitRun
+				}
+				r, err := get(ctx, args[0])
+				switch {
+				case err != nil:
+					return err
+				case r.Result == nil:
+					return &sandbox.Error{
+						Code: sandbox.CodeConflict, Message: "the run has not finished: it is " + sandbox.SafeText(string(r.State), 20),
+						Hint: "pinfold result --wait " + sandbox.SafeText(args[0], maxID),
+					}
+				}
+				return a.showResult(r.Result, dir, asJSON, raw)
+			})
+		},
+	}
+	set := cmd.Flags()
+	set.BoolVar(&wait, "wait", false, "wait until it has finished")
+	set.StringVarP(&dir, "artifacts-dir", "o", "", "write the files that came out here, replacing")
+	set.BoolVar(&raw, "raw", false, "do not escape control characters on a terminal")
+	set.BoolVar(&asJSON, "json", false, "print the whole result as JSON")
+	group(set, groupFiles, "artifacts-dir DIR")
+	return cmd
+}
+
+// showResult prints a result that was fetched.
+func (a *app) showResult(r *sandbox.Result, dir string, asJSON, raw bool) error {
+	if dir != "" {
+		sink, err := newArtifactSink(dir)
+		if err != nil {
+			return err
+		}
+		defer sink.close()
+		for i, artifact := range r.Artifacts {
+			content := artifact.Content
+			artifact.Content, r.Artifacts[i].Content = nil, nil
+			if err := sink.take(artifact, bytes.NewReader(content)); err != nil {
+				return err
+			}
+		}
+		defer func() {
+			if !sink.finish(r) {
+				a.exit = exitPinfold
+			}
+		}()
+	}
+	if asJSON {
+		a.exit = exitStatus(r)
+		return a.writeJSON(r)
+	}
+	out, warn := forReader(a.Stdout, raw), forReader(a.Stderr, raw)
+	_, err := io.WriteString(out, r.Stdout)
+	if err == nil {
+		_, err = io.WriteString(warn, r.Stderr)
+	}
+	finishVisible(out, warn)
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		return &brokenPipeError{}
+	case err != nil:
+		return err
+	}
+	a.midLine = r.Stderr != "" && !strings.HasSuffix(r.Stderr, "\n")
+	return a.ended(r, dir)
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "cancel [flags] RUN...", Short: "End runs of a server",
+		Long:    "Returns when they have ended. What they had printed is in their results. A run that\nhas finished stays as it is.",
+		Example: "  pinfold cancel $run\n  pinfold cancel $(pinfold runs -q --state queued,running)",
+		Args:    needArgs(1, -1, "at least one run"), ValidArgsFunction: a.completeRuns,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkIDs("run_", "run", args...); err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.cancelRuns(ctx, c, args, asJSON) })
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// cancelRuns cancels them all, also when one of them fails, and returns the
+// first failure.
+func (a *app) cancelRuns(ctx context.Context, c *client.Client, ids []string, asJSON bool) error {
+	ended := []client.RunRecord{}
+	var first error
+	for _, id := range ids {
+		r, err := c.CancelRun(ctx, id)
+		if err == nil {
+			ended = append(ended, r)
+			continue
+		}
+		e := *sandbox.AsError(err)
+		e.Message = sandbox.SafeText(id, maxID) + ": " + e.Message
+		if first == nil {
+			first = &e
+		} else {
+			a.say("%s", sandbox.SafeText(e.Message, maxMessage))
+		}
+	}
+	if first != nil || !asJSON {
+		return first
+	}
+	return a.writeJSON(struct {
+		Runs []client.RunRecord `json:"runs"`
+	}{ended})
+}
+
+// detach starts a run on a server that goes on by itself, and prints its id.
+func (a *app) detach(ctx context.Context, f *runFlags, req engine.Request) error {
+	if !a.remote() {
+		return usageError("--detach: without a server the run would end with this command").WithHint(`start one with "pinfold serve", and name it with --server URL`)
+	}
+	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
+		spec := req.Spec
+		err := prepareRemote(&spec, req)
+		if err == nil && f.stdin != "" {
+			err = wholeStdin(&spec, req.Streams.Stdin)
+		}
+		if err != nil {
+			return err
+		}
+		r, err := c.StartRun(ctx, spec, client.StartOptions{})
+		switch {
+		case err != nil:
+			return err
+		case f.json:
+			return a.writeJSON(r)
+		}
+		return a.write([]byte(sandbox.SafeText(r.ID, maxID) + "\n"))
+	})
+}
+
+// wholeStdin puts all of stdin into the request: nobody is there later to pass it on.
+func wholeStdin(spec *sandbox.Spec, stdin io.Reader) error {
+	data, err := io.ReadAll(io.LimitReader(stdin, sandbox.MaxStdinBytes+1))
+	switch {
+	case err != nil:
+		return prefixed("--stdin", openError("stdin", err))
+	case len(data) > sandbox.MaxStdinBytes:
+		return prefixed("--stdin", tooLong(fromStdin, sandbox.MaxStdinBytes))
+	case !utf8.Valid(data):
+		return usageError("--stdin: bytes that are not UTF-8 cannot go to a server as stdin").WithHint("copy them in with --file and open that file")
+	}
+	spec.Stdin = string(data)
+	return nil
+}
+
+// completeRuns offers the newest runs of the server.
+func (a *app) completeRuns(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	c, err := a.connect()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer c.Close() //nolint:errcheck // idle connections only
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	defer cancel()
+	var ids []string
+	for r, err := range c.Runs(ctx, client.Filter{PageSize: completionMost}) {
+		if err != nil || len(ids) == completionMost {
+			break
+		}
+		ids = append(ids, fmt.Sprintf("%s\t%s %s", sandbox.SafeText(r.ID, maxID), r.Language, cmpText(string(r.Status), string(r.State))))
+	}
+	return ids, cobra.ShellCompDirectiveNoFileComp
+}

@@ -73,6 +73,7 @@ type Capacity struct {
 	StartsPerSecond float64       `yaml:"starts_per_second"`
 	Queue           int           `yaml:"queue"`         // requests that may wait
 	QueueTimeout    time.Duration `yaml:"queue_timeout"` // how long one of them may
+	Detached        int           `yaml:"detached"`      // runs of one tenant that nobody waits for
 }
 
 // Quotas bound one tenant: those named in Tenants so, every other by Default.
@@ -157,7 +158,7 @@ func Default() *Config {
 	return &Config{
 		Listen:       []string{DefaultListen},
 		State:        DefaultState(),
-		Capacity:     Capacity{Sandboxes: 1024, Queue: 1000, QueueTimeout: 30 * time.Second},
+		Capacity:     Capacity{Sandboxes: 1024, Queue: 1000, QueueTimeout: 30 * time.Second, Detached: 100},
 		Limits:       Limits{Max: sandbox.Limits{OutputBytes: maxOutput}},
 		TTL:          TTL{Default: sandbox.DefaultTTLMS * time.Millisecond, Max: 24 * time.Hour},
 		CompileCache: CompileCache{Bytes: 1 << 30},

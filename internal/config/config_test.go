@@ -51,7 +51,7 @@ domain: box.example.com
 allowed_hosts: [a.example.com, "10.0.0.1:7463", "::1"]
 allowed_origins: ["https://app.example.com:8443"]
 tls: {cert: c.pem, key: k.pem}
-capacity: {sandboxes: 5, runs: 6, memory: 1.5GiB, cpus: 0.5, starts_per_second: 2.5, queue: 7, queue_timeout: 250ms}
+capacity: {sandboxes: 5, runs: 6, memory: 1.5GiB, cpus: 0.5, starts_per_second: 2.5, queue: 7, queue_timeout: 250ms, detached: 8}
 quotas:
   default: {sandboxes: 2, cpus: 3}
   tenants:
@@ -75,7 +75,7 @@ telemetry: {otlp_endpoint: "http://127.0.0.1:4318", service_name: x, sample: 0.1
 		Listen: []string{"[::1]:0", "unix:/run/p.sock"}, State: "/srv/pinfold", Domain: "box.example.com",
 		AllowedHosts: []string{"a.example.com", "10.0.0.1:7463", "::1"}, AllowedOrigins: []string{"https://app.example.com:8443"},
 		TLS:      TLS{"c.pem", "k.pem"},
-		Capacity: Capacity{5, 6, 3 << 29, 0.5, 2.5, 7, 250 * time.Millisecond},
+		Capacity: Capacity{5, 6, 3 << 29, 0.5, 2.5, 7, 250 * time.Millisecond, 8},
 		Quotas:   Quotas{Default: Quota{Sandboxes: 2, CPUs: 3}, Tenants: map[string]Quota{"a-1": {Sandboxes: 9}}},
 		Limits: Limits{
 			Default: sandbox.Limits{MemoryBytes: 64 << 20, WallTimeMS: 2000, Processes: 8},

@@ -250,6 +250,7 @@ func (c *Config) checkCapacity() error {
 		number{"capacity.cpus", k.CPUs, sandbox.MinCPUs, maxObjects},
 		number{"capacity.starts_per_second", k.StartsPerSecond, minRate, maxRate},
 		number{"capacity.queue", float64(k.Queue), 1, maxObjects},
+		number{"capacity.detached", float64(k.Detached), 1, maxObjects},
 	)
 	if err != nil {
 		return err

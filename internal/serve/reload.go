@@ -134,7 +134,7 @@ func either[T int | int64 | float64](v *T, otherwise T) {
 func capacity(c config.Capacity) engine.Capacity {
 	return engine.Capacity{
 		Sandboxes: c.Sandboxes, Runs: c.Runs, MemoryBytes: int64(c.Memory), CPUs: c.CPUs,
-		StartsPerSecond: c.StartsPerSecond, Queue: c.Queue, QueueTimeout: c.QueueTimeout,
+		StartsPerSecond: c.StartsPerSecond, Queue: c.Queue, QueueTimeout: c.QueueTimeout, Detached: c.Detached,
 	}
 }
 

@@ -70,10 +70,11 @@ type crash struct {
 	sandboxes []string                   // that were acknowledged
 	keys      []string                   // idempotency keys that were sent
 	answers   map[string]*sandbox.Result // by key
+	detached  map[string]string          // runs that were acknowledged, by the key that they were asked for with
 }
 
 func (c *crash) play() {
-	c.answers = map[string]*sandbox.Result{}
+	c.answers, c.detached = map[string]*sandbox.Result{}, map[string]string{}
 	armed := c.options
 	armed.Env = []string{failpoint.Env + "=" + c.moment}
 	if strings.HasPrefix(c.moment, "recover.") {
@@ -112,6 +113,7 @@ func (c *crash) dieAtWork() {
 	}
 	c.sandboxes = append(c.sandboxes, x.ID())
 	go c.run(ctx, s.Client, "asleep", "sleep 20")
+	c.detach(ctx, s.Client, "detached-asleep", "sleep 20")
 	time.Sleep(300 * time.Millisecond)
 	_ = s.Kill()
 }
@@ -132,6 +134,7 @@ func (c *crash) workUntilDeath(s *server.Server) {
 				}
 				c.live(ctx, s.Client)
 				c.run(ctx, s.Client, fmt.Sprintf("key-%d-%d", worker, round), "echo $((6*7)) | tee out.txt")
+				c.detach(ctx, s.Client, fmt.Sprintf("detached-%d-%d", worker, round), "echo $((6*7))")
 			}
 		})
 	}
@@ -171,6 +174,48 @@ func (c *crash) run(ctx context.Context, cl *client.Client, key, program string)
 	c.answers[key] = r
 }
 
+// detach asks for a run that goes on by itself.
+func (c *crash) detach(ctx context.Context, cl *client.Client, key, program string) {
+	r, err := cl.StartRun(ctx, request(program), client.StartOptions{IdempotencyKey: key})
+	if err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.detached[key] = r.ID
+}
+
+// checkDetached looks for every run whose id somebody was told: it has ended,
+// by itself or with the server, and is listed; asked for again it is the same.
+func (c *crash) checkDetached(ctx context.Context, cl *client.Client) {
+	listed := map[string]bool{}
+	for r, err := range cl.Runs(ctx, client.Filter{}) {
+		if err != nil {
+			c.t.Error(err)
+			return
+		}
+		listed[r.ID] = true
+	}
+	for key, id := range c.detached {
+		r, err := cl.GetRun(ctx, id)
+		switch {
+		case err != nil || !listed[id]:
+			c.t.Errorf("an acknowledged run is forgotten (listed: %v): %v", listed[id], err)
+		case r.State != sandbox.RunFinished || r.Result == nil:
+			c.t.Errorf("run %s is %s", id, r.State)
+		case r.Cause != sandbox.CauseLost && (r.Status != sandbox.StatusSucceeded || r.Result.Stdout != "42\n"):
+			c.t.Errorf("run %s: %+v", id, r.Result)
+		}
+		program := "echo $((6*7))"
+		if key == "detached-asleep" {
+			program = "sleep 20"
+		}
+		if again, err := cl.StartRun(ctx, request(program), client.StartOptions{IdempotencyKey: key}); err != nil || again.ID != id {
+			c.t.Errorf("%s was run %s and is now %s, %v", key, id, again.ID, err)
+		}
+	}
+}
+
 func request(program string) sandbox.Spec {
 	return sandbox.Spec{Language: "sh", Code: program, Artifacts: []string{"*.txt"}}
 }
@@ -192,6 +237,7 @@ func (c *crash) check(s *server.Server) {
 	for _, key := range c.keys {
 		c.checkKey(ctx, s.Client, key)
 	}
+	c.checkDetached(ctx, s.Client)
 	c.checkFirstKey(ctx)
 }
 

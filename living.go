@@ -129,13 +129,14 @@ func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 
 // Download writes what is in a directory as an archive ("tar", "tar.gz" or
 // "zip") to w, with names relative to the directory. Only regular files and
-// directories go in; skipped counts the rest.
+// directories go in; skipped counts the rest. Files that have more bytes together
+// than the sandbox's disk, as sparse ones may, are an error of code too_large.
 func (s *Sandbox) Download(ctx context.Context, path, format string, w io.Writer) (skipped int, err error) {
 	f, err := archive.ParseFormat(format)
 	if err != nil {
 		return 0, err
 	}
-	done, err := archive.Pack(ctx, s.box, path, f, 0, w)
+	done, err := archive.Pack(ctx, s.box, path, f, archive.Limits{Bytes: s.box.Holds()}, w)
 	return done.Skipped, err
 }
 

@@ -29,7 +29,7 @@ func (s *server) archiveRoutes() []route {
 	return []route{
 		{
 			method: http.MethodGet, path: path, id: "readArchive", tag: "Files", summary: "Read a directory as an archive", scopes: []string{scopeSandbox, scopeRead},
-			description: "Regular files and directories, with names relative to the directory; links and everything else are left out.",
+			description: "Regular files and directories, with names relative to the directory; links and everything else are left out. Sparse files count as long as they look: files that have more bytes together than the sandbox's disk are refused as too_large.",
 			params:      params, answers: answers, errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity},
 			example: `curl -s "$SERVER/v1/sandboxes/$ID/archive?path=out&format=tar.gz" -H "Authorization: Bearer $KEY" -o out.tar.gz`,
 			handle:  (*call).readArchive,
@@ -63,7 +63,7 @@ func (c *call) readArchive() error {
 		h.Set("Trailer", skippedTrailer)
 		c.w.WriteHeader(http.StatusOK)
 	}}, archiveBuffer)
-	summary, err := archive.Pack(c.r.Context(), s, name, format, 0, late)
+	summary, err := archive.Pack(c.r.Context(), s, name, format, archive.Limits{Bytes: s.Holds()}, late)
 	if err == nil { // else what is in the buffer must not go out as the whole
 		err = late.Flush()
 	}

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -19,14 +20,16 @@ import (
 const maxDepth = 2048
 
 // Pack writes what a directory holds as an archive, with names relative to it
-// and in their order. At most entries files and directories, 0 for the
-// default; more is an error of code too_large, before anything was written.
+// and in their order. What holds more files and directories, or more bytes in
+// files, than the limits allow is an error of code too_large, before anything was
+// written: a file with holes is as long as it says, whatever it takes inside, and
+// an archive has no holes.
 // Only regular files and directories with printable names go in; the summary
 // counts the rest. A file that grows meanwhile is taken as long as it was when
 // it was listed, one that shrinks is filled up with zeros.
-func Pack(ctx context.Context, src Source, root string, f Format, entries int, w io.Writer) (Summary, error) {
-	limit := Limits{Entries: entries}.withDefaults().Entries
-	list, err := src.List(ctx, root, maxDepth, limit)
+func Pack(ctx context.Context, src Source, root string, f Format, l Limits, w io.Writer) (Summary, error) {
+	l = l.withDefaults()
+	list, err := src.List(ctx, root, maxDepth, l.Entries)
 	if err != nil {
 		return Summary{}, err
 	}
@@ -38,6 +41,9 @@ func Pack(ctx context.Context, src Source, root string, f Format, entries int, w
 	}
 	p := &packing{ctx: ctx, src: src, base: strings.TrimSuffix(absolute(root), "/") + "/"}
 	infos := list.Items
+	if err := p.checkSize(infos, l.Bytes); err != nil {
+		return Summary{}, err
+	}
 	p.sum.Skipped = list.Unprintable
 	switch f {
 	case Tar:
@@ -75,6 +81,31 @@ func (p *packing) name(i sandbox.FileInfo) (string, bool) {
 		return "", false
 	}
 	return rel, true
+}
+
+// checkSize refuses files that are larger together than they may be, and names the
+// largest one.
+func (p *packing) checkSize(infos []sandbox.FileInfo, most int64) error {
+	var sum int64
+	var largest sandbox.FileInfo
+	for _, i := range infos {
+		if _, goes := p.name(i); !goes || i.Type != sandbox.FileRegular {
+			continue
+		}
+		if i.Size > largest.Size {
+			largest = i
+		}
+		if sum += min(i.Size, most+1); sum > most {
+			return &sandbox.Error{
+				Code: sandbox.CodeTooLarge,
+				Message: fmt.Sprintf("the files have more than %s together, which is the most that may come out at once; the largest so far is %s with %s",
+					sandbox.FormatSize(most), sandbox.SafeText(largest.Path, 200), sandbox.FormatSize(largest.Size)),
+				Hint: "fetch the directories that you need one by one; sparse files, and files with several names, count as often and as long as they look",
+			}
+		}
+	}
+	p.sum = Summary{}
+	return nil
 }
 
 // entries is one format's way to begin an entry.

@@ -90,7 +90,7 @@ func TestPack(t *testing.T) {
 		m.grown = map[string]int64{home + "/out/shrunk": 5, home + "/out/gone": gone}
 		for _, root := range []string{"out", home + "/out", home + "/out/"} {
 			var b bytes.Buffer
-			s, err := Pack(t.Context(), m, root, f, 0, &b)
+			s, err := Pack(t.Context(), m, root, f, Limits{}, &b)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -116,7 +116,7 @@ func TestPackUnpack(t *testing.T) {
 		from.put("out/b", strings.Repeat("x", 70_000))
 		_ = from.Mkdir(t.Context(), "out/none", 0o700)
 		var b bytes.Buffer
-		if _, err := Pack(t.Context(), from, "out", f, 0, &b); err != nil {
+		if _, err := Pack(t.Context(), from, "out", f, Limits{}, &b); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Unpack(t.Context(), &b, "out", f, Limits{Dir: t.TempDir()}, to); err != nil {
@@ -134,16 +134,34 @@ func TestPackErrors(t *testing.T) {
 	m.put("b", "2")
 	for _, f := range Formats() {
 		var b bytes.Buffer
-		if _, err := Pack(t.Context(), m, ".", f, 1, &b); code(err) != sandbox.CodeTooLarge || b.Len() != 0 {
+		if _, err := Pack(t.Context(), m, ".", f, Limits{Entries: 1}, &b); code(err) != sandbox.CodeTooLarge || b.Len() != 0 {
 			t.Errorf("too many: %v, %d bytes", err, b.Len())
 		}
 		full := errors.New("full")
-		if _, err := Pack(t.Context(), m, ".", f, 0, broke{full}); !errors.Is(err, full) {
+		if _, err := Pack(t.Context(), m, ".", f, Limits{}, broke{full}); !errors.Is(err, full) {
 			t.Errorf("a writer that fails: %v", err)
 		}
 	}
-	if _, err := Pack(t.Context(), m, ".", "rar", 0, io.Discard); code(err) != sandbox.CodeRequestInvalid {
+	if _, err := Pack(t.Context(), m, ".", "rar", Limits{}, io.Discard); code(err) != sandbox.CodeRequestInvalid {
 		t.Errorf("an unknown format: %v", err)
+	}
+}
+
+// Files count as long as they look, whatever they take; nothing is written of what
+// is too much.
+func TestPackIsBounded(t *testing.T) {
+	m := newMemory()
+	m.put("d/a", "12345")
+	m.put("d/b", "123456")
+	for _, f := range Formats() {
+		var b bytes.Buffer
+		_, err := Pack(t.Context(), m, ".", f, Limits{Bytes: 10}, &b)
+		if e := sandbox.AsError(err); code(err) != sandbox.CodeTooLarge || b.Len() != 0 || !strings.Contains(e.Message, "/d/b with 6B") || e.Hint == "" {
+			t.Errorf("%s: %v, %d bytes", f, err, b.Len())
+		}
+		if sum, err := Pack(t.Context(), m, ".", f, Limits{Bytes: 11}, &b); err != nil || sum.Bytes != 11 || sum.Skipped != 0 {
+			t.Errorf("%s: %+v, %v", f, sum, err)
+		}
 	}
 }
 
@@ -169,7 +187,7 @@ func TestPackCountsNamesThatCannotBePrinted(t *testing.T) {
 	m.put("a", "1")
 	m.unprintable = 2
 	for _, f := range Formats() {
-		sum, err := Pack(t.Context(), m, ".", f, 0, io.Discard)
+		sum, err := Pack(t.Context(), m, ".", f, Limits{}, io.Discard)
 		if err != nil || sum.Files != 1 || sum.Skipped != 2 {
 			t.Errorf("%s: %+v %v", f, sum, err)
 		}

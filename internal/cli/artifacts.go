@@ -126,8 +126,9 @@ func (s *artifactSink) write(name string, a sandbox.Artifact, content io.Reader)
 	if err != nil {
 		return hostFileError(a.Path, reason(err))
 	}
-	n, err := io.Copy(f, io.LimitReader(content, a.Size+1))
-	err = errors.Join(err, f.Close())
+	out := &sparseFile{file: f}
+	n, err := io.Copy(out, io.LimitReader(content, a.Size+1))
+	err = errors.Join(err, out.end(), f.Close())
 	switch {
 	case err != nil:
 		return hostFileError(a.Path, reason(err))

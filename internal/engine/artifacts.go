@@ -85,7 +85,7 @@ func (c *collector) take(ctx context.Context, f wire.FileEntry) error {
 	if !c.declared && c.sink == nil {
 		limit, sum = maxDiscoveredSum, maxDiscoveredSum
 	}
-	sum = min(sum, c.held())
+	sum = min(sum, c.session.holds(maxArtifactsTotal))
 	switch {
 	case f.Type != "file":
 		c.reject(f.Path, sandbox.CodeNotRegularFile, "it is not a regular file")
@@ -112,14 +112,14 @@ func (c *collector) take(ctx context.Context, f wire.FileEntry) error {
 	return nil
 }
 
-// held is the most that the sandbox's disk can hold. Sparse files and many names
+// holds is the most that the sandbox's disk can hold. Sparse files and many names
 // for one file look larger, and would fill the host's disk from an empty one.
-// Directories of the host are not bounded by it.
-func (c *collector) held() int64 {
-	if len(c.session.plan.Mounts) > 0 {
-		return maxArtifactsTotal
+// Directories of the host are not bounded by it, but by what is given.
+func (s *session) holds(otherwise int64) int64 {
+	if len(s.plan.Mounts) > 0 {
+		return otherwise
 	}
-	return c.session.plan.Limits.DiskBytes
+	return s.plan.Limits.DiskBytes
 }
 
 // read streams one file through the hash to where it belongs. Its size is what

@@ -160,6 +160,15 @@ func (s *Sandbox) Changes(ctx context.Context, limit int) (changes sandbox.Listi
 	return changes, nil
 }
 
+// Holds is how many bytes the sandbox's files can have together, 0 where nothing
+// bounds them.
+func (s *Sandbox) Holds() int64 {
+	if s.session == nil {
+		return 0
+	}
+	return s.session.holds(0)
+}
+
 // maxDepth is deeper than any path can be.
 const maxDepth = 2048
 

@@ -108,6 +108,14 @@ func fsRaceCases() []Case {
 			Twin: &Twin{What: "one large file", Payload: Payload{Code: "open('f.bin', 'wb').write(bytes(12 << 20)); say('ok', 1)", Artifacts: []string{"*.bin"}, Limits: sandbox.Limits{DiskBytes: 16 << 20}}, Want: "ok"},
 		},
 		{
+			ID: "FS-24", Title: "a tree of sparse files, fetched as an archive of each format", Level: User, Severity: HostDoS, Source: "a review (F5)",
+			Expect: "refused as too_large before a byte comes out, naming a file; what the disk can hold comes out",
+			Do:     func(t *trial) error { return t.sparseTree(0, packsNothing) },
+			Control: Control{Without: "a bound on bytes", Run: func(a *arena) error {
+				return (&trial{arena: a}).sparseTree(1<<40, packsMore)
+			}},
+		},
+		{
 			ID: "FS-22", Title: "loops of symbolic links and links to oneself among the artifacts", Level: User, Severity: PeerDoS, Source: "own",
 			Expect: "nothing is followed; the run ends in time",
 			Attack: Payload{Language: "shell", Code: "ln -s . self; ln -s b a; ln -s a b; mkdir d; ln -s .. d/up; echo 1 > d/real", Artifacts: []string{"**", "a", "self/self/self/d/real"}, Quick: 5 * time.Second},

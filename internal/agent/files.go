@@ -133,6 +133,8 @@ func (a *agent) read(c *channel, req wire.Request) wire.Outcome {
 		return failed(fault(sandbox.CodeTooLarge, "the file is larger than asked for"))
 	case r.Part && (r.Offset < 0 || limit < -1):
 		return failed(fault(sandbox.CodeSpecInvalid, "no such range"))
+	case r.Inode != 0 && (st.Ino != r.Inode || limit >= 0 && st.Size-r.Offset < limit):
+		return failed(fault(sandbox.CodeConflict, "another file has the name by now, or it has become shorter"))
 	case limit == -1:
 		limit = math.MaxInt64
 	}
@@ -212,7 +214,7 @@ func (a *agent) stat(_ *channel, req wire.Request) wire.Outcome {
 	}
 	found := &wire.Stat{
 		Type: typeOf(st.Mode), Size: st.Size, Mode: st.Mode & 0o7777,
-		MtimeNS: st.Mtim.Nano(), UID: int(st.Uid), GID: int(st.Gid),
+		MtimeNS: st.Mtim.Nano(), UID: int(st.Uid), GID: int(st.Gid), Inode: st.Ino,
 	}
 	if found.Type == wire.TypeSymlink {
 		found.Target = readLink(fd, "")

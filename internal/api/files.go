@@ -42,25 +42,29 @@ func (c *call) readFile() error {
 	if err != nil {
 		return err
 	}
-	info, err := s.Stat(c.r.Context(), name)
-	if err != nil {
-		return err
-	}
+	return s.Fetch(c.r.Context(), name, c.offer)
+}
+
+// offer answers with the header for a file and says which part of it is to follow.
+// The header of one that has a body goes out with its first byte, so that a file that
+// cannot be read is an error; until then another file may be offered instead.
+func (c *call) offer(info sandbox.FileInfo) (engine.Part, error) {
 	if info.Type != sandbox.FileRegular {
-		return &sandbox.Error{Code: sandbox.CodeNotRegularFile, Field: "path", Message: "that is a " + sandbox.SafeText(info.Type, 20) + ", not a file", Hint: "GET …/files/list lists a directory, GET …/archive brings it"}
+		return engine.Part{}, &sandbox.Error{Code: sandbox.CodeNotRegularFile, Field: "path", Message: "that is a " + sandbox.SafeText(info.Type, 20) + ", not a file", Hint: "GET …/files/list lists a directory, GET …/archive brings it"}
 	}
 	tag := fmt.Sprintf(`"%x-%x"`, info.Size, info.MTime.UnixNano())
 	h := c.w.Header()
 	h.Set("ETag", tag)
 	h.Set("Accept-Ranges", "bytes")
+	h.Del("Content-Range")
 	if tagMatches(c.r.Header.Get("If-None-Match"), tag) {
 		c.w.WriteHeader(http.StatusNotModified)
-		return nil
+		return engine.Part{}, nil
 	}
 	part, partial, err := c.rangeOf(info.Size, tag)
 	if err != nil {
 		h.Set("Content-Range", fmt.Sprintf("bytes */%d", info.Size))
-		return err
+		return engine.Part{}, err
 	}
 	// Whatever is in the file, it is bytes to keep, never a page of ours.
 	h.Set("Content-Type", typeBytes)
@@ -73,24 +77,10 @@ func (c *call) readFile() error {
 	}
 	if c.r.Method == http.MethodHead || part.length == 0 {
 		c.w.WriteHeader(status)
-		return nil
+		return engine.Part{}, nil
 	}
-	return c.sendFile(s, name, part, status)
-}
-
-// sendFile streams the part. The header goes out with the first byte, so that
-// a file that cannot be read is an error.
-func (c *call) sendFile(s *engine.Sandbox, name string, part span, status int) error {
-	out := newOutlet(c.w)
-	late := &lateWriter{out: out, begin: func() { c.w.WriteHeader(status) }}
-	n, err := s.ReadFile(c.r.Context(), name, part.first, part.length, late)
-	switch {
-	case err != nil:
-		return err
-	case n < part.length: // it has become shorter meanwhile: the client must notice
-		return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the file changed while it was read", Hint: "try again"}
-	}
-	return nil
+	late := &lateWriter{out: newOutlet(c.w), begin: func() { c.w.WriteHeader(status) }}
+	return engine.Part{Offset: part.first, Length: part.length, To: late}, nil
 }
 
 // lateWriter sends the header before the first byte.

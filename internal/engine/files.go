@@ -31,13 +31,17 @@ func (s *Sandbox) operate(ctx context.Context, f func() error) error {
 func (s *Sandbox) Stat(ctx context.Context, name string) (info sandbox.FileInfo, err error) {
 	err = s.operate(ctx, func() error {
 		st, err := s.session.guest.Stat(ctx, name)
-		info = sandbox.FileInfo{
-			Path: absolute(name), Type: st.Type, Size: st.Size, Mode: st.Mode,
-			MTime: time.Unix(0, st.MtimeNS).UTC(), UID: st.UID, GID: st.GID, Target: st.Target,
-		}
+		info = described(name, st)
 		return err
 	})
 	return info, err
+}
+
+func described(name string, st wire.Stat) sandbox.FileInfo {
+	return sandbox.FileInfo{
+		Path: absolute(name), Type: st.Type, Size: st.Size, Mode: st.Mode,
+		MTime: time.Unix(0, st.MtimeNS).UTC(), UID: st.UID, GID: st.GID, Target: st.Target,
+	}
 }
 
 // List lists a directory, with depth 1 its own entries, in the order of their
@@ -76,6 +80,47 @@ func (s *Sandbox) ReadFile(ctx context.Context, name string, offset, length int6
 		return err
 	})
 	return n, err
+}
+
+// Part is what is wanted of a file, and where it goes. A length of 0 is nothing.
+type Part struct {
+	Offset, Length int64
+	To             io.Writer
+}
+
+// fetchTries is how often Fetch begins anew.
+const fetchTries = 10
+
+// Fetch describes a file and then reads what choose wants of it: of the very file
+// that was described. A program may rename another one to its name meanwhile; then
+// nothing has been written, and it begins anew. An error of code conflict says that
+// this happens all the time, or that the file became shorter while it was read.
+func (s *Sandbox) Fetch(ctx context.Context, name string, choose func(sandbox.FileInfo) (Part, error)) error {
+	return s.operate(ctx, func() error {
+		for try := 1; ; try++ {
+			st, err := s.session.guest.Stat(ctx, name)
+			if err != nil {
+				return err
+			}
+			part, err := choose(described(name, st))
+			if err != nil || part.Length == 0 {
+				return err
+			}
+			n, err := s.session.guest.ReadOf(ctx, name, st.Inode, part.Offset, part.Length, part.To)
+			switch {
+			case err == nil && n < part.Length:
+				return errChanged()
+			case err == nil || n > 0 || sandbox.AsError(err).Code != sandbox.CodeConflict:
+				return err
+			case try == fetchTries:
+				return errChanged()
+			}
+		}
+	})
+}
+
+func errChanged() *sandbox.Error {
+	return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the file changed while it was read", Hint: "try again"}
 }
 
 // WriteFile makes or replaces a regular file with what r gives, and the missing

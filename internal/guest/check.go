@@ -11,7 +11,7 @@ import (
 var agentCodes = []string{
 	sandbox.CodeSpecInvalid, sandbox.CodePathInvalid, sandbox.CodeNotRegularFile, sandbox.CodeFileNotFound,
 	sandbox.CodeTooLarge, sandbox.CodeSetupFailed, sandbox.CodeInternal, sandbox.CodeCommandNotFound,
-	sandbox.CodeCommandNotRunnable, sandbox.CodeResourceUnavailable, sandbox.CodePortClosed,
+	sandbox.CodeCommandNotRunnable, sandbox.CodeResourceUnavailable, sandbox.CodePortClosed, sandbox.CodeConflict,
 }
 
 var fileTypes = []string{wire.TypeFile, wire.TypeDir, wire.TypeSymlink, wire.TypeOther}

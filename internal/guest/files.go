@@ -52,6 +52,13 @@ func (g *Guest) ReadFile(ctx context.Context, path string, limit int64, w io.Wri
 // less, which is no error. What a growing file may give is bounded by length
 // or by w, whose error ends the reading.
 func (g *Guest) ReadRange(ctx context.Context, path string, offset, length int64, w io.Writer) (int64, error) {
+	return g.ReadOf(ctx, path, 0, offset, length, w)
+}
+
+// ReadOf is ReadRange of the file that has that inode, 0 for any (see Stat). That
+// another one has its name by now, or that it does not have as much, is an error of
+// code conflict, and then nothing was written to w.
+func (g *Guest) ReadOf(ctx context.Context, path string, inode uint64, offset, length int64, w io.Writer) (int64, error) {
 	if offset < 0 || length < -1 {
 		return 0, &sandbox.Error{Code: sandbox.CodeSpecInvalid, Message: "a range that begins or ends before the file"}
 	}
@@ -59,7 +66,7 @@ func (g *Guest) ReadRange(ctx context.Context, path string, offset, length int64
 	if length < 0 {
 		most = math.MaxInt64
 	}
-	return g.download(ctx, wire.FileRequest{Path: path, Size: length, Part: true, Offset: offset}, most, w)
+	return g.download(ctx, wire.FileRequest{Path: path, Size: length, Part: true, Offset: offset, Inode: inode}, most, w)
 }
 
 // download reads a file of which at most limit bytes may come.

@@ -50,8 +50,8 @@ func TestWriteAndRead(t *testing.T) {
 			if l.change {
 				uid = sandbox.UID
 			}
-			want := wire.Stat{Type: "file", Size: n, Mode: test.mode, UID: uid, GID: st.GID, MtimeNS: st.MtimeNS}
-			if err != nil || st.MtimeNS == 0 {
+			want := wire.Stat{Type: "file", Size: n, Mode: test.mode, UID: uid, GID: st.GID, MtimeNS: st.MtimeNS, Inode: st.Inode}
+			if err != nil || st.MtimeNS == 0 || st.Inode == 0 {
 				t.Fatalf("Stat: %+v, %v", st, err)
 			}
 			if diff := cmp.Diff(want, st); diff != "" {
@@ -61,6 +61,49 @@ func TestWriteAndRead(t *testing.T) {
 		// What the agent made belongs to the user, who can use it.
 		if got := l.sh(t, "echo more >> deep/er/and/deeper/file && touch deep/new && rm a.txt && cat deep/er/and/deeper/file", "").Stdout; got != "xmore\n" {
 			t.Fatalf("the user cannot use the files: %q", got)
+		}
+	})
+}
+
+// A file that was described is read, or nothing of what has its name by now.
+func TestReadOfWhatWasDescribed(t *testing.T) {
+	eachMode(t, func(t *testing.T, l *live) {
+		write := func(name, content string) {
+			if err := l.WriteFile(deadline(t), name, 0o644, -1, strings.NewReader(content)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("f", "first one")
+		st, err := l.Stat(deadline(t), "f")
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func(length int64) (string, string) {
+			var b strings.Builder
+			_, err := l.ReadOf(deadline(t), "f", st.Inode, 2, length, &b)
+			return b.String(), code(err)
+		}
+		if got, why := read(5); got != "rst o" || why != "<nil>" {
+			t.Errorf("the file itself: %q, %s", got, why)
+		}
+		if got, why := read(-1); got != "rst one" || why != "<nil>" {
+			t.Errorf("all of it: %q, %s", got, why)
+		}
+		if got, why := read(8); got != "" || why != sandbox.CodeConflict {
+			t.Errorf("more than there is: %q, %s", got, why)
+		}
+		write("other", "the second one")
+		if err := l.Move(deadline(t), "other", "f"); err != nil {
+			t.Fatal(err)
+		}
+		if got, why := read(5); got != "" || why != sandbox.CodeConflict {
+			t.Errorf("another file of that name: %q, %s", got, why)
+		}
+		if err := l.Remove(deadline(t), "f"); err != nil {
+			t.Fatal(err)
+		}
+		if got, why := read(5); got != "" || why != sandbox.CodeFileNotFound {
+			t.Errorf("no file: %q, %s", got, why)
 		}
 	})
 }

@@ -51,6 +51,7 @@ func (m *FileRequest) fields(c *codec) {
 	c.int64(&m.Size)
 	c.bool(&m.Part)
 	c.int64(&m.Offset)
+	c.uint64(&m.Inode)
 }
 
 func (m *PutRequest) fields(c *codec) { list(c, &m.Files, part) }
@@ -130,6 +131,7 @@ func (m *Stat) fields(c *codec) {
 	c.int(&m.UID)
 	c.int(&m.GID)
 	text(c, &m.Target)
+	c.uint64(&m.Inode)
 }
 
 func (m *FileEntry) fields(c *codec) {

@@ -1,7 +1,7 @@
 package wire
 
 // Version is the protocol's version. Both sides must say the same.
-const Version = 2
+const Version = 3
 
 // Bounds that both sides keep to.
 const (
@@ -122,6 +122,10 @@ type FileRequest struct {
 	// bytes, -1 for all. Without it a file larger than Size is a fault.
 	Part   bool
 	Offset int64
+	// Inode, unless it is 0, is the one that the file must have, as stat told it:
+	// another file under the name is a fault of code conflict, as is one that ends
+	// before Offset and Size together, and nothing is sent of it.
+	Inode uint64
 }
 
 // MaxPut is the most bytes of content in one put.
@@ -227,6 +231,7 @@ type Stat struct {
 	UID     int
 	GID     int
 	Target  string // of a symbolic link: what the guest wrote there
+	Inode   uint64 // tells the file from another one that takes its name
 }
 
 // FileEntry is one match of a glob. Type other than "file" is reported only

@@ -16,6 +16,7 @@ type Files struct {
 	mu      sync.Mutex
 	all     map[string]file // by absolute path
 	watches map[*watch]bool
+	inodes  uint64 // given so far
 }
 
 type file struct {
@@ -24,13 +25,14 @@ type file struct {
 	content []byte
 	target  string // of a link
 	mtime   int64  // ns since 1970
+	inode   uint64
 }
 
 // stat describes it.
 func (x file) stat() *wire.Stat {
 	return &wire.Stat{
 		Type: x.kind, Size: int64(len(x.content)), Mode: x.mode, UID: sandbox.UID, GID: sandbox.GID,
-		Target: x.target, MtimeNS: x.mtime,
+		Target: x.target, MtimeNS: x.mtime, Inode: x.inode,
 	}
 }
 
@@ -86,6 +88,8 @@ func (f *Files) read(req *wire.FileRequest, w io.Writer, change func(string, []b
 		return failed(sandbox.CodeFileNotFound, "no such file")
 	case x.kind != wire.TypeFile:
 		return failed(sandbox.CodeNotRegularFile, "not a regular file")
+	case req.Inode != 0 && (x.inode != req.Inode || int64(len(x.content))-req.Offset < req.Size):
+		return failed(sandbox.CodeConflict, "another file has the name by now, or it has become shorter")
 	case !req.Part && int64(len(x.content)) > req.Size:
 		return failed(sandbox.CodeTooLarge, "the file is too large")
 	}

@@ -19,6 +19,10 @@ func (f *Files) put(name string, x file) {
 			f.put(dir, file{kind: wire.TypeDir, mode: 0o755})
 		}
 	}
+	if x.inode == 0 {
+		f.inodes++
+		x.inode = f.inodes
+	}
 	f.all[name] = x.at(time.Now())
 	if !was {
 		f.tell(wire.WatchCreated, name, x)

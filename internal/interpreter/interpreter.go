@@ -17,12 +17,14 @@ import (
 //
 //	python3 DIR/pinfold_harness.py [--imports=a,b] [--no-results] FILE ARGS
 //
-// it runs the program as "python3 FILE ARGS" would. All files of the harness
+// it runs the program as "python3 FILE ARGS" would, but that what it prints is
+// written line by line, as on a terminal. All files of the harness
 // lie in DIR, and the results are written there. A program that has loaded
 // other modules already and then forks may call run_main of the first file.
 const (
 	PythonHarness = "pinfold_harness.py"
 	pythonRich    = "pinfold_rich.py"
+	pythonHurry   = "pinfold_hurry.py"
 	pythonImports = "pinfold_imports.py"
 )
 
@@ -30,11 +32,11 @@ const (
 // are written.
 const ResultsFile = "results.jsonl"
 
-//go:embed pinfold_harness.py pinfold_rich.py pinfold_imports.py
+//go:embed pinfold_harness.py pinfold_rich.py pinfold_hurry.py pinfold_imports.py
 var files embed.FS
 
 // PythonFiles are the names of the files that Python's harness consists of.
-func PythonFiles() []string { return []string{PythonHarness, pythonRich} }
+func PythonFiles() []string { return []string{PythonHarness, pythonRich, pythonHurry} }
 
 // PythonLimiter are the names of the further files that limit imports.
 func PythonLimiter() []string { return []string{pythonImports} }

@@ -263,7 +263,7 @@ func start(t *testing.T, dir, stdin string, args ...string) outcome {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // programs of this file
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
-	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1", "PYTHONUNBUFFERED=1", "PYTHONHASHSEED=1", "MPLBACKEND=Agg")
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1", "PYTHONHASHSEED=1", "MPLBACKEND=Agg")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

@@ -10,8 +10,7 @@ import (
 
 // WithHarness returns the language with its harness in place, where it has one.
 // imports are the only modules that the program may import; nil means all.
-// report says whether the values that the program leaves are wanted. Where
-// neither is asked for, the program needs no harness and gets none.
+// report says whether the values that the program leaves are wanted.
 //
 // The error is a *sandbox.Error: imports cannot be limited in this language.
 func (l Language) WithHarness(imports []string, report bool) (Language, error) {
@@ -22,7 +21,7 @@ func (l Language) WithHarness(imports []string, report bool) (Language, error) {
 			Hint:    "leave allowed_imports out; the sandbox holds the program without it",
 		}
 	}
-	if l.Harness.Run == nil || imports == nil && !report {
+	if l.Harness.Run == nil {
 		return l, nil
 	}
 	at := slices.Index(l.Harness.Run, "{options}")

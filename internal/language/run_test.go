@@ -81,6 +81,10 @@ func unavailable(t *testing.T, hint string) {
 // run runs one case and compares.
 func run(t *testing.T, pen pen, l language.Language, c languagetest.Case) {
 	home, tmp := t.TempDir(), t.TempDir()
+	l, err := l.WithHarness(nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
 	steps, err := l.Plan(c.File, c.Args, sandbox.Limits{}, pen.lookup)
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,6 @@ var table = []Language{
 		},
 		Env: append([]string{
 			"PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1",
-			"PYTHONUNBUFFERED=1", // what was printed before a limit struck is not lost
 			"MPLBACKEND=Agg", "MPLCONFIGDIR=/tmp/.cache/matplotlib",
 		}, threads...),
 		Version: Version{Args: []string{"{python3}", "--version"}, Pattern: `^Python (\S+)`},

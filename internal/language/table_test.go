@@ -208,7 +208,7 @@ func TestPlanInterpreted(t *testing.T) {
 			"HOME=/home/user", "LANG=C.UTF-8", "LOGNAME=user", "MKL_NUM_THREADS=2", "MPLBACKEND=Agg",
 			"MPLCONFIGDIR=/tmp/.cache/matplotlib", "NUMEXPR_MAX_THREADS=2", "OMP_NUM_THREADS=2", "OPENBLAS_NUM_THREADS=2",
 			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin", "POLARS_MAX_THREADS=2",
-			"PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1", "PYTHONUTF8=1", "TERM=dumb", "TMPDIR=/tmp", "USER=user",
+			"PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1", "TERM=dumb", "TMPDIR=/tmp", "USER=user",
 			"XDG_CACHE_HOME=/tmp/.cache",
 		},
 		Limits: sandbox.Limits{CPUs: 1.5}.WithDefaults(),

@@ -47,6 +47,8 @@ def reopen():
         getattr(binary, "raw", binary).name = "<" + name + ">"
         new = io.TextIOWrapper(binary, old.encoding, old.errors, "\n", old.line_buffering, old.write_through)
         new.mode = old.mode
+        if name == "stdout":
+            new = pinfold_harness.by_line(new)
         setattr(sys, name, new)
         setattr(sys, "__" + name + "__", new)
         os.dup2(kept[fd], fd)

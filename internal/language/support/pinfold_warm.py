@@ -28,6 +28,7 @@ def load(modules):
     """Load what programs want, and what the harness has for them."""
     pinfold_harness.load("pinfold_rich.py")
     pinfold_harness.load("pinfold_imports.py")
+    pinfold_harness.hurry_code()
     for name in modules:
         __import__(name)
     compile("", "", "exec")
@@ -35,6 +36,7 @@ def load(modules):
 
 
 def wait(marker, modules):
+    sys.stdout = sys.__stdout__ = pinfold_harness.by_line(sys.stdout)
     load(modules)
     gc.collect()
     gc.freeze()  # what is loaded now is not looked at again

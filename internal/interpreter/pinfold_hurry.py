@@ -1,0 +1,140 @@
+# For a program that prints many lines in a short time: it gets full buffers, as in any
+# pipe, and after TICK seconds a thread of ours writes what is in them and has everything
+# written line by line again. The thread lives as long as the program is in a hurry, and
+# LINGER seconds longer. Before what others could notice (a fork, another program, what
+# goes to standard error, the end) all that was printed is written. A program with threads
+# is not let hurry: those that fill one buffer lose lines to each other, in any Python.
+import _signal
+import _thread
+import atexit
+import io
+import os
+import sys
+
+TICK, LINGER = 0.01, 0.5
+NOTICED = {
+    "os.exec", "os.kill", "os.posix_spawn", "os.system", "signal.pthread_kill", "subprocess.Popen", "time.sleep",
+    "_thread.start_new_thread", "_thread.start_joinable_thread",
+}
+
+
+def start(text, buffer):
+    """Return what lets a text stream hurry, and what calms it."""
+    by_line, leave, ending = buffer.flush, os._exit, False
+    hurries, thread, mutex = False, None, _thread.RLock()
+    error = getattr(sys.__stderr__, "buffer", None)
+    write_errors = error.flush if type(error) is io.BufferedWriter else None
+
+    def hurry():
+        nonlocal hurries, thread
+        with mutex:
+            if hurries or ending or _thread._count() > (thread is not None):
+                return
+            if thread is None or not thread.again():
+                try:
+                    thread = Thread(calm, mutex)
+                except Exception:  # there may be no more threads
+                    text._hurry = None
+                    return
+            hurries, os._exit = True, calm_leave
+            if write_errors:
+                error.flush = calm_errors
+            del buffer.flush
+            text.reconfigure(line_buffering=False)
+
+    def calm():
+        nonlocal hurries
+        with mutex:
+            if not hurries:
+                return
+            hurries, os._exit, buffer.flush = False, leave, by_line
+            if write_errors:
+                del error.flush
+            try:
+                text.reconfigure(line_buffering=True)
+                text.flush()  # what has come while that was on its way
+            except (OSError, ValueError):
+                pass  # the program meets it with its next line, or at its end
+
+    def calm_leave(status):
+        calm()
+        leave(status)
+
+    def calm_errors():
+        try:
+            calm()
+        finally:
+            write_errors()
+
+    def calm_event(event, _):
+        if event in NOTICED:
+            calm()
+
+    def stop():
+        nonlocal thread
+        calm()
+        with mutex:
+            ended, thread = thread, None
+        if ended:
+            ended.end()
+
+    def renew():
+        nonlocal mutex
+        mutex = _thread.RLock()
+
+    def last():
+        nonlocal ending
+        ending = True
+        stop()
+
+    os.register_at_fork(before=stop, after_in_child=renew)
+    sys.addaudithook(calm_event)
+    atexit.register(last)
+    return hurry, calm
+
+
+class Thread:
+    """Calls calm soon after it was made, and soon after each call of again. It takes no
+    signals."""
+
+    def __init__(self, calm, mutex):
+        self.calm, self.mutex, self.id, self.gone = calm, mutex, None, False
+        self.bell, self.ended = _thread.allocate_lock(), _thread.allocate_lock()
+        self.bell.acquire()
+        self.ended.acquire()
+        usual = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
+        try:
+            _thread.start_new_thread(self.run, ())
+        finally:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, usual)
+
+    def run(self):
+        self.id = _thread.get_native_id()
+        try:
+            while not self.gone:
+                self.bell.acquire(timeout=TICK)
+                self.calm()
+                if not self.bell.acquire(timeout=LINGER):
+                    with self.mutex:
+                        self.gone = not self.bell.acquire(False)
+        finally:
+            self.ended.release()
+
+    def again(self):
+        """Ring, with mutex held. Say whether somebody hears it."""
+        if not self.gone and self.bell.locked():
+            self.bell.release()
+        return not self.gone
+
+    def end(self):
+        """Return when the kernel does not know the thread any more."""
+        self.gone = True
+        if self.bell.locked():
+            self.bell.release()
+        self.ended.acquire()
+        for _ in range(1000):
+            try:
+                os.stat("/proc/self/task/%d" % self.id)
+            except OSError:
+                return
+            os.sched_yield()

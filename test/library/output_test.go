@@ -1,0 +1,302 @@
+//go:build linux
+
+package library
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pinfold/client"
+	"pinfold/sandbox"
+	"pinfold/test/ledger"
+)
+
+// outputPrograms write what must come out of a sandbox as it does without one. Where
+// many processes write at once, which line comes first is chance.
+var outputPrograms = []struct {
+	name, code string
+	anyOrder   bool
+}{
+	{name: "many lines", code: "for i in range(300000): print(i)"},
+	{name: "large writes under signals", code: `
+import signal, subprocess
+signal.signal(signal.SIGCHLD, lambda *a: None)
+children = [subprocess.Popen(['sleep', '0.05']) for i in range(30)]
+for i in range(100): print('y' * 200000)
+for c in children: c.wait()
+`},
+	{name: "signals and lines", code: `
+import signal, time
+signal.signal(signal.SIGALRM, lambda *a: None)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+for i in range(100000): print('line', i)
+signal.setitimer(signal.ITIMER_REAL, 0)
+`},
+	{name: "eight processes", anyOrder: true, code: `
+import subprocess, sys
+open('child.py', 'w').write("import sys\nfor i in range(300): print(sys.argv[1] * 40, i)\n")
+children = [subprocess.Popen([sys.executable, 'child.py', str(k)]) for k in range(8)]
+for c in children: c.wait()
+`},
+	{name: "eight forks", anyOrder: true, code: `
+import multiprocessing
+def child(k):
+    for i in range(300): print(str(k) * 40, i)
+children = [multiprocessing.get_context('fork').Process(target=child, args=(k,)) for k in range(8)]
+for c in children: c.start()
+for c in children: c.join()
+`},
+	{name: "forks among many lines", code: `
+import os, sys
+for i in range(50):
+    for k in range(400): print(i, k)
+    sys.stdout.flush()
+    if os.fork() == 0:
+        print('child', i, flush=True)
+        os._exit(0)
+    os.wait()
+`},
+	{name: "bytes among many lines", code: `
+import sys
+for i in range(50):
+    for k in range(400): print(i, k)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(b'\xff bytes %d\n' % i)
+    sys.stdout.buffer.flush()
+`},
+	{name: "other programs among many lines", code: `
+import os, subprocess, sys
+for i in range(30):
+    for k in range(400): print(i, k)
+    sys.stdout.flush()
+    if i % 3 == 0: os.system('echo shell')
+    if i % 3 == 1: subprocess.run(['echo', 'program'])
+    if i % 3 == 2: os.waitpid(os.posix_spawn('/bin/echo', ['echo', 'spawned'], os.environ), 0)
+`},
+	{name: "at the end", code: `
+import atexit
+class Last:
+    def __del__(self): print('finalized')
+last = Last()
+atexit.register(lambda: [print('exit', i) for i in range(5000)])
+for i in range(5000): print(i)
+print('unfinished', end='')
+`},
+	{name: "pieces of lines", code: `
+import sys
+for i in range(100000): sys.stdout.write(str(i) + ' ')
+print(*range(1000), sep=',', end='')
+sys.stdout.writelines(['a\n', 'b'])
+`},
+	{name: "other streams", code: `
+import io, os, sys
+for i in range(1000): print(i)
+sys.stdout.flush()
+print(sys.stdout.fileno(), sys.stdout.isatty(), sys.stdout.encoding, sys.stdout.mode, sys.stdout.name, sys.stdout.newlines)
+print(sys.stdout, sys.stdout.buffer, sys.stdout.buffer.raw, type(sys.stdout), isinstance(sys.stdout, io.TextIOWrapper))
+print(sys.__stdout__ is sys.stdout, sys.stdout.buffer is sys.stdout.buffer, sys.stderr.line_buffering)
+sys.stdout.flush()
+os.write(1, b'direct\n')
+sys.stdout.reconfigure(encoding='latin-1', errors='replace', line_buffering=False)
+for i in range(1000): print('\xe9\u2603', i)
+old, sys.stdout = sys.stdout, io.StringIO()
+print('lost')
+sys.stdout = old
+again = io.TextIOWrapper(sys.stdout.detach(), 'utf-8')
+sys.stdout = again
+for i in range(1000): print('\xe9\u2603', i)
+sys.stdout.buffer.raw.write(b'')
+`},
+}
+
+// TestOutputIsWhatTheProgramWrote compares with Python outside, to the byte.
+func TestOutputIsWhatTheProgramWrote(t *testing.T) {
+	ledger.Check(t)
+	w := pooled(t)
+	living := w.create(t, sandbox.Create{Limits: pooledLimits})
+	for _, p := range outputPrograms {
+		t.Run(p.name, func(t *testing.T) {
+			want := canonical(outside(t, p.code), p.anyOrder)
+			for _, cold := range []bool{true, false} {
+				r := must(w.Run(t.Context(), sandbox.Spec{Language: "python", Code: p.code, Limits: pooledLimits, Cold: cold}, client.RunOptions{}))(t)
+				if r.Status != sandbox.StatusSucceeded || r.StdoutTruncated || r.Warm == cold && os.Geteuid() == 0 {
+					t.Fatalf("cold %v: %s by %+v, warm %v\n%.500s", cold, r.Status, r.Cause, r.Warm, r.Stderr)
+				}
+				same(t, fmt.Sprintf("cold %v", cold), canonical(r.Stdout, p.anyOrder), want)
+			}
+			code := p.code
+			if err := living.WriteFile(t.Context(), "p.py", 0o644, int64(len(code)), strings.NewReader(code)); err != nil {
+				t.Fatal(err)
+			}
+			done := must(living.Exec(t.Context(), sandbox.Command{Args: []string{"python3", "p.py"}}, client.ExecOptions{}))(t)
+			same(t, "in a living sandbox", canonical(done.Stdout, p.anyOrder), want)
+		})
+	}
+}
+
+// pooled is a way with interpreters that wait.
+func pooled(t *testing.T) way {
+	t.Helper()
+	w := inProcess(t)
+	must(w.SetPool(t.Context(), sandbox.PoolSpec{Name: "python", Language: "python", Min: 1, Limits: pooledLimits}))(t)
+	return w
+}
+
+var pooledLimits = sandbox.Limits{MemoryBytes: 1 << 30, Processes: 128, OutputBytes: 64 << 20}
+
+// outside runs a program with Python alone, into a pipe.
+func outside(t *testing.T, code string) string {
+	t.Helper()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "main.py")
+	if err := os.WriteFile(file, []byte(code), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", file)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8", "PYTHONUTF8=1"}
+	var out, errors bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errors
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%v\n%s", err, &errors)
+	}
+	return strings.ToValidUTF8(out.String(), "\uFFFD")
+}
+
+// canonical sorts the lines where their order is chance.
+func canonical(out string, anyOrder bool) string {
+	if !anyOrder {
+		return out
+	}
+	lines := strings.SplitAfter(out, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
+
+func same(t *testing.T, where, got, want string) {
+	t.Helper()
+	if got == want {
+		return
+	}
+	at := 0
+	for at < min(len(got), len(want)) && got[at] == want[at] {
+		at++
+	}
+	t.Errorf("%s: %d bytes (%x), want %d (%x); they part at byte %d: %.80q, want %.80q", where,
+		len(got), sha256.Sum256([]byte(got)), len(want), sha256.Sum256([]byte(want)), at, got[at:], want[at:])
+}
+
+// TestOutputOfThreadsAndForks wants every line once, and whole. Python into a pipe of
+// its own loses lines of threads, and has a fork write again what its parent had not
+// written yet.
+func TestOutputOfThreadsAndForks(t *testing.T) {
+	ledger.Check(t)
+	w := pooled(t)
+	for name, code := range map[string]string{
+		"threads": `
+import threading
+def work(k):
+    for i in range(5000): print(k * 10, i)
+threads = [threading.Thread(target=work, args=(k,)) for k in 'abcd']
+for t in threads: t.start()
+for t in threads: t.join()
+`,
+		"forks": `
+import os
+for i in range(5000): print('a' * 10, i)
+for k in 'bcd':
+    if os.fork() == 0:
+        for i in range(5000): print(k * 10, i)
+        os._exit(0)
+    os.wait()
+`,
+	} {
+		var want strings.Builder
+		for _, k := range "abcd" {
+			for i := range 5000 {
+				fmt.Fprintf(&want, "%s %d\n", strings.Repeat(string(k), 10), i)
+			}
+		}
+		for _, cold := range []bool{true, false} {
+			r := must(w.Run(t.Context(), sandbox.Spec{Language: "python", Code: code, Limits: pooledLimits, Cold: cold}, client.RunOptions{}))(t)
+			same(t, fmt.Sprintf("%s, cold %v", name, cold), canonical(r.Stdout, true), canonical(want.String(), true))
+		}
+	}
+}
+
+// TestOutputBeforeALimit wants all that was printed before a program was killed, and
+// the same at other sudden ends.
+func TestOutputBeforeALimit(t *testing.T) {
+	ledger.Check(t)
+	w := pooled(t)
+	for name, c := range map[string]struct {
+		end    string
+		limits sandbox.Limits
+		kind   sandbox.CauseKind
+	}{
+		"wall time": {"while True: time.sleep(1)", sandbox.Limits{WallTimeMS: 1500}, sandbox.CauseWallTime},
+		"CPU time":  {"while True: pass", sandbox.Limits{CPUTimeMS: 1500}, sandbox.CauseCPUTime},
+		"memory":    {"time.sleep(0.05)\nx = [b'x'] * (1 << 30)", sandbox.Limits{}, sandbox.CauseMemory},
+		"killed":    {"os.kill(os.getpid(), 9)", sandbox.Limits{}, sandbox.CauseSignaled},
+		"exit":      {"os._exit(3)", sandbox.Limits{}, sandbox.CauseExited},
+		"exec":      {"os.execv('/bin/true', ['true'])", sandbox.Limits{}, sandbox.CauseExited},
+	} {
+		for lines, code := range map[int]string{
+			3:      "print(0)\nprint(1)\nprint(2)\n",
+			100000: "for i in range(100000): print(i)\n",
+		} {
+			t.Run(fmt.Sprintf("%s/%d", name, lines), func(t *testing.T) {
+				for _, cold := range []bool{true, false} {
+					c.limits.OutputBytes, c.limits.MemoryBytes, c.limits.Processes = 64<<20, 1<<30, 128
+					spec := sandbox.Spec{Language: "python", Code: "import os, time\n" + code + c.end, Limits: c.limits, Cold: cold}
+					r := must(w.Run(t.Context(), spec, client.RunOptions{}))(t)
+					if r.Cause.Kind != c.kind {
+						t.Fatalf("cold %v: %+v\n%.300s", cold, r.Cause, r.Stderr)
+					}
+					if got := strings.Count(r.Stdout, "\n"); got != lines || !strings.HasSuffix(r.Stdout, fmt.Sprintf("%d\n", lines-1)) {
+						t.Errorf("cold %v: %d lines of %d", cold, got, lines)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestOutputComesInTime wants lines while their program goes on.
+func TestOutputComesInTime(t *testing.T) {
+	ledger.Check(t)
+	w := pooled(t)
+	for lines, code := range map[int]string{1: "print('a')\n", 100000: "for i in range(100000): print(i)\n"} {
+		for _, cold := range []bool{true, false} {
+			ctx, cancel := context.WithCancel(t.Context())
+			seen := &lineCounter{left: lines, enough: cancel}
+			spec := sandbox.Spec{Language: "python", Code: "import time\n" + code + "while True: time.sleep(60)", Cold: cold, Limits: pooledLimits}
+			_, err := w.Run(ctx, spec, client.RunOptions{Stdout: seen})
+			if seen.left > 0 {
+				t.Errorf("cold %v: %d of %d lines did not come: %v", cold, seen.left, lines, err)
+			}
+			cancel()
+		}
+	}
+}
+
+// lineCounter calls enough when so many lines have come.
+type lineCounter struct {
+	left   int
+	enough func()
+}
+
+func (c *lineCounter) Write(p []byte) (int, error) {
+	if c.left -= bytes.Count(p, []byte("\n")); c.left <= 0 {
+		c.enough()
+	}
+	return len(p), nil
+}

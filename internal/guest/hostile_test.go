@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -23,7 +24,7 @@ type peer struct {
 	frames *wire.Reader
 }
 
-var hello = message(wire.KindHello, 0, `{"version":2,"agent":"evil"}`)
+var hello = message(wire.KindHello, 0, fmt.Sprintf(`{"version":%d,"agent":"evil"}`, wire.Version))
 
 // newPeer returns a greeted guest and the peer behind it.
 func newPeer(t *testing.T) (*guest.Guest, *peer) {

@@ -189,7 +189,7 @@ func (l *Local) closeStore() error {
 func (l *Local) Run(ctx context.Context, s sandbox.Spec, o RunOptions) (*sandbox.Result, error) {
 	return l.engine.Run(ctx, engine.Request{
 		Spec: s, Tenant: engine.LocalTenant, IdempotencyKey: o.IdempotencyKey,
-		Streams: engine.Streams{Stdout: o.Stdout, Stderr: o.Stderr}, Artifact: o.Artifact, NoArtifacts: true,
+		Streams: engine.Streams{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr}, Artifact: o.Artifact, NoArtifacts: true,
 	})
 }
 

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -79,7 +78,7 @@ func (s *Sandbox) Exec(ctx context.Context, c sandbox.Command, o ExecOptions) (s
 			o.Started(id)
 		}
 		if o.Stdin != nil {
-			go s.Process(id).feed(ctx, o.Stdin, cancel)
+			go s.Process(id).stdin().feed(ctx, o.Stdin, cancel)
 		}
 	}
 	err := s.client.stream(ctx, k, live)
@@ -90,20 +89,6 @@ func (s *Sandbox) Exec(ctx context.Context, c sandbox.Command, o ExecOptions) (s
 		err = asDisconnected(s.client, failed)
 	}
 	return live.info, err
-}
-
-// feed sends all of r to the process. A process that does not want it, or has
-// ended, is no error.
-func (p *Process) feed(ctx context.Context, r io.Reader, cancel context.CancelCauseFunc) {
-	_, err := p.WriteStdin(ctx, r)
-	if err == nil {
-		err = p.CloseStdin(ctx)
-	}
-	var e *sandbox.Error
-	if err == nil || ctx.Err() != nil || errors.As(err, &e) && (e.Code == sandbox.CodeConflict || e.Code == sandbox.CodeGone || e.Code == sandbox.CodeNotFound) {
-		return
-	}
-	cancel(err)
 }
 
 func asDisconnected(c *Client, err error) error {
@@ -244,42 +229,18 @@ func (l *liveProcess) take(e event) (last bool, err error) {
 	return false, nil
 }
 
-// stdinBytes is how much input goes in one request. Each request waits until
-// the process has taken its bytes, so no more than this is ever under way.
-const stdinBytes = 256 << 10
+func (p *Process) stdin() stdin { return stdin{p.sandbox.client, p.call("", "stdin").path} }
 
 // WriteStdin sends all of r to the process's standard input, as it comes, and
 // returns how many bytes the process's side has taken. The process must have
 // been started with Command.Stdin or a terminal.
 func (p *Process) WriteStdin(ctx context.Context, r io.Reader) (int64, error) {
-	var sent int64
-	buf := make([]byte, stdinBytes)
-	for {
-		n, err := r.Read(buf)
-		if n > 0 {
-			k := p.call(http.MethodPost, "stdin")
-			k.stream, k.size = bytes.NewReader(buf[:n]), int64(n)
-			if err := p.sandbox.client.ask(ctx, k, nil); err != nil {
-				return sent, err
-			}
-			sent += int64(n)
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return sent, nil
-		case err != nil:
-			return sent, &sandbox.Error{Code: sandbox.CodeInternal, Message: "the input cannot be read: " + err.Error(), Err: err}
-		}
-	}
+	return p.stdin().write(ctx, r)
 }
 
 // CloseStdin lets the process read the end of its input. That it is closed
 // already is no error.
-func (p *Process) CloseStdin(ctx context.Context) error {
-	k := p.call(http.MethodDelete, "stdin")
-	k.repeat = true
-	return p.sandbox.client.ask(ctx, k, nil)
-}
+func (p *Process) CloseStdin(ctx context.Context) error { return p.stdin().close(ctx) }
 
 // Signal sends a signal to the process and its process group: "SIGTERM",
 // "TERM" or "15".

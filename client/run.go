@@ -15,6 +15,11 @@ import (
 
 // RunOptions say what else to do with a run. The zero value is fine.
 type RunOptions struct {
+	// Stdin is what the program reads, as it comes and no faster than the
+	// program wants it, instead of Spec.Stdin. A read that blocks is not
+	// interrupted when the run ends: its goroutine ends with the read. It
+	// cannot go with an idempotency key, because it cannot be sent again.
+	Stdin io.Reader
 	// Stdout and Stderr receive the program's output as it comes: the same
 	// bytes that the result keeps. Each is called from the goroutine of Run; an
 	// error of theirs ends the run and is returned.
@@ -40,12 +45,21 @@ func (c *Client) Run(ctx context.Context, spec sandbox.Spec, o RunOptions) (*san
 		return nil, err
 	}
 	k := call{method: http.MethodPost, path: []string{"v1", "runs"}, json: spec, limit: maxResultBytes}
+	if o.Stdin != nil {
+		if o.IdempotencyKey != "" {
+			return nil, &sandbox.Error{
+				Code: sandbox.CodeSpecInvalid, Field: "stdin", Message: "a stream cannot be sent again, as a run with an idempotency key may have to be",
+				Hint: "read it and send it as the request's stdin",
+			}
+		}
+		k.query = values("stdin", "true")
+	}
 	if o.IdempotencyKey != "" {
 		k.header, k.repeat = http.Header{"Idempotency-Key": {o.IdempotencyKey}}, true
 	}
 	result := &sandbox.Result{}
 	var err error
-	if o.Stdout == nil && o.Stderr == nil {
+	if o.Stdin == nil && o.Stdout == nil && o.Stderr == nil {
 		err = c.reconnecting(ctx, k.repeat, func() error { return c.ask(ctx, k, result) })
 	} else {
 		result, err = c.runLive(ctx, k, o)
@@ -95,7 +109,14 @@ func (c *Client) reconnecting(ctx context.Context, safe bool, f func() error) er
 
 // runLive is a run whose output comes as events.
 func (c *Client) runLive(ctx context.Context, k call, o RunOptions) (result *sandbox.Result, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	live := &liveRun{out: sinks(o.Stdout, o.Stderr)}
+	if o.Stdin != nil {
+		live.started = func(id string) {
+			go stdin{c, []string{"v1", "runs", id, "stdin"}}.feed(ctx, o.Stdin, cancel)
+		}
+	}
 	if err = c.stream(ctx, k, live); k.repeat && isBroken(ctx, err) {
 		// The server goes on. What was missed of the output is in the result.
 		result = &sandbox.Result{}
@@ -103,6 +124,9 @@ func (c *Client) runLive(ctx context.Context, k call, o RunOptions) (result *san
 			err = live.rest(result)
 		}
 		return result, err
+	}
+	if failed := context.Cause(ctx); err != nil && failed != nil {
+		err = asDisconnected(c, failed)
 	}
 	return live.result, err
 }
@@ -133,12 +157,21 @@ type taker interface {
 
 // liveRun takes the events of a run.
 type liveRun struct {
-	out    [2]sink
-	result *sandbox.Result
+	out     [2]sink
+	result  *sandbox.Result
+	started func(id string) // may be nil
 }
 
 func (l *liveRun) take(e event) (last bool, err error) {
 	switch e.name {
+	case "start":
+		var start struct {
+			ID string `json:"id"`
+		}
+		if err := e.decode(&start); err != nil || l.started == nil {
+			return false, err
+		}
+		l.started(start.ID)
 	case "stdout":
 		return false, l.out[0].take(e)
 	case "stderr":

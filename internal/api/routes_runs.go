@@ -64,7 +64,9 @@ With "Accept: text/event-stream" the answer is a stream of events: start {"id"},
 
 When the client goes away, the run is cancelled; not so with an Idempotency-Key: then it goes on, and asking again with the same key and the same body gives the same result without running again.
 
-With ?wait=false the run goes on by itself: the answer (202) comes when it is recorded, and Location says where it is. Follow it there, fetch its result, or cancel it. Such runs wait for room as long as it takes, behind those for which somebody waits; of each tenant there are at most so many (capacity.detached).`
+With ?wait=false the run goes on by itself: the answer (202) comes when it is recorded, and Location says where it is. Follow it there, fetch its result, or cancel it. Such runs wait for room as long as it takes, behind those for which somebody waits; of each tenant there are at most so many (capacity.detached).
+
+With ?stdin=true the program's standard input stays open: what is sent to /v1/runs/{run}/stdin while the run goes on is what it reads. The id is in the start event, or in the answer with ?wait=false.`
 
 func (s *server) runRoutes() []route {
 	runs := []string{scopeRun}
@@ -74,7 +76,10 @@ func (s *server) runRoutes() []route {
 			method: http.MethodPost, path: "/v1/runs", id: "createRun", tag: "Runs", summary: "Run a program", description: runDescription,
 			scopes: runs, body: jsonBody[sandbox.Spec]("The program, its files and its limits."), maxBody: s.o.MaxRunBody,
 			headers: []headerParam{{"Idempotency-Key", "Names this request, at most 255 printable characters, so that sending it again does not run it again."}},
-			params:  []param{{name: "wait", kind: kindBool, fallback: "true", doc: "Answer with the result; false: as soon as the run is recorded."}},
+			params: []param{
+				{name: "wait", kind: kindBool, fallback: "true", doc: "Answer with the result; false: as soon as the run is recorded."},
+				{name: "stdin", kind: kindBool, fallback: "false", doc: "Keep the program's standard input open; only with Accept: text/event-stream, or ?wait=false."},
+			},
 			answers: []reply{
 				jsonReply[sandbox.Result](http.StatusOK, "What became of the program."),
 				{http.StatusOK, typeEvents, reflect.TypeFor[RunEvent](), ""},
@@ -103,7 +108,7 @@ func (s *server) runRoutes() []route {
 			handle:  (*call).getRun,
 		},
 	}
-	return append(all, s.runLifeRoutes()...)
+	return append(append(all, s.runLifeRoutes()...), s.runStdinRoutes()...)
 }
 
 // words are the accepted values of a parameter.
@@ -191,13 +196,18 @@ func (c *call) run() error {
 	if err != nil {
 		return err
 	}
+	open := c.query.bool("stdin")
+	detached := !c.query.bool("wait") && len(c.query["wait"]) > 0
+	if open && c.wants != typeEvents && !detached {
+		return badRequest("stdin", "needs the answer as events: the first one has the id of the run to write to", "send it with: Accept: text/event-stream")
+	}
 	var spec sandbox.Spec
 	done, err := c.decode(c.o.MaxRunBody, &spec)
 	if err != nil {
 		return err
 	}
-	if !c.query.bool("wait") && len(c.query["wait"]) > 0 {
-		return c.startRun(engine.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true, Released: done})
+	if detached {
+		return c.startRun(engine.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true, OpenStdin: open, Released: done})
 	}
 	defer done()
 	ctx := c.r.Context()
@@ -205,7 +215,7 @@ func (c *call) run() error {
 		ctx = context.WithoutCancel(ctx)
 	}
 	// Files that were not declared would be gone with the sandbox anyway.
-	req := engine.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true}
+	req := engine.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true, OpenStdin: open}
 	if c.wants == typeEvents {
 		return c.streamRun(ctx, req)
 	}

@@ -12,11 +12,11 @@ import (
 	"pinfold/sandbox"
 )
 
-// maxSentBytes bounds the files that go to a server with a run, and the stdin.
+// maxSentBytes bounds the files that go to a server with a run.
 const maxSentBytes = 64 << 20
 
-// remoteRunner is a Runner that asks a server. What a run has besides its spec
-// (files, stdin) is put into the spec.
+// remoteRunner is a Runner that asks a server. The files that a run has
+// besides its spec are put into the spec; its stdin is passed on as it comes.
 type remoteRunner struct{ client *client.Client }
 
 // Close implements io.Closer.
@@ -28,10 +28,10 @@ func (r remoteRunner) Run(ctx context.Context, req engine.Request) (*sandbox.Res
 	if err := prepareRemote(&spec, req); err != nil {
 		return nil, err
 	}
-	if err := sendStdin(ctx, &spec, req.Streams.Stdin); err != nil {
-		return nil, err
-	}
 	o := client.RunOptions{Artifact: req.Artifact}
+	if req.Streams.Stdin != nil {
+		o.Stdin, spec.Stdin = req.Streams.Stdin, ""
+	}
 	// A nil writer in an interface would not be nil.
 	if req.Streams.Stdout != nil {
 		o.Stdout, o.Stderr = req.Streams.Stdout, req.Streams.Stderr
@@ -121,37 +121,6 @@ func readInput(in engine.Input) ([]byte, error) {
 		return nil, prefixed("--file", pathError(sandbox.CodeSpecInvalid, in.Path, "changed while it was read"))
 	}
 	return content, nil
-}
-
-// sendStdin reads all of stdin: a run's input goes to a server at once.
-func sendStdin(ctx context.Context, spec *sandbox.Spec, stdin io.Reader) error {
-	if stdin == nil {
-		return nil
-	}
-	type read struct {
-		data []byte
-		err  error
-	}
-	done := make(chan read, 1)
-	go func() { // a terminal or a pipe may never end, but Ctrl-C must
-		data, err := io.ReadAll(io.LimitReader(stdin, sandbox.MaxStdinBytes+1))
-		done <- read{data, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return &sandbox.Error{Code: sandbox.CodeInternal, Message: "cancelled while stdin was read", Err: ctx.Err()}
-	case r := <-done:
-		switch {
-		case r.err != nil:
-			return prefixed("--stdin", openError("stdin", r.err))
-		case len(r.data) > sandbox.MaxStdinBytes:
-			return prefixed("--stdin", tooLong(fromStdin, sandbox.MaxStdinBytes))
-		case !utf8.Valid(r.data):
-			return usageError("--stdin: bytes that are not UTF-8 cannot go to a server as stdin").WithHint("copy them in with --file and open that file")
-		}
-		spec.Stdin = string(r.data)
-		return nil
-	}
 }
 
 // newRunner is the server when one was named, else this process's own engine.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -38,8 +37,7 @@ type Process struct {
 	timer   *time.Timer
 	done    chan struct{} // closed when all is known
 
-	stdin *io.PipeWriter // nil without one
-	write chan struct{}  // holds one place: for the piece that is being written to stdin
+	stdin *inlet // nil without one
 
 	mu      sync.Mutex
 	trigger *trigger
@@ -118,10 +116,9 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 		outs = []*Output{p.outputs[wire.Stdout].open(0), p.outputs[wire.Stderr].open(0)}
 	}
 	streams := guest.Streams{Stdout: p.outputs[wire.Stdout], Stderr: p.outputs[wire.Stderr]}
-	var stdin *io.PipeReader
 	if c.Stdin || c.Terminal != nil {
-		stdin, p.stdin = io.Pipe()
-		streams.Stdin = stdin
+		p.stdin = newInlet()
+		streams.Stdin = p.stdin.r
 	}
 	startCtx, stop := context.WithTimeoutCause(ctx, handshakePatience, errSilent)
 	defer stop()
@@ -139,12 +136,12 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 	if wall := p.limits.WallTimeMS; wall > 0 {
 		p.timer = time.AfterFunc(time.Duration(wall)*time.Millisecond, p.timeUp)
 	}
-	go p.await(done, stdin)
+	go p.await(done)
 	return p, outs, nil
 }
 
 func (s *Sandbox) newProcess(c sandbox.Command) *Process {
-	p := &Process{id: newID("prc_"), sandbox: s, command: c, limits: s.info.Limits, done: make(chan struct{}), write: make(chan struct{}, 1)}
+	p := &Process{id: newID("prc_"), sandbox: s, command: c, limits: s.info.Limits, done: make(chan struct{})}
 	if c.WallTimeMS > 0 {
 		p.limits.WallTimeMS = c.WallTimeMS
 	}
@@ -251,14 +248,14 @@ func (p *Process) stop(t *trigger) {
 }
 
 // await waits for the end and decides what it was.
-func (p *Process) await(done func(), stdin *io.PipeReader) {
+func (p *Process) await(done func()) {
 	done() // from here on only its own calls make the sandbox busy
 	e, err := p.guest.Wait(context.Background())
 	if p.timer != nil {
 		p.timer.Stop()
 	}
-	if stdin != nil {
-		_ = stdin.CloseWithError(errStdinClosed())
+	if p.stdin != nil {
+		p.stdin.end()
 	}
 	result := p.judge(e, err)
 	p.mu.Lock()
@@ -269,10 +266,6 @@ func (p *Process) await(done func(), stdin *io.PipeReader) {
 	close(p.done)
 	failpoint.Hit("process.ended")
 	p.sandbox.forget()
-}
-
-func errStdinClosed() *sandbox.Error {
-	return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process has ended, or its stdin is closed"}
 }
 
 // judge puts together how a process ended.

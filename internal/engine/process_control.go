@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -24,57 +22,7 @@ func (p *Process) WriteStdin(ctx context.Context, r io.Reader) (int64, error) {
 		return 0, err
 	}
 	defer done()
-	buf := make([]byte, 32<<10)
-	var total int64
-	for {
-		n, readErr := r.Read(buf)
-		if n > 0 {
-			k, err := p.writeStdin(ctx, buf[:n])
-			total += int64(k)
-			if err != nil {
-				return total, err
-			}
-		}
-		if readErr != nil {
-			if errors.Is(readErr, io.EOF) {
-				return total, nil
-			}
-			return total, &sandbox.Error{Code: sandbox.CodeRequestInvalid, Message: "what to write broke off", Err: readErr}
-		}
-	}
-}
-
-// writeStdin writes one piece. When ctx ends before the program has read it, the
-// piece stays on its way: the pipe cannot take it back. Pieces that come later
-// wait for it, each as long as its own ctx.
-func (p *Process) writeStdin(ctx context.Context, b []byte) (int, error) {
-	select {
-	case p.write <- struct{}{}:
-	case <-p.done:
-		return 0, errStdinClosed()
-	case <-ctx.Done():
-		return 0, cancelledOr(ctx, context.Cause(ctx))
-	}
-	type written struct {
-		n   int
-		err error
-	}
-	result := make(chan written, 1)
-	piece := bytes.Clone(b)
-	go func() {
-		n, err := p.stdin.Write(piece)
-		<-p.write
-		result <- written{n, err}
-	}()
-	select {
-	case w := <-result:
-		if w.err != nil {
-			return w.n, errStdinClosed()
-		}
-		return w.n, nil
-	case <-ctx.Done():
-		return 0, cancelledOr(ctx, context.Cause(ctx))
-	}
+	return p.stdin.write(ctx, r)
 }
 
 // CloseStdin ends the standard input. It is idempotent.
@@ -82,7 +30,7 @@ func (p *Process) CloseStdin() error {
 	if p.stdin == nil {
 		return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process was started without a standard input"}
 	}
-	_ = p.stdin.Close() // never fails
+	p.stdin.close()
 	return nil
 }
 

@@ -29,7 +29,7 @@ func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
 		}
 		defer land()
 	}
-	ctx, j.live = e.track(ctx, r)
+	ctx, j.live = e.track(ctx, r, j.stdin)
 	defer e.untrack(j.live)
 	earlier, err := e.options.Store.BeginRun(ctx, r)
 	if err != nil {

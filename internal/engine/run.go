@@ -51,6 +51,11 @@ type Request struct {
 	// NoResults says that nobody wants the values that the program leaves.
 	NoResults bool
 
+	// OpenStdin says that the program's standard input comes through
+	// WriteRunStdin, while the run goes on. Streams.Stdin is not used then. It
+	// needs a store.
+	OpenStdin bool
+
 	// Tenant owns the run; LocalTenant when empty.
 	Tenant string
 	// IdempotencyKey, when set, makes the run happen once for each tenant and
@@ -167,6 +172,7 @@ type job struct {
 	main    string       // the program's file
 	warm    *interpreter // it takes the program; nil: it is started
 	result  *sandbox.Result
+	stdin   *inlet        // of a run whose stdin is open
 	told    chan struct{} // closed when the result is kept: what goes on after the answer waits for it
 
 	collected time.Duration // what taking values and files out has cost so far
@@ -175,6 +181,9 @@ type job struct {
 
 // prepare does everything that needs no sandbox: a refusal comes from here.
 func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
+	if req.OpenStdin && req.Spec.Stdin != "" {
+		return nil, &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "stdin", Message: "comes with the request or while the run goes on, not both"}
+	}
 	limits, err := e.options.Policy.limits(req.Spec.Limits, true)
 	if err != nil {
 		return nil, err
@@ -218,6 +227,10 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	}
 	if err := j.checkLayout(); err != nil {
 		return nil, err
+	}
+	if req.OpenStdin {
+		j.stdin = newInlet()
+		j.request.Streams.Stdin = j.stdin.r
 	}
 	j.result = &sandbox.Result{
 		ID: id, Results: []sandbox.Rich{}, Artifacts: []sandbox.Artifact{},

@@ -68,7 +68,7 @@ func (e *Engine) start(ctx context.Context, j *job) (shown RunRecord, own bool, 
 		land()
 		return r, false, err
 	}
-	runCtx, live := e.track(context.WithoutCancel(ctx), r)
+	runCtx, live := e.track(context.WithoutCancel(ctx), r, j.stdin)
 	giveUp := func() {
 		j.place.leave()
 		e.running.Done()

@@ -14,6 +14,7 @@ import (
 type liveRun struct {
 	record RunRecord
 	cancel context.CancelCauseFunc
+	stdin  *inlet        // nil unless it is open
 	done   chan struct{} // closed when the result is kept, or there will be none
 
 	mu      sync.Mutex
@@ -25,9 +26,9 @@ type liveRun struct {
 
 // track enters a run among those that can be looked for. Its context ends when
 // somebody cancels it. untrack must be called.
-func (e *Engine) track(ctx context.Context, r RunRecord) (context.Context, *liveRun) {
+func (e *Engine) track(ctx context.Context, r RunRecord, stdin *inlet) (context.Context, *liveRun) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	l := &liveRun{record: r, cancel: cancel, done: make(chan struct{}), news: make(chan struct{})}
+	l := &liveRun{record: r, cancel: cancel, stdin: stdin, done: make(chan struct{}), news: make(chan struct{})}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.runs[r.ID] = l
@@ -40,6 +41,9 @@ func (e *Engine) untrack(l *liveRun) {
 	e.mu.Lock()
 	delete(e.runs, l.record.ID)
 	e.mu.Unlock()
+	if l.stdin != nil {
+		l.stdin.end()
+	}
 	close(l.done)
 }
 

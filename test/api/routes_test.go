@@ -61,6 +61,7 @@ func (w *world) operations() []operation {
 func TestEveryRouteWorks(t *testing.T) {
 	w := newWorld(t, nil)
 	useRuns(w)
+	useOpenStdin(w)
 	box := w.create("alpha")
 	useSandbox(w, box)
 	useProcesses(w, box)
@@ -106,6 +107,22 @@ func useRuns(w *world) {
 	if len(runs.Items) != 1 || runs.Items[0].ID != result.ID {
 		t.Fatalf("%+v", runs)
 	}
+}
+
+// useOpenStdin runs a program that reads until the end of its stdin.
+func useOpenStdin(w *world) []event {
+	t := w.t
+	t.Helper()
+	events := newEventReader(w.open(request{
+		key: "alpha", method: "POST", path: "/v1/runs?stdin=true", body: sandbox.Spec{Language: "sh", Code: "x"}, header: map[string]string{"Accept": "text/event-stream"},
+	}))
+	var started api.RunEvent
+	if first := events.next(t); json.Unmarshal([]byte(first.data), &started) != nil {
+		t.Fatalf("%+v", first)
+	}
+	w.must(200, request{key: "alpha", method: "POST", path: "/v1/runs/" + started.ID + "/stdin", body: []byte("in")})
+	w.must(204, request{key: "alpha", method: "DELETE", path: "/v1/runs/" + started.ID + "/stdin"})
+	return events.all(t)
 }
 
 func useSandbox(w *world, box string) {

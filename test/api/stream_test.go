@@ -1,8 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,6 +19,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
@@ -265,6 +268,90 @@ func TestLeavingAStreamEndsNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// What is sent to a run's stdin is what its program reads, while it runs, no
+// faster than it reads and no longer than it lives.
+func TestStdinOfARun(t *testing.T) {
+	const total = 8 << 20
+	var taken atomic.Int64
+	begin, finish := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, func(s *settings) {
+		s.script = always(fake.Script{Program: func(p *fake.Process) fake.Exit {
+			_, _ = io.CopyN(p.Stdout, p.Stdin, 5) // "hello"
+			<-begin
+			n, _ := io.CopyN(io.Discard, p.Stdin, total)
+			taken.Store(n)
+			<-finish
+			return fake.Exit{}
+		}})
+	})
+	ask := request{key: "alpha", method: "POST", path: "/v1/runs?stdin=true", body: sandbox.Spec{Language: "sh", Code: "x"}}
+	if a := w.do(ask); a.status != 400 || a.code(t).Field != "stdin" || !strings.Contains(a.code(t).Hint, "text/event-stream") {
+		t.Fatalf("without events: %d %s", a.status, a.body)
+	}
+	ask.header = map[string]string{"Accept": "text/event-stream"}
+	twice := ask
+	twice.body = sandbox.Spec{Language: "sh", Code: "x", Stdin: "y"}
+	if a := w.do(twice); a.status != 400 || a.code(t).Field != "stdin" {
+		t.Fatalf("with a stdin of its own: %d %s", a.status, a.body)
+	}
+	events := newEventReader(w.open(ask))
+	var started api.RunEvent
+	if first := events.next(t); json.Unmarshal([]byte(first.data), &started) != nil || started.ID == "" {
+		t.Fatalf("%+v", first)
+	}
+	path := "/v1/runs/" + started.ID + "/stdin"
+	if a := w.do(request{key: "beta", method: "POST", path: path, body: []byte("evil!")}); a.status != 404 {
+		t.Fatalf("another tenant's: %d %s", a.status, a.body)
+	}
+	w.must(200, request{key: "alpha", method: "POST", path: path, body: []byte("hello")})
+	if e := events.next(t); e.name != "stdout" || !strings.Contains(e.data, `"hello"`) {
+		t.Fatalf("%+v", e)
+	}
+	send := func(n int) chan answered {
+		sent := make(chan answered, 1)
+		go func() {
+			sent <- w.do(request{key: "alpha", method: "POST", path: path, body: bytes.Repeat([]byte("x"), n)})
+		}()
+		select {
+		case a := <-sent:
+			t.Fatalf("%d bytes went to a program that does not read: %d %s", n, a.status, a.body)
+		case <-time.After(50 * time.Millisecond): // what is said holds at any later moment, too
+		}
+		return sent
+	}
+	sent := send(total)
+	close(begin)
+	if a := <-sent; a.status != 200 || a.body != fmt.Sprintf("{\"written\":%d}\n", total) {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	sent = send(wire.WindowSize + 200<<10)
+	close(finish)
+	if a := <-sent; a.status != 409 {
+		t.Fatalf("the program's end: %d %s", a.status, a.body)
+	}
+	if rest := events.all(t); !strings.HasSuffix(names(rest), "result") || taken.Load() != total {
+		t.Fatalf("%s, %d bytes were read", names(rest), taken.Load())
+	}
+	for _, method := range []string{"POST", "DELETE"} {
+		if a := w.do(request{key: "alpha", method: method, path: path}); a.status != 409 || a.code(t).Code != sandbox.CodeConflict {
+			t.Fatalf("%s after the end: %d %s", method, a.status, a.body)
+		}
+	}
+}
+
+// The end of a run's stdin is what its program reads then.
+func TestStdinOfARunIsClosed(t *testing.T) {
+	w := newWorld(t, func(s *settings) {
+		s.script = always(fake.Script{Program: func(p *fake.Process) fake.Exit {
+			_, _ = io.Copy(p.Stdout, p.Stdin)
+			return fake.Exit{}
+		}})
+	})
+	if rest := useOpenStdin(w); names(rest) != "stdout result" {
+		t.Fatal(names(rest))
+	}
 }
 
 // runs counts the programs that were started.

@@ -17,7 +17,7 @@ import (
 func TestExamples(t *testing.T) {
 	ledger.Check(t)
 	dir := t.TempDir()
-	for name, pkg := range map[string]string{"library": "pinfold/examples/library", "client": "pinfold/examples/client", "pinfold-agent": agenttest.Agent} {
+	for name, pkg := range map[string]string{"library": "pinfold/examples/library", "client": "pinfold/examples/client", "agent": "pinfold/examples/agent", "pinfold-agent": agenttest.Agent} {
 		if err := os.WriteFile(filepath.Join(dir, name), agenttest.Program(t, pkg), 0o755); err != nil { //nolint:gosec // a program
 			t.Fatal(err)
 		}
@@ -37,6 +37,9 @@ func TestExamples(t *testing.T) {
 	defer s.Client.Close()
 	if got := output(t, filepath.Join(dir, "client"), "PINFOLD_SERVER=unix:"+s.Socket); got != "42\nsucceeded exited\nhello from inside\n" {
 		t.Errorf("client printed %q", got)
+	}
+	if got := output(t, filepath.Join(dir, "agent"), "PINFOLD_SERVER=unix:"+s.Socket); got != "exited: KeyError: 'visitor'\nat most 160\na chart of 158 bytes\n" {
+		t.Errorf("agent printed %q", got)
 	}
 }
 

@@ -1,0 +1,134 @@
+//go:build linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pinfold/test/ledger"
+)
+
+// Every command of the README works when pasted, in order, in a clean checkout.
+// What stands in blocks of the language sh is run; commands that build and test
+// Pinfold itself are not.
+func TestReadme(t *testing.T) {
+	ledger.Check(t)
+	dir, script := checkout(t), readmeCommands(t)
+	out, err := runScript(t, dir, script)
+	if err != nil {
+		t.Fatalf("%v\n%s\n%s", err, out, script)
+	}
+	t.Log(out)
+	for _, file := range []string{"out/chart.svg", "chart.svg"} {
+		if b, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !bytes.HasPrefix(b, []byte("<svg")) { //nolint:gosec // a test's own
+			t.Errorf("%s: %v, %.80q", file, err, b)
+		}
+	}
+	for _, want := range []string{
+		"\n42\n", "hello from 3.", "arguments of the program", "3 bars", `"stdout":"42\n"`, `"exit_code":1`, "FileNotFoundError", `"state":"end`,
+		"month,visitors", "1.414213562373", "KeyError: 'visitor'", "hello from inside",
+	} {
+		if !strings.Contains("\n"+out, want) {
+			t.Errorf("nothing printed %q:\n%s", want, out)
+		}
+	}
+}
+
+// fenced are the README's blocks of shell commands.
+var fenced = regexp.MustCompile("(?ms)^```sh\n(.*?)^```$")
+
+// readmeCommands is the README as one script, with a port of its own.
+func readmeCommands(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	_ = l.Close()
+	var script strings.Builder
+	n := 0
+	for _, block := range fenced.FindAllSubmatch(text, -1) {
+		n++
+		for line := range strings.Lines(string(block[1])) {
+			if !strings.HasPrefix(line, "make ") {
+				script.WriteString(line)
+			}
+		}
+	}
+	if n < 6 {
+		t.Fatalf("%d blocks of commands: the README was not understood", n)
+	}
+	all := strings.ReplaceAll(script.String(), "127.0.0.1:7463", address)
+	served := strings.ReplaceAll(all, "serve --state state", "serve --state state --listen "+address)
+	if served == all {
+		t.Fatal("no server is started")
+	}
+	return served
+}
+
+// checkout copies what a clone has, with bin/pinfold in it.
+func checkout(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"client", "examples", "sandbox", "internal", "go.mod", "go.sum"} {
+		cp := exec.CommandContext(t.Context(), "cp", "-R", filepath.Join(root, name), dir) //nolint:gosec // our own sources
+		if out, err := cp.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "bin"), 0o755); err != nil { //nolint:gosec // as a clone's
+		t.Fatal(err)
+	}
+	bin := filepath.Dir(pinfold(t))
+	for _, name := range []string{"pinfold", "pinfold-agent"} {
+		if err := os.Link(filepath.Join(bin, name), filepath.Join(dir, "bin", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// runScript pastes the commands into a shell that stops at the first that fails
+// unexpectedly, and ends whatever it leaves.
+func runScript(t *testing.T, dir, script string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-e", "-o", "pipefail", "-c", script+"\nwait\n")
+	cmd.Dir = dir
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "PINFOLD_") })
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 10 * time.Second
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if err != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the server that it had started
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("it took too long: %w", err)
+	}
+	return out.String(), err
+}

@@ -15,6 +15,7 @@ type Language struct {
 	Title      string   `json:"title"`
 	Available  bool     `json:"available"` // the template has what it needs
 	Version    string   `json:"version,omitempty"`
+	Programs   []string `json:"programs,omitempty"` // what runs it, where they lie inside
 	Aliases    []string `json:"aliases"`
 	Extensions []string `json:"extensions"`
 	Reason     string   `json:"reason,omitempty"` // why it is not available

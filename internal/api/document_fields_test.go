@@ -213,6 +213,7 @@ var fieldMeanings = map[string]string{
 	"LanguageInfo.title":      "The name for people.",
 	"LanguageInfo.available":  "The template has what it needs.",
 	"LanguageInfo.version":    "The version, where it is known.",
+	"LanguageInfo.programs":   "What runs it, where it lies inside. Packages must be for these.",
 	"LanguageInfo.aliases":    "Other names that are accepted.",
 	"LanguageInfo.extensions": "File name extensions that tell it.",
 	"LanguageInfo.reason":     "Why it is not available.",

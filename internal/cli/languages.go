@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -53,9 +54,11 @@ func (a *app) languagesCommand() *cobra.Command {
 	var asJSON bool
 	var template, driver string
 	cmd := &cobra.Command{
-		Use:     "languages [flags]",
-		Short:   "List the languages, and which of them the template has",
-		Long:    "The versions are asked inside a sandbox, each by a run of its own.",
+		Use:   "languages [flags]",
+		Short: "List the languages, and which of them the template has",
+		Long: `The versions are asked inside a sandbox, each by a run of its own. Beside
+them stand the programs that run the language: packages must be those of
+these, not of another interpreter that you have.`,
 		Example: languagesExamples,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -118,6 +121,9 @@ func languageTable(states []engine.LanguageInfo) []byte {
 			what = "- (" + sandbox.SafeText(s.Reason, 2*maxVersionText) + ")"
 		case what == "":
 			what = "yes"
+		}
+		if len(s.Programs) > 0 && s.Available {
+			what = fmt.Sprintf("%-12s %s", what, sandbox.SafeText(strings.Join(s.Programs, " "), 2*maxVersionText))
 		}
 		fmt.Fprintf(&b, "%-12s %s\n", s.Name, what)
 	}

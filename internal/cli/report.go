@@ -135,7 +135,7 @@ func ending(r *sandbox.Result) string {
 			return fmt.Sprintf("compiling failed with exit status %d", exitStatus(r))
 		}
 		if r.Status != sandbox.StatusError {
-			return ""
+			return sandbox.SafeText(r.Cause.Hint, maxMessage)
 		}
 	case sandbox.CauseSignaled:
 		signal := r.Signal

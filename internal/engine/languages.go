@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 	"sync"
 
@@ -12,10 +13,12 @@ import (
 
 // LanguageInfo is one language of the table, and whether a template has it.
 type LanguageInfo struct {
-	Name       string   `json:"name"`
-	Title      string   `json:"title"`
-	Available  bool     `json:"available"`
-	Version    string   `json:"version,omitempty"`
+	Name      string `json:"name"`
+	Title     string `json:"title"`
+	Available bool   `json:"available"`
+	Version   string `json:"version,omitempty"`
+	// Programs are what runs it, where they lie inside.
+	Programs   []string `json:"programs,omitempty"`
 	Aliases    []string `json:"aliases"`
 	Extensions []string `json:"extensions"`
 	// Reason says why a language is not available.
@@ -103,7 +106,9 @@ func askLanguage(ctx context.Context, run RunFunc, base sandbox.Spec, l language
 		return state, &sandbox.Error{Code: sandbox.CodeInternal, Message: "cancelled", Err: context.Canceled}
 	case result.Status == sandbox.StatusSucceeded:
 		state.Available = true
-		state.Version, _ = l.Version.Parse([]byte(result.Stdout + result.Stderr))
+		found, said, _ := strings.Cut(result.Stdout, "\n")
+		state.Programs = programsFound(found, len(l.Programs))
+		state.Version, _ = l.Version.Parse([]byte(said + result.Stderr))
 	case result.ExitCode != nil && *result.ExitCode == commandNotFound:
 		state.Reason = "not in the template: needs " + sandbox.SafeText(strings.TrimSpace(result.Stdout), maxVersionText)
 	default:
@@ -112,12 +117,24 @@ func askLanguage(ctx context.Context, run RunFunc, base sandbox.Spec, l language
 	return state, nil
 }
 
+// programsFound reads the first line of the answer. It comes from inside a
+// sandbox.
+func programsFound(line string, most int) []string {
+	var found []string
+	for _, word := range strings.Fields(line) {
+		if len(found) < most && path.IsAbs(word) && sandbox.SafeText(word, maxVersionText) == word {
+			found = append(found, word)
+		}
+	}
+	return found
+}
+
 // commandNotFound is what a shell returns for a program that is not there.
 const commandNotFound = 127
 
 // versionSpec is the request for a language's version: a shell program that
-// finds, inside the sandbox, the programs that the language needs, and then
-// runs its version command.
+// finds, inside the sandbox, the programs that the language needs, prints where
+// they lie in one line, and then runs its version command.
 func versionSpec(base sandbox.Spec, l language.Language) sandbox.Spec {
 	var script strings.Builder
 	script.WriteString("find() { for p; do command -v \"$p\" && return; done; return 1; }\n")
@@ -129,9 +146,14 @@ func versionSpec(base sandbox.Spec, l language.Language) sandbox.Spec {
 		variable := fmt.Sprintf("p%d", i)
 		fmt.Fprintf(&script, "%s=$(find %s) || { echo %s; exit %d; }\n", variable,
 			shellWords(p.Candidates, "'", `'\''`), shellWords([]string{strings.Join(p.Candidates, " or ")}, "'", `'\''`), commandNotFound)
-		path, _ := lookup(p.Candidates)
-		replace = append(replace, path, `'"$`+variable+`"'`)
+		word, _ := lookup(p.Candidates)
+		replace = append(replace, word, `'"$`+variable+`"'`)
 	}
+	script.WriteString("echo")
+	for i := range l.Programs {
+		fmt.Fprintf(&script, " \"$p%d\"", i)
+	}
+	script.WriteString("\n")
 	spec := base
 	spec.Language = "sh"
 	spec.Limits.WallTimeMS = versionTimeMS

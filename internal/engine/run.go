@@ -301,6 +301,7 @@ func (j *job) execute(ctx context.Context, s *session) error {
 	j.result.Timings.ExecMS = milliseconds(r.wall)
 	j.fillOutput(r)
 	j.judge(r.evidence(j.spec.Limits))
+	j.advise(r)
 	if over := r.death != nil || ctx.Err() != nil; !over { // else nothing can come out any more
 		j.readResults(ctx, s)
 		j.collect(ctx, s)

@@ -34,13 +34,18 @@ type Step struct {
 }
 
 // BaseEnv returns the environment of every process in a sandbox. Caches go to
-// /tmp, so that the working directory holds only what the program made.
+// /tmp, so that the working directory holds only what the program made. pip may
+// install for the user, which Debian's refuses so that nobody breaks the system:
+// here nobody can; and it does not try again for a network that there is not.
 func BaseEnv() []string {
 	return []string{
 		"HOME=" + sandbox.Home,
 		"LANG=C.UTF-8",
 		"LOGNAME=" + sandbox.User,
 		"PATH=" + image.SearchPath,
+		"PIP_BREAK_SYSTEM_PACKAGES=1",
+		"PIP_DISABLE_PIP_VERSION_CHECK=1",
+		"PIP_RETRIES=0",
 		"TERM=dumb",
 		"TMPDIR=/tmp",
 		"USER=" + sandbox.User,

@@ -352,6 +352,14 @@ func TestStdinOfARunIsClosed(t *testing.T) {
 	if rest := useOpenStdin(w); names(rest) != "stdout result" {
 		t.Fatal(names(rest))
 	}
+	// One that nobody waits for takes it as well; its id is in the answer.
+	var r api.Run
+	w.must(202, request{key: "alpha", method: "POST", path: "/v1/runs?stdin=true&wait=false", body: sandbox.Spec{Language: "sh", Code: "x"}}).json(t, &r)
+	w.must(200, request{key: "alpha", method: "POST", path: "/v1/runs/" + r.ID + "/stdin", body: []byte("alone")})
+	w.must(204, request{key: "alpha", method: "DELETE", path: "/v1/runs/" + r.ID + "/stdin"})
+	if a := w.must(200, request{key: "alpha", method: "GET", path: "/v1/runs/" + r.ID + "/wait"}); !strings.Contains(a.body, `"stdout":"alone"`) {
+		t.Fatal(a.body)
+	}
 }
 
 // runs counts the programs that were started.

@@ -44,6 +44,9 @@ func (t *Template) addFiles(v view, php []phpINI) {
 	add("/etc/resolv.conf", "# no name servers: this sandbox has no network\n")
 	add("/etc/services", services)
 	add("/etc/shells", shells(shell))
+	if v.executable("/usr/bin/openssl", t.sources()) {
+		add("/etc/ssl/openssl.cnf", openssl)
+	}
 	for _, p := range copiedEtc {
 		if content, ok := v.read(p, maxCopy, "/etc", "/usr"); ok {
 			add(p, string(content))
@@ -60,6 +63,32 @@ func shells(shell string) string {
 	}
 	return "/bin/sh\n" + shell + "\n"
 }
+
+// openssl is what the openssl command needs to make keys, requests and
+// certificates. The host's own file may name engines and their PINs.
+const openssl = `[req]
+default_bits = 2048
+distinguished_name = req_distinguished_name
+x509_extensions = v3_ca
+string_mask = utf8only
+
+[req_distinguished_name]
+countryName = Country Name (2 letter code)
+stateOrProvinceName = State or Province Name (full name)
+localityName = Locality Name (eg, city)
+0.organizationName = Organization Name (eg, company)
+commonName = Common Name (e.g. server FQDN or YOUR name)
+emailAddress = Email Address
+
+[v3_req]
+basicConstraints = CA:FALSE
+keyUsage = nonRepudiation, digitalSignature, keyEncipherment
+
+[v3_ca]
+subjectKeyIdentifier = hash
+authorityKeyIdentifier = keyid:always,issuer
+basicConstraints = critical,CA:true
+`
 
 const passwd = `root:x:0:0:root:/root:%s
 %s:x:%d:%d::%s:%s

@@ -65,12 +65,11 @@ func (t *Template) addSystemDirs(v view) {
 // large or too many to copy. Each costs a mount in every sandbox.
 //
 // Left out on purpose, because people put secrets there: ssl/private,
-// ssl/openssl.cnf (engine PINs), R/*.site (tokens), php.ini and PHP's conf.d
+// the host's own ssl/openssl.cnf (engine PINs), R/*.site (tokens), php.ini and PHP's conf.d
 // (licence keys, database passwords; see phpExtensions), npmrc, pip.conf,
 // gitconfig, wgetrc, environment, profile.d, default. Left out because nothing
 // needs them: Python's sitecustomize (it loads Ubuntu's crash reporter),
-// Perl's module defaults, mime.types (languages have their own table), and
-// machine-id (it identifies the host).
+// Perl's module defaults, man's settings, and machine-id (it identifies the host).
 //
 // Certificates are public by their nature; a private key that was misplaced
 // among them is still private to its owner. The one secret that a Java tree
@@ -83,6 +82,7 @@ var shownEtc = []string{
 	"/etc/fonts",
 	"/etc/java-*-openjdk",
 	"/etc/matplotlibrc",
+	"/etc/mime.types",
 }
 
 // addShownEtc binds what of shownEtc exists, is readable by everybody and is

@@ -1,0 +1,82 @@
+//go:build linux
+
+package inside
+
+// row is one thing that programs find or are refused, and a program that shows it.
+type row struct {
+	what  string // as the page says it
+	says  string
+	needs string // a command without which the host cannot show it
+	code  string // in bash
+	want  string // a regular expression for all that it prints
+}
+
+// found is what there is.
+var found = []row{
+	{
+		"processors", "As many as `limits.cpus`, rounded up, at most the host's: `/proc/cpuinfo`, `/proc/stat`, `/sys/devices/system/cpu/online`, Node's `os.cpus()`, Python's `os.cpu_count()`, R's `detectCores()`, `lscpu`, `top`.", "python3",
+		`python3 -c 'import os; print(os.cpu_count())'; grep -c ^processor /proc/cpuinfo; cat /sys/devices/system/cpu/online`, `1\n1\n0`,
+	},
+	{
+		"processors that the scheduler may use", "The host's: `sched_getaffinity`, `/sys/devices/system/cpu/possible`, and what goes by them: `nproc`, Go's `NumCPU`, Java's `availableProcessors`. What a program may use of them together is `limits.cpus`. For the languages of the table `GOMAXPROCS`, `OMP_NUM_THREADS`, `RAYON_NUM_THREADS` and `-XX:ActiveProcessorCount` say it.", "",
+		`cat /sys/devices/system/cpu/possible`, `[0-9,-]+`,
+	},
+	{
+		"memory", "`MemTotal` is `limits.memory_bytes`; `MemFree` and `MemAvailable` follow what the programs use, to 0.2 s. Files are not part of it: they are on the disk. `sysinfo(2)`, and with it `sysconf(_SC_PHYS_PAGES)`, still says what the host has.", "",
+		`head -c 27 /proc/meminfo; free | awk '/^Mem/ {print " " $2}'`, `MemTotal:         262144 kB 262144`,
+	},
+	{
+		"disk", "`df` and `statfs` of `/tmp` and the home directory say `limits.disk_bytes`. Those of `/usr` say the host's.", "",
+		`df --output=target /tmp | tail -1`, `/tmp`,
+	},
+	{
+		"time and load", "`/proc/uptime`, `uptime`, `ps` and `/proc/stat` count from the sandbox's start; the load is what the sandbox used. All of the CPU time is shown as user time, and each processor has its share. They are written while a program runs, five times a second.", "",
+		`uptime | sed 's/.*up/up/; s/[0-9.]\+/N/g'`, `up.*load average: N, N, N`,
+	},
+	{
+		"limits of the control group", "`/sys/fs/cgroup/memory.max` and `cpu.max`; where `/proc/self/cgroup` shows version 1, `memory/memory.limit_in_bytes` and `cpu/cpu.cfs_quota_us`. Node and Rust go by them. The JVM wants a real mount there, so give it `-Xmx` where you start it yourself.", "",
+		`cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null`, `268435456`,
+	},
+	{
+		"names in /proc", "Processes, `self`, and `cpuinfo filesystems loadavg meminfo mounts net stat sys uptime version`. `ls /proc` lists processes only. Every other name fails with ENOENT.", "",
+		`cat /proc/cpuinfo | head -c 9; ls -d /proc/mounts /proc/net; cat /proc/cmdline`, `processor/proc/mounts\n/proc/net\ncat: /proc/cmdline: No such file or directory`,
+	},
+	{
+		"settings of the kernel", "`/proc/sys` has `kernel/{pid_max,ngroups_max,osrelease,random/uuid,random/boot_id}`, `vm/{overcommit_memory,max_map_count}`, `fs/file-max` and `net/core/somaxconn`. None can be set.", "",
+		`cat /proc/sys/kernel/random/uuid | wc -c; echo 1 2>&1 >/proc/sys/vm/overcommit_memory`, `37\n.*(Read-only file system|Permission denied)`,
+	},
+	{
+		"certificates and keys", "`openssl req`, `x509` and the like, with settings of our own: the host's `openssl.cnf` may hold PINs.", "openssl",
+		`openssl req -x509 -newkey rsa:2048 -nodes -keyout k.pem -out c.pem -days 2 -subj /CN=x 2>/dev/null; echo $?; openssl x509 -in c.pem -noout -subject`, `0\nsubject=CN = x`,
+	},
+	{
+		"types of files", "`/etc/mime.types`, where the host has it.", "python3",
+		`python3 -c 'import mimetypes, os; print(mimetypes.guess_type("a.webp") == (("image/webp" if os.path.exists("/etc/mime.types") else None), None))'`, `True`,
+	},
+	{
+		"sanitizers", "AddressSanitizer and UndefinedBehaviorSanitizer work. Leaks are not looked for, which takes `ptrace`: `LSAN_OPTIONS=detect_leaks=0` is set.", "gcc",
+		"echo 'int main(int c, char **v) { int a[2] = {1, 2}; return a[c + 1] != v[0][0]; }' >a.c; gcc -fsanitize=address -g a.c -o a 2>/dev/null && ./a 2>&1 | grep -o 'stack-buffer-overflow' | head -1; echo 'int main(void) { return 0; }' >b.c; gcc -fsanitize=address b.c -o b && ./b; echo $?", `stack-buffer-overflow\n0`,
+	},
+	{
+		"shared memory, semaphores, threads, processes, pipes, Unix and loopback sockets", "As on any Linux, within the limits.", "python3",
+		`python3 -c 'import multiprocessing as m; print(m.Pool(2).map(abs, [-1, -2]))'`, `\[1, 2\]`,
+	},
+	{
+		"open files", "`limits.open_files`, 256 where none is given: beyond it EMFILE, \"Too many open files\". Every descriptor of every process is the host's memory, so the default is what programs need, not what hosts allow; ask for more.", "",
+		`ulimit -n`, `256`,
+	},
+}
+
+// refused is what there is not, and how a program notices.
+var refused = []row{
+	{"debuggers and tracers: `gdb`, `strace`, `ltrace`, `perf`", "`ptrace` and `perf_event_open` fail with EPERM. Use a sanitizer, `faulthandler`, or `catchsegv`-like tools that look at themselves.", "strace", `strace true 2>&1 | grep -o 'Operation not permitted' | head -1`, `Operation not permitted`},
+	{"netlink: `ip`, Node's `os.networkInterfaces()`, `getifaddrs`", "`socket` fails with EAFNOSUPPORT, \"Address family not supported by protocol\". The one interface is `lo`, 127.0.0.1 and ::1.", "python3", `python3 -c 'import socket; socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)' 2>&1 | tail -1`, `OSError: \[Errno 97\] Address family not supported by protocol`},
+	{"the network", "There is none: names do not resolve (`Temporary failure in name resolution`), addresses fail with ENETUNREACH.", "python3", `python3 -c 'import socket; socket.create_connection(("192.0.2.1", 80), 1)' 2>&1 | tail -1`, `OSError: \[Errno 101\] Network is unreachable`},
+	{"System V and POSIX message queues", "`msgget` and `mq_open` fail with EPERM: they are what exploits of the kernel lay out its memory with. Use a pipe, a socket or `multiprocessing.Queue`.", "python3", `python3 -c 'import ctypes, os; l = ctypes.CDLL(None, use_errno=True); print(l.msgget(1, 0o1600), os.strerror(ctypes.get_errno()))'`, `-1 Operation not permitted`},
+	{"namespaces, mounts and containers: `unshare`, `mount`, `bwrap`, Docker", "EPERM.", "unshare", `unshare -U true 2>&1`, `unshare: unshare failed: Operation not permitted`},
+	{"becoming somebody else: `sudo`, `su`, set-user-id programs", "They stay the user: `no_new_privs` is set.", "", `grep NoNewPrivs /proc/self/status`, `NoNewPrivs:\t1`},
+	{"core dumps", "None is written.", "", `ulimit -c`, `0`},
+	{"`man`, `dpkg -l`, `apt`", "Their settings and databases in `/etc` and `/var` are not shown: \"can't open the manpath configuration file\". What is installed is in `/usr/share/doc`.", "", `ls /var/lib/dpkg 2>&1; ls -d /usr/share/doc`, `ls: cannot access '/var/lib/dpkg': No such file or directory\n/usr/share/doc`},
+	{"Java's `assert`", "Checks nothing without `-ea`, as with plain `java`. Set `JDK_JAVA_OPTIONS=-ea` in `env` (`--env JDK_JAVA_OPTIONS=-ea`); the launcher says on standard error that it picked it up.", "java", `JDK_JAVA_OPTIONS=-ea java -Xmx64m -version 2>&1 | head -1`, `NOTE: Picked up JDK_JAVA_OPTIONS: -ea`},
+	{"calls that a newer kernel or library makes and the filter does not know", "ENOSYS, as on an older kernel; [seccomp.md](seccomp.md) has the list. The result names what was refused in `denied_syscalls`.", "", `echo done`, `done`},
+}

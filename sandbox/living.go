@@ -170,8 +170,11 @@ type Command struct {
 	WallTimeMS int64 `json:"wall_time_ms,omitempty"`
 	// OutputBytes is how many of the last bytes of each stream the server
 	// keeps for readers that come late; default limits.output_bytes.
-	OutputBytes int64             `json:"output_bytes,omitempty"`
-	Metadata    map[string]string `json:"metadata,omitempty"`
+	OutputBytes int64 `json:"output_bytes,omitempty"`
+	// OutputBase64 asks for the exact bytes of the output as well, where it is
+	// waited for.
+	OutputBase64 bool              `json:"output_base64,omitempty"`
+	Metadata     map[string]string `json:"metadata,omitempty"`
 }
 
 // Terminal is the size of a terminal in characters.
@@ -260,11 +263,12 @@ type Process struct {
 	WallMS      int64 `json:"wall_ms"`
 	// Stdout and Stderr are filled where the caller waited for the end: the
 	// first limits.output_bytes of each.
-	Stdout          string            `json:"stdout"`
-	Stderr          string            `json:"stderr"`
-	StdoutTruncated bool              `json:"stdout_truncated"`
-	StderrTruncated bool              `json:"stderr_truncated"`
-	Metadata        map[string]string `json:"metadata,omitempty"`
+	Stdout          string `json:"stdout"`
+	Stderr          string `json:"stderr"`
+	StdoutTruncated bool   `json:"stdout_truncated"`
+	StderrTruncated bool   `json:"stderr_truncated"`
+	ExactOutput
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // FileInfo describes a file in a sandbox.

@@ -77,6 +77,7 @@ type Result struct {
 	StderrTruncated bool   `json:"stderr_truncated"`
 	StdoutBytes     int64  `json:"stdout_bytes"`
 	StderrBytes     int64  `json:"stderr_bytes"`
+	ExactOutput
 	// PipesHeld says that a process outlived the program and still held its
 	// output when the program ended; it was killed.
 	PipesHeld bool `json:"pipes_held,omitempty"`
@@ -113,6 +114,28 @@ type Result struct {
 	// result was given. That does not change what became of the program.
 	Cleanup *Error `json:"cleanup,omitempty"`
 }
+
+// ExactOutput is what the text of an output does not tell.
+type ExactOutput struct {
+	// StdoutRaw and StderrRaw are the bytes of Stdout and Stderr as they were
+	// written (base64 in JSON), where the request has output_base64.
+	StdoutRaw []byte `json:"stdout_base64,omitempty"`
+	StderrRaw []byte `json:"stderr_base64,omitempty"`
+	// OutputOrder says how the bytes of both followed each other, where both were
+	// written to: each piece is the next so many of its stream. It is the order in
+	// which they were read; two pipes have no other. At most MaxOutputPieces: what
+	// comes after them is in no piece.
+	OutputOrder []OutputPiece `json:"output_order,omitempty"`
+}
+
+// OutputPiece is a number of bytes of "stdout" or "stderr".
+type OutputPiece struct {
+	Stream string `json:"stream"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// MaxOutputPieces bounds OutputOrder.
+const MaxOutputPieces = 1000
 
 // Artifact is one file that came out of a sandbox.
 type Artifact struct {

@@ -50,10 +50,12 @@ type Spec struct {
 	// server that has none makes a pool of them, and this run waits for it.
 	// Cold asks for an interpreter that is started for this run, and a program
 	// that is compiled for it.
-	Warm     []string          `json:"warm,omitempty"`
-	Cold     bool              `json:"cold,omitempty"`
-	Mounts   []Mount           `json:"-"` // host directories; never from a request
-	Metadata map[string]string `json:"metadata,omitempty"`
+	Warm []string `json:"warm,omitempty"`
+	Cold bool     `json:"cold,omitempty"`
+	// OutputBase64 asks for the exact bytes of the output as well.
+	OutputBase64 bool              `json:"output_base64,omitempty"`
+	Mounts       []Mount           `json:"-"` // host directories; never from a request
+	Metadata     map[string]string `json:"metadata,omitempty"`
 	// AllowedImports are the top-level modules that the program may import,
 	// besides its own files and what the interpreter loads for itself; nil
 	// means all, an empty list none. It is advice that the language's harness

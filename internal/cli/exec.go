@@ -37,6 +37,7 @@ type execFlags struct {
 	command             sandbox.Command
 	stdin, terminal     bool
 	detach, raw, json   bool
+	base64              bool
 	timeout, outputKept sandbox.Limits // only one field of each is used
 	shell               bool
 	id                  string
@@ -81,8 +82,9 @@ func (a *app) execCommand() *cobra.Command {
 		}
 	}
 	set.BoolVar(&f.json, "json", false, "wait, then print the process with its output as JSON")
+	set.BoolVar(&f.base64, "base64", false, "with --json, the exact bytes of the output as well")
 	set.BoolVar(&f.raw, "raw", false, "do not escape control characters on a terminal")
-	group(set, groupOutput, "json", "raw")
+	group(set, groupOutput, "json", "base64", "raw")
 	return cmd
 }
 
@@ -214,6 +216,9 @@ func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o
 	}
 	info.Stdout, info.StdoutTruncated = out.text()
 	info.Stderr, info.StderrTruncated = warn.text()
+	if f.base64 {
+		info.StdoutRaw, info.StderrRaw = out.data, warn.data
+	}
 	a.exit = processStatus(info)
 	return a.writeJSON(withLivingHint(info))
 }

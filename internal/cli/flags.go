@@ -26,7 +26,7 @@ type runFlags struct {
 	warm                                []string
 	cold                                bool
 	spec                                string
-	json, raw, verbose, detach          bool
+	json, base64, raw, verbose, detach  bool
 }
 
 // The groups under which help shows the flags of "run".
@@ -71,10 +71,11 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	bindIsolation(set, &f.driver, &f.template, &f.network, &f.require)
 
 	set.BoolVar(&f.json, "json", false, "print one JSON result and nothing else")
+	set.BoolVar(&f.base64, "base64", false, "with --json, the exact bytes of the output as well")
 	set.BoolVar(&f.raw, "raw", false, "do not escape control characters on a terminal")
 	set.BoolVarP(&f.verbose, "verbose", "v", false, "say on stderr what was used and what was not enforced")
 	set.BoolVarP(&f.detach, "detach", "d", false, "on a server: print the run's id and leave; pinfold result prints what came of it")
-	group(set, groupOutput, "json", "raw", "verbose", "detach")
+	group(set, groupOutput, "json", "base64", "raw", "verbose", "detach")
 }
 
 // Annotations of flags for help.
@@ -126,6 +127,7 @@ func (f *runFlags) override(spec *sandbox.Spec) {
 	spec.AllowedImports = append(spec.AllowedImports, f.imports...)
 	spec.Warm = append(spec.Warm, f.warm...)
 	spec.Cold = spec.Cold || f.cold
+	spec.OutputBase64 = spec.OutputBase64 || f.base64
 	spec.Require = append(spec.Require, f.require...)
 }
 

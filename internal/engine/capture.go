@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"io"
 	"strings"
 	"sync"
@@ -12,7 +13,8 @@ import (
 // total may be called from another.
 type capture struct {
 	limit int64
-	live  io.Writer // may be nil
+	live  io.Writer   // may be nil
+	order func(n int) // told of what is kept; may be nil
 
 	mu    sync.Mutex
 	kept  []byte
@@ -33,6 +35,9 @@ func (c *capture) Write(b []byte) (int, error) {
 	part := b[:room]
 	if len(part) == 0 {
 		return len(b), nil
+	}
+	if c.order != nil {
+		c.order(len(part))
 	}
 	c.mu.Lock()
 	c.kept = append(c.kept, part...)
@@ -72,6 +77,13 @@ func (c *capture) size() int64 {
 
 func (c *capture) total() int64    { return c.seen.Load() }
 func (c *capture) truncated() bool { return c.total() > c.limit }
+
+// bytes returns what was kept.
+func (c *capture) bytes() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bytes.Clone(c.kept)
+}
 
 // text returns what was kept as valid UTF-8.
 func (c *capture) text() string {

@@ -264,6 +264,7 @@ func (j *job) fillOutput(r *execResult) {
 	out := j.result
 	out.Stdout, out.StdoutTruncated, out.StdoutBytes = r.stdout.text(), r.stdout.truncated(), r.stdout.total()
 	out.Stderr, out.StderrTruncated, out.StderrBytes = r.stderr.text(), r.stderr.truncated(), r.stderr.total()
+	out.ExactOutput = exactOutput(r.stdout, r.stderr, &r.order, j.spec.OutputBase64)
 	out.PipesHeld = r.held
 	out.DeniedSyscalls = r.usage.Denied
 	out.Usage = sandbox.Usage{

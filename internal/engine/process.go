@@ -32,6 +32,7 @@ type Process struct {
 	limits  sandbox.Limits
 	guest   *guest.Process
 	outputs [3]*spool // by stream: 1 and 2
+	order   order     // of what Exec keeps of them
 	base    driver.Usage
 	started time.Time
 	timer   *time.Timer
@@ -82,6 +83,7 @@ func (s *Sandbox) Exec(ctx context.Context, c sandbox.Command, st Streams) (sand
 	}
 	info.Stdout, info.StdoutTruncated = heads[0].text(), heads[0].truncated()
 	info.Stderr, info.StderrTruncated = heads[1].text(), heads[1].truncated()
+	info.ExactOutput = exactOutput(heads[0], heads[1], &p.order, c.OutputBase64)
 	return info, nil
 }
 
@@ -148,7 +150,10 @@ func (s *Sandbox) newProcess(c sandbox.Command) *Process {
 	if c.OutputBytes > 0 {
 		p.limits.OutputBytes = c.OutputBytes
 	}
-	p.outputs[wire.Stdout], p.outputs[wire.Stderr] = newSpool(p.limits.OutputBytes), newSpool(p.limits.OutputBytes)
+	for _, stream := range []uint8{wire.Stdout, wire.Stderr} {
+		p.outputs[stream] = newSpool(p.limits.OutputBytes)
+		p.outputs[stream].order = p.order.of(stream)
+	}
 	s.mu.Lock()
 	p.base = s.last
 	s.mu.Unlock()

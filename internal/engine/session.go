@@ -143,6 +143,7 @@ type execResult struct {
 	wall    time.Duration
 	stdout  *capture
 	stderr  *capture
+	order   order
 }
 
 // evidence puts together what the verdict needs.
@@ -161,6 +162,7 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 		stdout: newCapture(x.limits.OutputBytes, x.streams.Stdout),
 		stderr: newCapture(x.limits.OutputBytes, x.streams.Stderr),
 	}
+	r.stdout.order, r.stderr.order = r.order.of(wire.Stdout), r.order.of(wire.Stderr)
 	if x.opened != nil {
 		x.opened(r.stdout, r.stderr)
 	}

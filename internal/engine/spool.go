@@ -21,6 +21,7 @@ const stallPatience = 30 * time.Second
 type spool struct {
 	size  int64
 	stall time.Duration
+	order func(n int) // told of the first size bytes, as they come; may be nil
 
 	mu      sync.Mutex
 	ring    []byte // the last bytes; grows up to size
@@ -59,6 +60,9 @@ func (s *spool) Write(p []byte) (int, error) {
 			continue
 		}
 		k := min(room, int64(len(p)))
+		if head := min(k, s.size-s.total); head > 0 && s.order != nil {
+			s.order(int(head))
+		}
 		s.put(p[:k])
 		p = p[k:]
 		s.signal()

@@ -300,3 +300,45 @@ func (c *lineCounter) Write(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
+
+// TestExactOutput wants the bytes, on request, and how those of both streams follow
+// each other.
+func TestExactOutput(t *testing.T) {
+	both(t, func(t *testing.T, w way) {
+		script := "i=0; while [ $i -lt 50 ]; do printf '\\377out %d\\n' $i; printf '\\376err\\n' >&2; i=$((i+1)); done"
+		stderr := strings.Repeat("\xfeerr\n", 50)
+		var stdout strings.Builder
+		for i := range 50 {
+			fmt.Fprintf(&stdout, "\xffout %d\n", i)
+		}
+		living := w.create(t, sandbox.Create{})
+		for _, asked := range []bool{true, false} {
+			r := must(w.Run(t.Context(), sandbox.Spec{Language: "sh", Code: script, OutputBase64: asked}, client.RunOptions{}))(t)
+			exact(t, r.ExactOutput, asked, stdout.String(), stderr)
+			same(t, "text", r.Stdout, strings.ToValidUTF8(stdout.String(), "\uFFFD"))
+			p := must(living.Exec(t.Context(), sandbox.Command{Shell: script, OutputBase64: asked}, client.ExecOptions{}))(t)
+			exact(t, p.ExactOutput, asked, stdout.String(), stderr)
+		}
+	})
+}
+
+func exact(t *testing.T, got sandbox.ExactOutput, asked bool, stdout, stderr string) {
+	t.Helper()
+	if !asked {
+		stdout, stderr = "", ""
+	}
+	same(t, "stdout", string(got.StdoutRaw), stdout)
+	same(t, "stderr", string(got.StderrRaw), stderr)
+	sums := map[string]int64{}
+	last := ""
+	for _, p := range got.OutputOrder {
+		if p.Bytes < 1 || p.Stream == last {
+			t.Errorf("piece %+v after %q", p, last)
+		}
+		sums[p.Stream] += p.Bytes
+		last = p.Stream
+	}
+	if asked && (sums["stdout"] != int64(len(stdout)) || sums["stderr"] != int64(len(stderr)) || len(sums) != 2) {
+		t.Errorf("the order has %v of %d and %d bytes", sums, len(stdout), len(stderr))
+	}
+}

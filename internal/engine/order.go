@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// order notes how the bytes of two streams follow each other, as they are read. It
+// is safe for concurrent use, and does not grow with what a guest prints.
+type order struct {
+	mu     sync.Mutex
+	pieces []sandbox.OutputPiece
+	full   bool
+}
+
+// of returns what notes bytes of one stream.
+func (o *order) of(stream uint8) func(n int) {
+	name := "stdout"
+	if stream == wire.Stderr {
+		name = "stderr"
+	}
+	return func(n int) { o.add(name, int64(n)) }
+}
+
+func (o *order) add(stream string, n int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch last := len(o.pieces) - 1; {
+	case o.full || n == 0:
+	case last >= 0 && o.pieces[last].Stream == stream:
+		o.pieces[last].Bytes += n
+	case len(o.pieces) == sandbox.MaxOutputPieces:
+		o.full = true // from here on nothing is next to what came before
+	default:
+		o.pieces = append(o.pieces, sandbox.OutputPiece{Stream: stream, Bytes: n})
+	}
+}
+
+// known returns the pieces, where there is more than one.
+func (o *order) known() []sandbox.OutputPiece {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.pieces) < 2 {
+		return nil
+	}
+	return slices.Clone(o.pieces)
+}
+
+// exactOutput is what the text of two streams does not tell.
+func exactOutput(stdout, stderr *capture, o *order, raw bool) sandbox.ExactOutput {
+	e := sandbox.ExactOutput{OutputOrder: o.known()}
+	if raw {
+		e.StdoutRaw, e.StderrRaw = stdout.bytes(), stderr.bytes()
+	}
+	return e
+}

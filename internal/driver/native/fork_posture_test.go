@@ -22,6 +22,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
 	"pinfold/internal/language"
+	"pinfold/internal/linux/idblock"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
@@ -231,7 +232,8 @@ func lookAt(t *testing.T, d *Driver, m *machine, out io.Reader) sight {
 		t.Fatal(err)
 	}
 	for k, v := range s.Inside {
-		s.Inside[k] = strings.ReplaceAll(v, strconv.Itoa(m.block.Base), "block")
+		last := strconv.Itoa(m.block.Base + idblock.Size - 1)
+		s.Inside[k] = strings.NewReplacer(strconv.Itoa(m.block.Base), "block", last, "block's last").Replace(v)
 	}
 	pids := insideOf(t, m.child.PID)
 	if len(pids) != 1 {

@@ -161,7 +161,7 @@ func (h *host) byController(feature string, c cgroup.Controller, instead string)
 }
 
 func (h *host) identityFinding() driver.Finding {
-	f := driver.Finding{Feature: sandbox.FeatureUIDBlock, Answer: driver.Yes, Because: "a block of 65,536 host ids for each sandbox"}
+	f := driver.Finding{Feature: sandbox.FeatureUIDBlock, Answer: driver.Yes, Because: "a block of 32,768 host ids for each sandbox"}
 	switch {
 	case h.ids.root:
 		return f

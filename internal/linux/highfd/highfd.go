@@ -45,26 +45,31 @@ func Move(fd int) int {
 func Reserve(limit uint64) uint64 { return min(max(limit/16, 32), 1024) }
 
 // Room says whether more than the reserve is left, and how many may be open at
-// once. It looks for the lowest number that is free among those to which Move
-// goes: long-lived descriptors fill them from below.
+// once. It looks for the lowest numbers that are free: long-lived descriptors fill
+// those to which Move goes from below, and then the others.
 func Room() (ok bool, limit uint64) {
 	var l unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
 		return true, math.MaxUint64
-	}
-	first := 0
-	if l.Cur >= 2*from {
-		first = from
 	}
 	fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false, l.Cur
 	}
 	defer unix.Close(fd) //nolint:errcheck // only a number was wanted
+	reserve := Reserve(l.Cur)
+	if l.Cur < 2*from {
+		return lowest(fd, 0)+reserve < l.Cur, l.Cur
+	}
+	return lowest(fd, from)+reserve < l.Cur || lowest(fd, few)+reserve < from, l.Cur
+}
+
+// lowest is the lowest number of at least first that is free.
+func lowest(fd, first int) uint64 {
 	next, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, first)
 	if err != nil {
-		return false, l.Cur
+		return math.MaxUint64 / 2
 	}
 	_ = unix.Close(next)
-	return uint64(next)+Reserve(l.Cur) < l.Cur, l.Cur
+	return uint64(next) //nolint:gosec // a descriptor
 }

@@ -31,11 +31,13 @@ import (
 
 // The ids from First to First+Count*Size-1 are Pinfold's. They lie above the
 // range of systemd's containers (524288 to 1879048191) and below 2^31-2^16, which
-// some tools take for negative. Source: systemd's UIDS-GIDS documentation.
+// some tools take for negative. Source: systemd's UIDS-GIDS documentation. There are
+// as many sandboxes on a host as blocks, at most; half of the usual 65,536 ids is more
+// than any system's own users and people need (package userns maps "nobody" as well).
 const (
 	First = 1_879_048_192
-	Size  = 65_536
-	Count = 4094
+	Size  = 32_768
+	Count = 8188
 )
 
 // maxAttempts bounds how often New starts again because another process removed

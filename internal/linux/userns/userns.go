@@ -24,11 +24,16 @@ import (
 // Range is a run of ids of the host.
 type Range struct{ First, Count int }
 
-// MapBlock gives the namespace of the process the ids 0 to Count-1, which are
-// the host's from First on. Needs root.
+// nobody is the user and the group of that name everywhere, and what the kernel shows
+// for an id that is not mapped.
+const nobody = 65_534
+
+// MapBlock gives the namespace of the process the host's ids from First on: as 0 to
+// Count-2, and the last one as nobody. Count is at most nobody. Needs root.
 func MapBlock(pid int, ids Range) error {
-	line := fmt.Sprintf("0 %d %d\n", ids.First, ids.Count)
-	return errors.Join(write(pid, "uid_map", line), write(pid, "gid_map", line))
+	last := ids.Count - 1
+	lines := fmt.Sprintf("0 %d %d\n%d %d 1\n", ids.First, last, nobody, ids.First+last)
+	return errors.Join(write(pid, "uid_map", lines), write(pid, "gid_map", lines))
 }
 
 // MapSelf gives the namespace of the process one user and one group id, which

@@ -17,7 +17,7 @@ type Capacity struct {
 	Sandboxes       int           // living at once, those of runs included; default 1024
 	Runs            int           // runs at once; default four for each CPU
 	MemoryBytes     int64         // the sum of the memory limits; default 4 TiB: limits are seldom used up
-	CPUs            float64       // the sum of the CPU limits; default 2048 for each CPU
+	CPUs            float64       // the sum of the CPU limits; default 2048 for each CPU, at least 4 for each sandbox
 	StartsPerSecond float64       // default 2000
 	Queue           int           // requests that may wait; default 1000
 	QueueTimeout    time.Duration // how long one may wait; default 30 s
@@ -33,7 +33,7 @@ func (c Capacity) WithDefaults() Capacity {
 	fill(&c.Sandboxes, d.Sandboxes)
 	fill(&c.Runs, d.Runs)
 	fill(&c.MemoryBytes, d.MemoryBytes)
-	fill(&c.CPUs, d.CPUs)
+	fill(&c.CPUs, max(d.CPUs, 4*float64(c.Sandboxes))) // what was not given does not end before what was
 	fill(&c.StartsPerSecond, d.StartsPerSecond)
 	fill(&c.Queue, d.Queue)
 	fill(&c.QueueTimeout, d.QueueTimeout)
@@ -247,13 +247,21 @@ func (p *place) wait(ctx context.Context) (release func(), err error) {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	case <-over:
-		err = busy(sandbox.CodeBusy, fmt.Sprintf("no room for another sandbox within %v", g.capacity.QueueTimeout),
-			"come back later, or raise capacity in the server's configuration", 5*time.Second)
+		err = g.timedOut(l, t.demand)
 	}
 	if g.leave(l, t) {
 		return nil, err
 	}
 	return g.releaser(l, t.demand), nil // it was granted at the last moment
+}
+
+// timedOut is what who has waited in vain is told.
+func (g *gate) timedOut(l *line, d demand) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	lack := g.shortageOf(l, d, g.quota(l.tenant).bounds(g.capacity))
+	message := fmt.Sprintf("no room for another sandbox within %v: %v", g.capacity.QueueTimeout, lack)
+	return busy(sandbox.CodeBusy, message, lack.hint(), 5*time.Second).WithField(lack.field())
 }
 
 // refusal is why a demand may not even wait.
@@ -267,13 +275,13 @@ func (g *gate) refusal(l *line, d demand, bounds Capacity) error {
 			Hint: "ask for less, or raise the tenant's quota",
 		}
 	}
-	if what := l.used.refuses(d, bounds); what != "" && !d.run && bounds != g.capacity {
-		if g.used.refuses(d, g.capacity) == "" {
-			return busy(sandbox.CodeQuotaExceeded, "the tenant's quota of "+what+" is used up", "destroy a sandbox, or raise the tenant's quota", time.Second)
-		}
+	lack := g.shortageOf(l, d, bounds)
+	if lack.quota && !d.run {
+		return busy(sandbox.CodeQuotaExceeded, lack.String(), lack.hint(), time.Second).WithField(lack.field())
 	}
 	if g.waiting >= g.capacity.Queue && len(l.tickets) >= g.share() && !g.fitsNow(l, d, bounds) {
-		return busy(sandbox.CodeBusy, fmt.Sprintf("%d requests are waiting already", g.waiting), "come back later", 2*time.Second)
+		message := fmt.Sprintf("%d requests are waiting already: %v", g.waiting, lack)
+		return busy(sandbox.CodeBusy, message, lack.hint(), 2*time.Second).WithField(lack.field())
 	}
 	return nil
 }

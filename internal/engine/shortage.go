@@ -1,0 +1,80 @@
+package engine
+
+import (
+	"fmt"
+
+	"pinfold/sandbox"
+)
+
+// shortage is what a request waits for: which resource there is not enough of, and
+// whose bound it is. It tells a tenant what is its own, and of others nothing but that
+// the rest is in use.
+type shortage struct {
+	what  string // a field of Capacity and Quota; "" when room has come meanwhile
+	quota bool   // the tenant's own bound; else the server's capacity
+	bound string
+	own   string // what the tenant has of it
+	asked string
+}
+
+// shortageOf says what a demand in that line waits for. The lock is held.
+func (g *gate) shortageOf(l *line, d demand, bounds Capacity) shortage {
+	if what := l.used.refuses(d, bounds); what != "" && g.used.refuses(d, g.capacity) == "" {
+		return shortage{what, true, bounds.show(what), l.used.show(what), d.show(what)}
+	}
+	what := g.used.refuses(d, g.capacity)
+	return shortage{what, false, g.capacity.show(what), l.used.show(what), d.show(what)}
+}
+
+// String says it after a colon.
+func (s shortage) String() string {
+	switch {
+	case s.what == "":
+		return "others wait before it"
+	case s.quota:
+		return fmt.Sprintf("the tenant's quota of %s is %s, its sandboxes have %s and this one needs %s", s.what, s.bound, s.own, s.asked)
+	}
+	return fmt.Sprintf("capacity.%s is %s, this tenant's sandboxes have %s of it, and what is free is less than the %s that this one needs", s.what, s.bound, s.own, s.asked)
+}
+
+// field is the field of the request that asks for it, "" for none.
+func (s shortage) field() string {
+	return map[string]string{"memory": "limits.memory_bytes", "cpus": "limits.cpus"}[s.what]
+}
+
+// hint is what helps. Limits count while a sandbox lives, whatever it does.
+func (s shortage) hint() string {
+	raise := "raise capacity." + s.what + " in the server's configuration"
+	switch {
+	case s.what == "":
+		return "come back later"
+	case s.quota:
+		raise = "raise the tenant's quota"
+	}
+	if s.field() != "" {
+		return "come back later, end sandboxes that are idle (their limits count as well), ask for less, or " + raise
+	}
+	return "come back later, end sandboxes that are not needed, or " + raise
+}
+
+func show(what string, sandboxes, runs int, memory int64, cpus float64) string {
+	switch what {
+	case "sandboxes":
+		return fmt.Sprint(sandboxes)
+	case "runs":
+		return fmt.Sprint(runs)
+	case "memory":
+		return sandbox.FormatQuantity(memory, sandbox.UnitBytes)
+	case "cpus":
+		return fmt.Sprintf("%.4g", cpus)
+	}
+	return ""
+}
+
+func (c Capacity) show(what string) string {
+	return show(what, c.Sandboxes, c.Runs, c.MemoryBytes, c.CPUs)
+}
+
+func (l load) show(what string) string { return show(what, l.sandboxes, l.runs, l.memory, l.cpus) }
+
+func (d demand) show(what string) string { return show(what, 1, 1, d.memory, d.cpus) }

@@ -29,7 +29,7 @@ func main() {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Version:   version,
 		NewRunner: runner(ctx, os.Args[1:]),
-		Probe:     probe.Run,
+		Probe:     probeAll,
 		Serve: func(ctx context.Context, c *config.Config, o serve.Options) error {
 			return serve.Serve(ctx, c, server(o))
 		},
@@ -45,8 +45,14 @@ func main() {
 
 // server completes the options of a server with what only this program knows.
 func server(o serve.Options) serve.Options {
-	o.Version, o.Probe, o.NewEngine = version, probe.Run, newEngine
+	o.Version, o.Probe, o.Room, o.NewEngine = version, probe.Run, probe.Room, newEngine
 	return o
+}
+
+// probeAll is what the doctor says: what the host can do, and whether it can carry
+// what a server takes on where nothing is configured.
+func probeAll(ctx context.Context) []probe.Finding {
+	return append(probe.Run(ctx), probe.Room(probe.Demand{Sandboxes: config.Default().Capacity.Sandboxes})...)
 }
 
 // newEngine makes an engine with the agent that this program carries.

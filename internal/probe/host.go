@@ -27,7 +27,8 @@ type host struct {
 	groups func() (*cgroup.Hierarchy, error)
 	lookup func(program string) (string, error)
 	run    func(ctx context.Context, program string, args ...string) (string, error)
-	self   string // our own program, for fixes
+	self   string                 // our own program, for fixes
+	limits func(which int) uint64 // hard limits of this process; nil: the real ones
 }
 
 func realHost(ctx context.Context) *host {

@@ -18,5 +18,14 @@ func Run(context.Context) []Finding {
 	}}
 }
 
+// Demand is how many sandboxes are to live at once.
+type Demand struct {
+	Sandboxes         int
+	Memory, Processes int64
+}
+
+// Room has nothing to say where there is no Linux.
+func Room(Demand) []Finding { return nil }
+
 // Child is never started here.
 func Child([]string, io.Writer) int { return 1 }

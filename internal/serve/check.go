@@ -41,6 +41,7 @@ func Check(ctx context.Context, c *config.Config, o Options) []Finding {
 	if o.Probe != nil {
 		found = append(found, checkHost(o.Probe(ctx))...)
 	}
+	found = append(found, checkRoom(c, o)...)
 	return append(found, checkDrivers(ctx, o)...)
 }
 

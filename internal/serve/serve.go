@@ -34,7 +34,10 @@ type Options struct {
 	// must be set.
 	NewEngine func(o engine.Options) (*engine.Engine, error)
 	// Probe looks at the host, for Check.
-	Probe   func(ctx context.Context) []probe.Finding
+	Probe func(ctx context.Context) []probe.Finding
+	// Room says whether the host can carry so many sandboxes, for Check and for
+	// the log; nil: nobody asks.
+	Room    func(probe.Demand) []probe.Finding
 	Version string
 	// Log is where the log is written.
 	Log io.Writer
@@ -184,6 +187,7 @@ func (s *server) openEngine(ctx context.Context) error {
 		return err
 	}
 	s.engine = e
+	s.warnOfRoom()
 	s.telemetry.Watch(e.Stats)
 	return e.Open(ctx)
 }

@@ -12,7 +12,8 @@ import (
 //
 // Four descriptors: the connection to its agent, its first process, the listener of
 // its filter, and its root. All of them must stay: the first is the agent's life,
-// and what the others lead to has no name on the host that nobody else could change.
+// and the others cannot be had again. (The root is a mount of our own, through which
+// the host may write.)
 //
 // The files of its counters are six more. They have names, which the host chose, so
 // they are open only while somebody reads them: the engine does so every few

@@ -12,12 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/probe"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
 // idleDescriptors is what an idle sandbox may cost of ours.
-const idleDescriptors = 4
+const idleDescriptors = probe.Descriptors
 
 func openDescriptors(t *testing.T) int {
 	t.Helper()
@@ -79,7 +80,7 @@ func TestIdleMachinesHoldFourDescriptors(t *testing.T) {
 		live()
 	}
 	fresh := openDescriptors(t)
-	if got := idle() - before; got > n*idleDescriptors {
+	if got := idle() - before; got > n*idleDescriptors || idleDescriptors > 4 {
 		t.Errorf("%d idle sandboxes hold %d descriptors, want %d each at most", n, got, idleDescriptors)
 	}
 	rested := openDescriptors(t)

@@ -157,6 +157,21 @@ func (s *Service) Authenticate(ctx context.Context, presented string) (Principal
 	return Principal{Tenant: r.Tenant, KeyID: r.ID, Scopes: r.Scopes}, nil
 }
 
+// Standing says whose key has that id, if it opens anything still. It is for what
+// a key has granted to others, which must end with it; it proves nothing about
+// who asks.
+func (s *Service) Standing(ctx context.Context, id string) (Principal, error) {
+	r, err := s.find(ctx, id)
+	if err != nil {
+		return Principal{}, err
+	}
+	now := s.now()
+	if len(r.Hash) == 0 || r.RevokedAt != nil || r.ExpiresAt != nil && !now.Before(*r.ExpiresAt) {
+		return Principal{}, unauthorized("the key behind this is no longer valid")
+	}
+	return Principal{Tenant: r.Tenant, KeyID: r.ID, Scopes: r.Scopes}, nil
+}
+
 // find returns a key's record, or an empty one for an id that is not known.
 // Unknown ids are not remembered: anybody can make up any number of them.
 func (s *Service) find(ctx context.Context, id string) (Record, error) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"crypto/cipher"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -52,6 +53,7 @@ type server struct {
 	portLabel *regexp.Regexp
 	objectID  *regexp.Regexp
 	bodies    budget
+	links     cipher.AEAD // seals links to ports
 	mux       *http.ServeMux
 	document  []byte // the OpenAPI document
 	page      []byte // the page for readers
@@ -66,7 +68,7 @@ func New(o Options) (http.Handler, error) {
 
 func newServer(o Options) *server {
 	s := &server{
-		o: withDefaults(o), status: statuses(), portLabel: portLabel(), mux: http.NewServeMux(),
+		o: withDefaults(o), status: statuses(), portLabel: portLabel(), links: newSealer(), mux: http.NewServeMux(),
 		objectID: regexp.MustCompile(`^(run|sbx|prc)_[a-z2-7]{26}$`),
 	}
 	for _, h := range o.AllowedHosts {
@@ -100,7 +102,7 @@ func withDefaults(o Options) Options {
 // routes is the whole table.
 func (s *server) routes() []route {
 	var all []route
-	for _, part := range [][]route{s.runRoutes(), s.sandboxRoutes(), s.processRoutes(), s.fileRoutes(), s.archiveRoutes(), s.portRoutes(), s.languageRoutes(), s.hostRoutes(), s.serverRoutes()} {
+	for _, part := range [][]route{s.runRoutes(), s.sandboxRoutes(), s.processRoutes(), s.fileRoutes(), s.archiveRoutes(), s.portRoutes(), s.tunnelRoutes(), s.linkRoutes(), s.languageRoutes(), s.hostRoutes(), s.serverRoutes()} {
 		all = append(all, part...)
 	}
 	return all

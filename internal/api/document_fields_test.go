@@ -203,6 +203,13 @@ var fieldMeanings = map[string]string{
 	"*.text":             "The output, where it is UTF-8.",
 	"*.base64":           "The output in base64, where it is not.",
 
+	"LinkBody.port":   "The port on which a server inside listens.",
+	"LinkBody.ttl_ms": "Milliseconds for which the address works; default an hour.",
+	"Link.url":        "The whole address, as this request reached the server.",
+	"Link.path":       "What goes behind the server's address.",
+	"Link.port":       "The port.",
+	"Link.expires_at": "When its time is over.",
+
 	"Run.state":       "Where it stands: queued (it waits for room), running, finished.",
 	"Run.created_at":  "When it was asked for.",
 	"Run.started_at":  "When it found room; only while it is running.",

@@ -37,7 +37,7 @@ func finishSchemas(registry huma.Registry) {
 
 // requestTypes are the schemas of what people send.
 func requestTypes() []string {
-	return []string{"RunSpec", "File", "SandboxCreate", "Command", "Terminal", "ExtendBody", "SignalBody", "MkdirBody", "MoveBody", "PoolSpec", "Limits"}
+	return []string{"RunSpec", "File", "SandboxCreate", "Command", "Terminal", "ExtendBody", "SignalBody", "MkdirBody", "MoveBody", "PoolSpec", "Limits", "LinkBody"}
 }
 
 // finishLimits takes ranges and defaults from the table of limits.

@@ -179,6 +179,10 @@ func (s *server) dispatch(a *answer, r *http.Request) {
 		s.servePort(a, r, target, rest, prefix)
 		return
 	}
+	if token, rest, prefix, ok := linkPath(r.URL.EscapedPath()); ok {
+		s.serveLink(a, r, token, rest, prefix)
+		return
+	}
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	if !strings.HasPrefix(r.URL.Path, "/") || path.Clean(r.URL.Path) != r.URL.Path {

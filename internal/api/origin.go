@@ -112,6 +112,14 @@ func (s *server) checkOrigin(w http.ResponseWriter, r *http.Request) error {
 		h.Add("Vary", "Origin")
 		return nil
 	}
+	// A page that came by a link is sandboxed and has no origin. What it asks for
+	// below a link is allowed by the address alone, and by nothing that a browser
+	// adds of itself.
+	if _, _, _, byLink := linkPath(r.URL.EscapedPath()); byLink && len(origins) == 1 && origins[0] == "null" {
+		w.Header().Set("Access-Control-Allow-Origin", "null")
+		w.Header().Add("Vary", "Origin")
+		return nil
+	}
 	if _, isPort := s.portHost(hostName(r)); isPort && len(origins) == 1 {
 		if _, host, ok := strings.Cut(origins[0], "://"); ok && strings.EqualFold(host, r.Host) {
 			return nil

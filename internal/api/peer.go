@@ -16,6 +16,8 @@ import (
 // concurrent use, and does the same work for every key.
 type Authenticator interface {
 	Authenticate(ctx context.Context, presented string) (access.Principal, error)
+	// Standing is the same for the id of a key that was authenticated before.
+	Standing(ctx context.Context, keyID string) (access.Principal, error)
 }
 
 // Scopes of keys. What a route wants stands in the table of routes.
@@ -41,10 +43,20 @@ func isLocalPeer(ctx context.Context) bool {
 	return local
 }
 
+// localKeyID stands for the key that a local peer does not need.
+const localKeyID = "local"
+
+func localPeer() access.Principal {
+	return access.Principal{Tenant: engine.LocalTenant, KeyID: localKeyID, Scopes: []string{scopeRun, scopeSandbox, scopeRead, scopeAdmin}}
+}
+
 // identify says who asks.
 func (s *server) identify(r *http.Request) (access.Principal, error) {
+	if who, ok, err := s.linked(r.Context()); ok {
+		return who, err
+	}
 	if isLocalPeer(r.Context()) {
-		return access.Principal{Tenant: engine.LocalTenant, KeyID: "local", Scopes: []string{scopeRun, scopeSandbox, scopeRead, scopeAdmin}}, nil
+		return localPeer(), nil
 	}
 	key, err := presentedKey(r.Header)
 	if err != nil {

@@ -42,6 +42,9 @@ func (p *portProxy) rewrite(pr *httputil.ProxyRequest) {
 	if v := out.Header.Get("Authorization"); !isLocalPeer(pr.In.Context()) && (!keyInHeader || isOurKey(strings.TrimPrefix(v, "Bearer"))) {
 		out.Header.Del("Authorization")
 	}
+	if _, byLink := pr.In.Context().Value(linkKey{}).(link); byLink && out.Header.Get("Origin") == "null" {
+		out.Header.Del("Origin") // of a page that we have sandboxed: to the server inside it is its own
+	}
 	if p.byPath() {
 		out.Header.Del("Cookie")
 		out.Header.Set("X-Forwarded-Prefix", p.prefix)

@@ -19,7 +19,7 @@ const keyCheck = 400 * time.Millisecond
 // That the keys cannot be read at the moment ends nothing. The returned
 // function ends the watch.
 func (s *server) watchKey(r *http.Request, scopes []string, cancel context.CancelCauseFunc) (stop func()) {
-	if isLocalPeer(r.Context()) {
+	if _, byLink := r.Context().Value(linkKey{}).(link); isLocalPeer(r.Context()) && !byLink {
 		return func() {}
 	}
 	ctx, end := context.WithCancel(r.Context())

@@ -149,6 +149,8 @@ func (a *app) commands() []namedCommand {
 		{"ls", a.lsCommand},
 		{"ps", a.psCommand},
 		{"logs", a.logsCommand},
+		{"port-forward", a.portForwardCommand},
+		{"link", a.linkCommand},
 		{"extend", a.extendCommand},
 		{"kill", a.killCommand},
 		{"runs", a.runsCommand},

@@ -51,7 +51,7 @@ func (w *world) operations() []operation {
 		}
 	}
 	slices.SortFunc(all, func(a, b operation) int { return strings.Compare(a.name(), b.name()) })
-	if len(all) < 45 {
+	if len(all) < 50 {
 		w.t.Fatalf("%d operations: the document was not understood", len(all))
 	}
 	return all
@@ -67,6 +67,7 @@ func TestEveryRouteWorks(t *testing.T) {
 	useProcesses(w, box)
 	useFiles(w, box)
 	usePorts(w, box)
+	useLinks(w, box)
 	useHost(w)
 	w.must(200, request{key: "alpha", method: "DELETE", path: box})
 	if a := w.must(200, request{key: "alpha", method: "DELETE", path: box}); !strings.Contains(a.body, `"ended"`) {
@@ -267,6 +268,17 @@ func usePorts(w *world, box string) {
 			w.t.Fatalf("%q, want %q", a.body, want)
 		}
 	}
+}
+
+func useLinks(w *world, box string) {
+	w.t.Helper()
+	var l api.Link
+	w.must(201, request{key: "sandbox", method: "POST", path: box + "/links", body: map[string]any{"port": 80}}).json(w.t, &l)
+	if a := w.must(200, request{method: "GET", path: l.Path + "a/b?c"}); a.body != "GET /a/b?c\n" || l.URL != w.url+l.Path || l.Port != 80 {
+		w.t.Fatalf("%+v: %q", l, a.body)
+	}
+	conn := w.dial("sandbox", box+"/tunnel/80")
+	_ = conn.CloseNow()
 }
 
 func useHost(w *world) {

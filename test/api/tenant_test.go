@@ -22,7 +22,7 @@ func validBody(o operation) any {
 	bodies := map[string]any{
 		"createRun": sandbox.Spec{Language: "sh", Code: "x"}, "createSandbox": map[string]any{}, "extendSandbox": map[string]any{"ttl_ms": 60_000},
 		"startProcess": shell("true"), "signalProcess": map[string]any{"signal": "KILL"}, "resizeProcess": sandbox.Terminal{Cols: 8, Rows: 8},
-		"makeDirectory": map[string]any{"path": "mine"}, "moveFile": map[string]any{"from": "x", "to": "y"}, "setPool": sandbox.PoolSpec{},
+		"createLink": map[string]any{"port": 80}, "makeDirectory": map[string]any{"path": "mine"}, "moveFile": map[string]any{"from": "x", "to": "y"}, "setPool": sandbox.PoolSpec{},
 	}
 	if b, ok := bodies[o.spec.OperationID]; ok {
 		return b
@@ -184,7 +184,7 @@ func TestScopes(t *testing.T) {
 			}
 		}
 		reads := o.method == "GET" && (slices.Contains(o.spec.Scopes, "read") || slices.Contains(o.spec.Scopes, "any") || slices.Contains(o.spec.Scopes, "admin"))
-		acts := o.spec.OperationID == "attachTerminal" || strings.HasSuffix(o.path, "{path}")
+		acts := o.spec.OperationID == "attachTerminal" || o.spec.OperationID == "openTunnel" || strings.HasSuffix(o.path, "{path}")
 		if o.method == "GET" && !reads && !acts {
 			t.Errorf("%s only reads, and a key to read is not enough", o.name())
 		}

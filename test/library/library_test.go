@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,64 +23,6 @@ import (
 	"pinfold/sandbox"
 	"pinfold/test/asuser"
 )
-
-// A run that nobody waits for can be listed, followed and cancelled, and others
-// of it are told what it printed.
-func TestRunThatIsStarted(t *testing.T) {
-	both(t, func(t *testing.T, w way) {
-		run := must(w.StartRun(t.Context(), sandbox.Spec{Language: "sh", Code: "echo begun; echo warn >&2; sleep 600"}, client.StartOptions{IdempotencyKey: "k"}))(t)
-		printed := make(chan struct{})
-		var result *sandbox.Result
-		var failed error
-		var out signalling
-		out.f = func() { close(printed) }
-		over := make(chan struct{})
-		go func() {
-			defer close(over)
-			result, failed = w.WatchRun(t.Context(), run.ID, client.WatchOptions{Stdout: &out})
-		}()
-		<-printed
-		n := 0
-		for item, err := range w.Runs(t.Context(), client.Filter{RunStates: []sandbox.RunState{sandbox.RunRunning}, Languages: []string{"sh"}, Since: run.CreatedAt}) {
-			ok(t, err)
-			if n++; item.ID != run.ID || item.StartedAt.IsZero() {
-				t.Fatalf("%+v", item)
-			}
-		}
-		if n != 1 {
-			t.Fatalf("%d runs are listed", n)
-		}
-		for range 2 {
-			ended := must(w.CancelRun(t.Context(), run.ID))(t)
-			if ended.State != sandbox.RunFinished || ended.Cause != sandbox.CauseCancelled || ended.Result.Stdout != "begun\n" || ended.Result.Status != sandbox.StatusKilled {
-				t.Fatalf("%+v", ended)
-			}
-		}
-		<-over
-		if failed != nil || result.ID != run.ID || out.String() != "begun\n" {
-			t.Fatalf("%+v %v %q", result, failed, out.String())
-		}
-		short := must(w.StartRun(t.Context(), sandbox.Spec{Language: "sh", Code: "echo done"}, client.StartOptions{}))(t)
-		if r := must(w.WaitRun(t.Context(), short.ID))(t); r.Result == nil || r.Result.Stdout != "done\n" || r.FinishedAt.IsZero() {
-			t.Fatalf("%+v", r)
-		}
-		if _, err := w.CancelRun(t.Context(), "run_aaaaaaaaaaaaaaaaaaaaaaaaaa"); code(err) != sandbox.CodeNotFound {
-			t.Fatal(err)
-		}
-	})
-}
-
-// signalling calls f at the first write.
-type signalling struct {
-	bytes.Buffer
-	f    func()
-	once sync.Once
-}
-
-func (s *signalling) Write(b []byte) (int, error) {
-	s.once.Do(s.f)
-	return s.Buffer.Write(b)
-}
 
 func TestRun(t *testing.T) {
 	both(t, func(t *testing.T, w way) {

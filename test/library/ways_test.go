@@ -41,6 +41,7 @@ type box interface { //nolint:interfacebloat // the whole of it must be the same
 	Remove(ctx context.Context, path string) error
 	Watch(ctx context.Context, path string, recursive bool, f func(sandbox.FileEvent) error) error
 	Changes(ctx context.Context, limit int) (sandbox.Listing[sandbox.Change], error)
+	Dial(ctx context.Context, port int) (net.Conn, error)
 	Upload(ctx context.Context, path, format string, r io.Reader) (client.Archived, error)
 	Download(ctx context.Context, path, format string, w io.Writer) (int, error)
 }

@@ -233,8 +233,8 @@ func (l *Limits) setJSON(name string, value json.RawMessage) error {
 		if info.Field != name {
 			continue
 		}
-		var v int64
-		if err := json.Unmarshal(value, &v); err != nil {
+		v, ok := wholeNumber(value)
+		if !ok {
 			return limitTypeError(name, value, wholeNumbers[info.Unit], info.example(value))
 		}
 		*l.field(name) = v
@@ -251,6 +251,19 @@ func (l *Limits) setJSON(name string, value json.RawMessage) error {
 		Code: CodeSpecInvalid, Field: "limits." + SafeText(name, 60), Message: "no such limit",
 		Hint: "the limits are " + strings.Join(limitNames(), ", "),
 	}
+}
+
+// wholeNumber reads a whole number however it is written: 1e9 is one, too.
+func wholeNumber(value json.RawMessage) (int64, bool) {
+	var v int64
+	if json.Unmarshal(value, &v) == nil {
+		return v, true
+	}
+	var f float64
+	if json.Unmarshal(value, &f) != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		return 0, false
+	}
+	return int64(f), true
 }
 
 // wholeNumbers are what limits are in JSON.

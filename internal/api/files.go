@@ -34,6 +34,11 @@ func (c *call) place() (*engine.Sandbox, string, error) {
 	return s, name, err
 }
 
+// notFile says what other files are.
+var notFile = map[string]string{
+	sandbox.FileDir: "a directory", sandbox.FileSymlink: "a symbolic link", sandbox.FileOther: "a pipe, a socket or a device",
+}
+
 // span is a part of a file.
 type span struct{ first, length int64 }
 
@@ -50,7 +55,7 @@ func (c *call) readFile() error {
 // cannot be read is an error; until then another file may be offered instead.
 func (c *call) offer(info sandbox.FileInfo) (engine.Part, error) {
 	if info.Type != sandbox.FileRegular {
-		return engine.Part{}, &sandbox.Error{Code: sandbox.CodeNotRegularFile, Field: "path", Message: "that is a " + sandbox.SafeText(info.Type, 20) + ", not a file", Hint: "GET …/files/list lists a directory, GET …/archive brings it"}
+		return engine.Part{}, &sandbox.Error{Code: sandbox.CodeNotRegularFile, Field: "path", Message: "that is " + notFile[info.Type] + ", and no regular file", Hint: "GET …/files/list lists a directory, GET …/archive brings it"}
 	}
 	tag := fmt.Sprintf(`"%x-%x"`, info.Size, info.MTime.UnixNano())
 	h := c.w.Header()

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -51,10 +52,19 @@ func (s *session) endurance() (err error) {
 	t.add("sandboxes", "", float64(total)/span.Seconds(), ms(first), ms(last), over(ms(last), ms(first)))
 	sec.Tables = append(sec.Tables, t)
 	if !maps.Equal(before, after) {
-		return fmt.Errorf("something is left: %v before, %v after", before, after)
+		return fmt.Errorf("something is left: %s before, %s after", counts(before), counts(after))
 	}
-	sec.note("left before and after: %v", before)
+	sec.note("nothing is left; there are as many as before of these: %s", counts(before))
 	return nil
+}
+
+// counts are numbers of things in words.
+func counts(n map[string]int) string {
+	var all []string
+	for _, what := range slices.Sorted(maps.Keys(n)) {
+		all = append(all, fmt.Sprintf("%s %d", what, n[what]))
+	}
+	return strings.Join(all, ", ")
 }
 
 // heldLater waits for what the kernel frees late.

@@ -148,23 +148,43 @@ func (s *Section) WriteText(w io.Writer) {
 	}
 }
 
-// WriteTargets writes the aims that were measured for a terminal.
-func (r *Report) WriteTargets(w io.Writer) {
-	group, not := "", 0
-	for _, t := range r.Targets {
-		if t.State == NotMeasured {
-			not++
-			continue
+// WriteSummary writes for a terminal what the numbers come to. Our own aims are
+// for those who work on Pinfold: they stand in the Markdown and in the JSON.
+func (r *Report) WriteSummary(w io.Writer) {
+	var lines []string
+	for _, s := range []struct {
+		text   string
+		values []float64
+		unit   Unit
+	}{
+		{"a one-line program takes %s with pinfold run, %s with bare python3", []float64{r.find("latency-print", "pinfold run", "median_ms"), r.find("latency-print", bareName, "median_ms")}, UnitMS},
+		{"a server answers it in %s, or %s with a warm interpreter", []float64{r.find("latency-print", serverRun, "median_ms"), r.find("latency-print", serverRunWarm, "median_ms")}, UnitMS},
+		{"a server runs %s of them, or %s warm", []float64{r.find("throughput-print", serverRun, "per_second"), r.find("throughput-print", serverRunWarm, "per_second")}, UnitRate},
+		{"a command in a sandbox that stays takes %s", []float64{r.find("exec", "pinfold", "median_ms")}, UnitMS},
+	} {
+		if line, ok := summed(s.text, s.unit, s.values); ok {
+			lines = append(lines, line)
 		}
-		if t.Group != group {
-			group = t.Group
-			fmt.Fprintf(w, "\nTargets: %s\n", group)
+	}
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nIn short (medians on this machine, as it was loaded)\n")
+	for _, line := range lines {
+		fmt.Fprintf(w, "- %s\n", line)
+	}
+}
+
+// summed fills in values, if all of them were measured.
+func summed(text string, unit Unit, values []float64) (string, bool) {
+	shown := make([]any, len(values))
+	for i, v := range values {
+		if !known(v) {
+			return "", false
 		}
-		fmt.Fprintf(w, "- %s: %s%s\n", plain(t.Aim), t.State, inBrackets(t.Measured))
+		shown[i] = unit.format(v)
 	}
-	if not > 0 {
-		fmt.Fprintf(w, "\n%d other targets were not measured.\n", not)
-	}
+	return fmt.Sprintf(text, shown...), true
 }
 
 func inBrackets(s string) string {

@@ -107,7 +107,7 @@ func (a *app) bench(ctx context.Context, f *benchFlags) error {
 		a.exit = 1
 	}
 	var b bytes.Buffer
-	report.WriteTargets(&b)
+	report.WriteSummary(&b)
 	for i, failure := range report.Failures {
 		if i == 0 {
 			b.WriteString("\nFAILED\n")

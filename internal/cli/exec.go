@@ -25,7 +25,8 @@ use -t with programs that you would run in ssh.
 Ctrl-C, SIGTERM and SIGHUP are passed to the command; the second one ends
 pinfold only. A command does not end when pinfold does: pinfold kill does that.
 
-Exit status: the command's own, and otherwise as "pinfold run" has it.`
+Exit status: the command's own; 127 when there is no such command, 126 when it
+cannot be executed; and otherwise as "pinfold run" has it.`
 
 const execExamples = `  pinfold exec $box -- ls -l /tmp
   tar c src | pinfold exec -i $box -- tar x

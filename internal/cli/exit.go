@@ -15,6 +15,8 @@ const (
 	exitTime        = 124
 	exitPinfold     = 125
 	exitRequirement = 126
+	exitNotRunnable = 126 // of a command, as shells have it
+	exitNotFound    = 127
 	exitLimit       = 137
 	exitCancelled   = 130
 	exitBrokenPipe  = 141
@@ -80,6 +82,10 @@ func errorStatus(e *sandbox.Error) int {
 	switch {
 	case e.Code == sandbox.CodeRequirementUnmet:
 		return exitRequirement
+	case e.Code == sandbox.CodeCommandNotFound:
+		return exitNotFound
+	case e.Code == sandbox.CodeCommandNotRunnable:
+		return exitNotRunnable
 	case errors.Is(e, context.Canceled):
 		return exitCancelled
 	}

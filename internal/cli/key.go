@@ -60,23 +60,26 @@ func (f *keyFlags) bind(set *pflag.FlagSet) {
 	set.BoolVar(&f.json, "json", false, "print JSON")
 }
 
-// stateDir is the directory that was named, or else the usual one. Only one that
-// was named may be made, for a first key: a key in a place that no server uses
-// opens nothing.
-func stateDir(named, usual string, create bool) (string, error) {
+// stateDir is the directory that was named, or else the usual one. It must be the
+// state of a server: a key in a place that no server uses opens nothing.
+func stateDir(named, usual string) (string, error) {
 	dir := named
 	if dir == "" {
-		dir, create = usual, false
+		dir = usual
 	}
-	if _, err := os.Stat(dir); err != nil && !create {
-		return "", openError(dir, err).WithHint("name the server's state directory with --state")
+	if store.Exists(dir) {
+		return dir, nil
 	}
-	return dir, nil
+	if _, err := os.Stat(dir); err != nil {
+		return "", openError(dir, err).WithHint("name the server's state directory with --state; pinfold serve --state DIR makes one, with a first key in DIR/first-key")
+	}
+	return "", pathError(sandbox.CodeFileNotFound, dir, "is not a server's state").
+		WithHint("name the server's state directory with --state; pinfold serve --state DIR makes one, with a first key in DIR/first-key")
 }
 
 // keys opens the state directory.
-func (f *keyFlags) keys(ctx context.Context, create bool, do func(s *access.Service) error) (err error) {
-	dir, err := stateDir(f.state, config.DefaultState(), create)
+func (f *keyFlags) keys(ctx context.Context, do func(s *access.Service) error) (err error) {
+	dir, err := stateDir(f.state, config.DefaultState())
 	if err != nil {
 		return err
 	}
@@ -101,7 +104,7 @@ func (a *app) keyCreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.keys(cmd.Context(), true, func(s *access.Service) error {
+			return f.keys(cmd.Context(), func(s *access.Service) error {
 				key, secret, err := s.Create(cmd.Context(), f.tenant, f.name, f.scopes, ttl)
 				if err != nil {
 					return err
@@ -148,7 +151,7 @@ func (a *app) keyListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list [flags]", Aliases: []string{"ls"}, Short: "List the keys, without their secrets", Args: noArgs, Example: "  pinfold key list --tenant team-a",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return f.keys(cmd.Context(), false, func(s *access.Service) error {
+			return f.keys(cmd.Context(), func(s *access.Service) error {
 				keys, err := s.List(cmd.Context(), f.tenant)
 				if err != nil {
 					return err
@@ -193,7 +196,7 @@ func (a *app) keyRevokeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "revoke [flags] ID", Short: "End a key; a running server refuses it within a second", Args: needArgs(1, 1, "a key's id"), Example: "  pinfold key revoke ID",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.keys(cmd.Context(), false, func(s *access.Service) error {
+			return f.keys(cmd.Context(), func(s *access.Service) error {
 				id := args[0]
 				if parts := strings.Split(id, "_"); len(parts) > 1 && parts[0] == "pfk" { // a whole key
 					id = parts[1]

@@ -9,23 +9,21 @@ import (
 	"pinfold/sandbox"
 )
 
-// TestKeyCreateMakesNoUsualState: without --state, a key was once made in a
-// directory that no server uses.
+// TestKeyCreateMakesNoUsualState: a key was once made in a directory that no
+// server uses.
 func TestKeyCreateMakesNoUsualState(t *testing.T) {
-	there, none := t.TempDir(), filepath.Join(t.TempDir(), "none")
-	for _, c := range []struct {
-		named, usual string
-		create       bool
-		want         string
-	}{
-		{"", there, true, there},
-		{"", none, true, ""},
-		{"", none, false, ""},
-		{none, there, true, none},
-		{none, there, false, ""},
-		{there, none, false, there},
+	there, empty, none := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "none")
+	if err := os.WriteFile(filepath.Join(there, "pinfold.db"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ named, usual, want string }{
+		{"", there, there},
+		{"", none, ""},
+		{none, there, ""},
+		{empty, there, ""},
+		{there, none, there},
 	} {
-		got, err := stateDir(c.named, c.usual, c.create)
+		got, err := stateDir(c.named, c.usual)
 		if got != c.want || (err == nil) != (c.want != "") {
 			t.Errorf("%+v: %q, %v", c, got, err)
 		}

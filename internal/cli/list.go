@@ -210,7 +210,7 @@ func since(t time.Time) string { return span(time.Since(t)) + " ago" }
 
 func until(t time.Time) string {
 	d := time.Until(t)
-	if d <= 0 {
+	if d < time.Second {
 		return "now"
 	}
 	return "in " + span(d)

@@ -20,6 +20,7 @@ type reportOptions struct {
 	dir      string   // where artifacts went
 	patterns []string // which ones were asked for
 	kept     int64    // bytes that were passed on of each stream
+	unasked  bool     // our stdin is a terminal, and was not passed on
 }
 
 // report says on stderr what the program's own output does not: why it ended,
@@ -27,6 +28,9 @@ type reportOptions struct {
 func (a *app) report(r *sandbox.Result, o reportOptions) {
 	if line := ending(r); line != "" {
 		a.say("%s", line)
+	}
+	if o.unasked && r.Status == sandbox.StatusFailed && wantedInput(r.Stderr) {
+		a.say("the program wanted input; --stdin - passes this terminal on to it")
 	}
 	for _, line := range cuts(r, o.kept) {
 		a.say("%s", line)
@@ -44,6 +48,13 @@ func (a *app) report(r *sandbox.Result, o reportOptions) {
 	if o.verbose {
 		a.details(r)
 	}
+}
+
+// wantedInput says whether a Python program ended because there was nothing to
+// read.
+func wantedInput(stderr string) bool {
+	i := strings.LastIndex(strings.TrimSpace(stderr), "\n")
+	return strings.HasPrefix(stderr[i+1:], "EOFError: ")
 }
 
 // artifactNotes says what was asked for and did not come out and, when that is

@@ -72,6 +72,12 @@ func splitArgs(line typed, args []string, dash int, hasSpec bool) (program strin
 		return "", nil, usageError("the name of the program is empty")
 	case len(before) == 1:
 		return before[0], rest, nil
+	case !hasSpec && len(rest) > 0 && rest[0] != "": // "--" ended our own flags only
+		program, rest = rest[0], rest[1:]
+		if len(rest) > 0 && rest[0] == "--" {
+			rest = rest[1:]
+		}
+		return program, rest, nil
 	case !hasSpec:
 		return "", nil, usageError("no program given").WithHint("pinfold run FILE, or - to read it from stdin")
 	}
@@ -184,6 +190,7 @@ func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink
 	}
 	a.report(a.speech.result(result), reportOptions{
 		verbose: f.verbose, dir: f.artifactsDir, patterns: req.Spec.Artifacts, kept: req.Spec.Limits.WithDefaults().OutputBytes,
+		unasked: req.Streams.Stdin == nil && f.stdin == "" && isTerminal(a.Stdin),
 	})
 	return out.lost()
 }

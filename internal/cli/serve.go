@@ -116,7 +116,7 @@ func (a *app) serve(cmd *cobra.Command, f *serveFlags) error {
 	}
 	c, err := f.load()
 	if f.check && err != nil {
-		return a.reportCheck([]serve.Finding{serve.Configured(err)}, f.json)
+		return a.reportCheck(serve.Misconfigured(err), f.json)
 	}
 	if err != nil {
 		return err

@@ -46,10 +46,10 @@ func (s speech) flagOf(field string) string {
 	if flag, ok := flags[name]; ok {
 		name = flag
 	}
-	if s.set.Lookup(name) == nil {
-		return ""
+	if flag := s.set.Lookup(name); flag != nil {
+		return flag.Name // some have another name besides
 	}
-	return name
+	return ""
 }
 
 // about names the flag that an error is about: one that was given, or that of a

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -17,19 +18,18 @@ import (
 	"pinfold/sandbox"
 )
 
-// Validate checks everything that can be known without touching the host.
-// Errors have code config_invalid and name the key; when it stood in a file,
-// also the line.
+// Validate checks everything that can be known without touching the host. The
+// error joins all that is wrong. Each of them has code config_invalid and names
+// the key; when it stood in a file, also the line.
 func (c *Config) Validate() error {
+	var wrong []error
 	for _, check := range []func() error{
 		c.checkListen, c.checkTLS, c.checkState, c.checkNames, c.checkCapacity, c.checkQuotas,
 		c.checkLimits, c.checkTimes, c.checkPools, c.checkCompileCache, c.checkLog, c.checkTelemetry,
 	} {
-		if err := check(); err != nil {
-			return err
-		}
+		wrong = append(wrong, check())
 	}
-	return nil
+	return errors.Join(wrong...)
 }
 
 // at returns an error about a key, with its place in the file if it has one.
@@ -216,19 +216,28 @@ type number struct {
 // checkNumbers refuses a zero that was written down as well: it would be taken
 // for the default, and read as "unlimited".
 func (c *Config) checkNumbers(numbers ...number) error {
+	var wrong []error
 	for _, n := range numbers {
 		if n.value == 0 && !c.given(n.field) {
 			continue
 		}
 		if n.value < n.min || n.value > n.max {
-			e := c.at(n.field, "%s is outside %s to %s", plain(n.value), plain(n.min), plain(n.max))
+			e := c.at(n.field, "%s is outside %s to %s", n.shown(n.value), n.shown(n.min), n.shown(n.max))
 			if n.value == 0 {
 				e.Hint = "leave it out for the default; zero does not mean unlimited"
 			}
-			return e
+			wrong = append(wrong, e)
 		}
 	}
-	return nil
+	return errors.Join(wrong...)
+}
+
+// shown is a value as people write it.
+func (n number) shown(v float64) string {
+	if strings.HasSuffix(n.field, "memory") || strings.HasSuffix(n.field, "bytes") {
+		return sandbox.FormatSize(int64(v))
+	}
+	return plain(v)
 }
 
 // plain writes a number without an exponent.

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
+	"time"
 
 	"pinfold/internal/guest"
 	"pinfold/internal/wire"
@@ -31,16 +33,19 @@ type collector struct {
 	session  *session
 	guest    *guest.Guest // the session's agent
 	sink     func(a sandbox.Artifact, content io.Reader) error
-	declared bool // the caller named patterns
-	skip     map[string]bool
+	declared bool                    // the caller named patterns
+	inputs   map[string]func() known // files that went in
+	program  string                  // the program's own file
+	mounts   []sandbox.Mount
+	began    time.Time // when the program was started
 
 	total  int64
 	inline int64
 	result *sandbox.Result
 }
 
-// collect finds the files that match the patterns, or, without patterns, those
-// that the program made, and takes them out.
+// collect finds the files that match the patterns, or, without patterns, all, and
+// takes out those that are new: see isNew.
 func (c *collector) collect(ctx context.Context, patterns []string) error {
 	most := maxArtifacts
 	if c.declared = len(patterns) > 0; !c.declared {
@@ -50,13 +55,24 @@ func (c *collector) collect(ctx context.Context, patterns []string) error {
 	if c.guest, err = c.session.agent(ctx); err != nil {
 		return err
 	}
-	found, err := c.guest.Glob(ctx, sandbox.Home, patterns, most)
+	found, err := c.guest.Glob(ctx, sandbox.Home, patterns, most+c.old())
 	if err != nil {
 		return err
 	}
+	taken := 0
 	for _, f := range found.Files {
-		if !c.declared && c.skip[f.Path] {
+		wanted := slices.Contains(patterns, f.Path)
+		if !wanted {
+			if wanted, err = c.isNew(ctx, f); err != nil {
+				return err
+			}
+		}
+		if !wanted {
 			continue
+		}
+		if taken++; taken > most {
+			found.More = true
+			break
 		}
 		if err := c.take(ctx, f); err != nil {
 			return err
@@ -73,6 +89,46 @@ func (c *collector) collect(ctx context.Context, patterns []string) error {
 		c.reject("", sandbox.CodePathInvalid, many+" too long or cannot be printed")
 	}
 	return nil
+}
+
+// old is how many files there may be besides those that the program makes.
+func (c *collector) old() int {
+	for _, m := range c.mounts {
+		if strings.HasPrefix(m.Guest, sandbox.Home+"/") {
+			return wire.MaxFiles
+		}
+	}
+	return len(c.inputs) + 1
+}
+
+// clockTick is how far a file's time stamp may lag behind the clock.
+const clockTick = 20 * time.Millisecond
+
+// isNew says whether the program made or changed a file: it is not the program's
+// own, differs from what went in under its path, and if it lies in a directory
+// of the host's, that is writable and the file was written since the start.
+func (c *collector) isNew(ctx context.Context, f wire.FileEntry) (bool, error) {
+	if f.Path == c.program {
+		return false, nil
+	}
+	for _, m := range c.mounts {
+		if at := path.Join(sandbox.Home, f.Path); at == m.Guest || strings.HasPrefix(at, m.Guest+"/") {
+			return m.Writable && f.MtimeNS >= c.began.Add(-clockTick).UnixNano(), nil
+		}
+	}
+	input := c.inputs[f.Path]
+	if input == nil || f.Type != "file" {
+		return true, nil
+	}
+	before := input()
+	if before.size != f.Size {
+		return true, nil
+	}
+	now := sha256.New()
+	if _, err := c.guest.ReadFile(ctx, f.Path, f.Size, now); err != nil {
+		return true, nil //nolint:nilerr // taking it out says what is wrong with it
+	}
+	return !bytes.Equal(before.hash, now.Sum(nil)), nil
 }
 
 func (c *collector) reject(name, code, reason string) {

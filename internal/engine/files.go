@@ -161,6 +161,12 @@ func (s *Sandbox) Move(ctx context.Context, from, to string) error {
 
 // Remove deletes a file, or a directory with everything below it.
 func (s *Sandbox) Remove(ctx context.Context, name string) error {
+	if at := absolute(name); at == "/" || at == "/home" || at == sandbox.Home {
+		return &sandbox.Error{
+			Code: sandbox.CodePathInvalid, Field: "path", Message: at + " itself cannot be removed",
+			Hint: "remove what is in it, by name",
+		}
+	}
 	return s.operate(ctx, func() error { return s.session.guest.Remove(ctx, name) })
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"strings"
@@ -37,18 +38,24 @@ func setEnv(env []string, key, value string) []string {
 	return append(env, key+"="+value)
 }
 
-// inputPaths are the files that went in, which do not come out again unless they
-// are asked for.
-func (j *job) inputPaths() map[string]bool {
-	paths := map[string]bool{j.main: true}
-	for _, f := range j.spec.Files {
-		paths[f.Path] = true
-	}
-	for _, in := range j.request.Inputs {
-		paths[in.Path] = true
-	}
-	return paths
+// known is a file that went in.
+type known struct {
+	size int64
+	hash []byte // SHA-256
 }
+
+// hashed makes an input's content known while it is read, where files come out.
+func (j *job) hashed(in Input, content io.Reader) io.Reader {
+	if !j.bringsOut() {
+		return content
+	}
+	h := sha256.New()
+	j.inputs[in.Path] = func() known { return known{in.Size, h.Sum(nil)} }
+	return io.TeeReader(content, h)
+}
+
+// bringsOut says whether files may come out of the run.
+func (j *job) bringsOut() bool { return !j.request.NoArtifacts || len(j.spec.Artifacts) > 0 }
 
 // checkLayout refuses files that would take each other's place, or the program's.
 func (j *job) checkLayout() error {
@@ -112,12 +119,16 @@ func (j *job) fill(ctx context.Context, s *session) error {
 		if err := p.add(ctx, fmt.Sprintf("files[%d]", i), f.Path, mode, content); err != nil {
 			return err
 		}
+		j.inputs[f.Path] = func() known {
+			sum := sha256.Sum256(content)
+			return known{int64(len(content)), sum[:]}
+		}
 	}
 	if err := p.send(ctx); err != nil {
 		return err
 	}
 	for _, in := range j.request.Inputs {
-		if err := putInput(ctx, s, in); err != nil {
+		if err := j.putInput(ctx, s, in); err != nil {
 			return err
 		}
 	}
@@ -189,7 +200,7 @@ func (s *session) mkdir(ctx context.Context, path string, mode uint32) error {
 }
 
 // putInput streams one file of the host's into the sandbox.
-func putInput(ctx context.Context, s *session, in Input) error {
+func (j *job) putInput(ctx context.Context, s *session, in Input) error {
 	if in.Dir {
 		return s.mkdir(ctx, in.Path, in.Mode)
 	}
@@ -198,7 +209,7 @@ func putInput(ctx context.Context, s *session, in Input) error {
 		return sandbox.Errorf(sandbox.CodeFileNotFound, "cannot read the input for %s: %w", sandbox.SafeText(in.Path, 80), err)
 	}
 	defer f.Close() //nolint:errcheck // only read
-	return s.writeFile(ctx, in.Path, in.Mode, in.Size, f)
+	return s.writeFile(ctx, in.Path, in.Mode, in.Size, j.hashed(in, f))
 }
 
 // compile runs the compile step in a sandbox of its own, under its own limits.

@@ -175,8 +175,10 @@ type job struct {
 	stdin   *inlet        // of a run whose stdin is open
 	told    chan struct{} // closed when the result is kept: what goes on after the answer waits for it
 
-	collected time.Duration // what taking values and files out has cost so far
-	left      []remainder   // what could not be destroyed in time
+	inputs    map[string]func() known // files that went in, by path
+	began     time.Time               // when the program was started
+	collected time.Duration           // what taking values and files out has cost so far
+	left      []remainder             // what could not be destroyed in time
 }
 
 // prepare does everything that needs no sandbox: a refusal comes from here.
@@ -221,7 +223,7 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{engine: e, request: req, spec: spec, driver: d, report: report, plan: plan, shown: template, steps: steps, main: spec.Entrypoint, told: make(chan struct{})}
+	j := &job{engine: e, request: req, spec: spec, driver: d, report: report, plan: plan, shown: template, steps: steps, main: spec.Entrypoint, told: make(chan struct{}), inputs: map[string]func() known{}}
 	if j.main == "" {
 		j.main = lang.File
 	}
@@ -290,6 +292,7 @@ func (j *job) run(ctx context.Context) error {
 
 // execute runs the program itself and collects what it made.
 func (j *job) execute(ctx context.Context, s *session) error {
+	j.began = time.Now()
 	r, err := s.run(ctx, execution{
 		command: j.command(j.steps.Run), limits: j.spec.Limits,
 		streams: j.streams(), opened: j.live.opened, warm: j.warm, handover: j.handover(),
@@ -329,14 +332,13 @@ func (j *job) collect(ctx context.Context, s *session) {
 	}()
 	ctx, cancel := context.WithTimeout(ctx, collectPatience)
 	defer cancel()
-	if j.request.NoArtifacts && len(j.spec.Artifacts) == 0 {
+	if !j.bringsOut() {
 		return
 	}
-	inputs := j.inputPaths()
-	if len(j.spec.Artifacts) == 0 && s.lacks(sandbox.Home, func(name string) bool { return inputs[name] }) {
+	if len(j.spec.Artifacts) == 0 && s.lacks(sandbox.Home, func(name string) bool { return name == j.main }) {
 		return // what is still running may make some; it is killed all the same
 	}
-	c := &collector{session: s, sink: j.request.Artifact, skip: inputs, result: j.result}
+	c := &collector{session: s, sink: j.request.Artifact, inputs: j.inputs, program: j.main, mounts: j.spec.Mounts, began: j.began, result: j.result}
 	if !s.endGuest(ctx, collectKillPatience) {
 		c.reject("", sandbox.CodeResourceUnavailable, "no file could come out: the sandbox was already gone, or its processes did not end in time")
 		return

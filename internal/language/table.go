@@ -73,13 +73,15 @@ var table = []Language{
 	},
 	{
 		Name: "sh", Title: "Shell (POSIX sh)", Aliases: []string{"shell", "dash", "posix"},
-		Extensions: []string{".sh"}, Interpreters: []string{"sh", "dash", "ash"}, File: "main.sh",
+		Interpreters: []string{"sh", "dash", "ash"}, File: "main.sh",
 		Programs: []Program{{[]string{"sh"}, "dash"}},
 		Run:      []string{"{sh}", "{file}", "{args}"},
 	},
 	{
+		// Whoever names a file .sh and no interpreter in it runs it with bash: that
+		// takes what sh does, and the rest that such files are full of.
 		Name: "bash", Title: "Bash",
-		Extensions: []string{".bash"}, Interpreters: []string{"bash"}, File: "main.bash",
+		Extensions: []string{".bash", ".sh"}, Interpreters: []string{"bash"}, File: "main.bash",
 		Programs: []Program{{[]string{"bash"}, "bash"}},
 		Run:      []string{"{bash}", "{file}", "{args}"},
 		Version:  Version{Args: []string{"{bash}", "--version"}, Pattern: `^GNU bash, version ([0-9.]+)`},

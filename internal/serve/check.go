@@ -45,8 +45,20 @@ func Check(ctx context.Context, c *config.Config, o Options) []Finding {
 	return append(found, checkDrivers(ctx, o)...)
 }
 
+// Misconfigured are the findings about a configuration, given the error of
+// reading it: one for each thing that is wrong. There is nothing else to look at.
+func Misconfigured(err error) (found []Finding) {
+	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what was joined, and no more
+		for _, one := range all.Unwrap() {
+			found = append(found, Misconfigured(one)...)
+		}
+		return found
+	}
+	return []Finding{Configured(err)}
+}
+
 // Configured is the finding about a configuration, given the error of reading it
-// or nil. With an error there is nothing else to look at.
+// or nil.
 func Configured(err error) Finding {
 	f := finding("configuration", "every key is known and in range", err)
 	if e := sandbox.AsError(err); e != nil && e.Field != "" {

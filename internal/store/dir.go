@@ -20,6 +20,9 @@ const (
 	lockName     = "pinfold.lock"
 )
 
+// Exists says whether a directory holds a server's state.
+func Exists(dir string) bool { return exists(databaseFile(dir)) }
+
 func databaseFile(dir string) string { return filepath.Join(dir, databaseName) }
 
 // prepareDir checks the state directory and what is in it.

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -239,6 +240,9 @@ func unknown(where, name string, fields map[string]reflect.Type) error {
 	}
 	if near := nearest.Word(strings.ToLower(name), names); near != "" {
 		e.Hint = fmt.Sprintf("did you mean %q?", near)
+	} else if len(names) > 0 {
+		slices.Sort(names)
+		e.Hint = "the fields are " + strings.Join(names, ", ")
 	}
 	return e
 }

@@ -28,14 +28,15 @@ func TestDecodeSpec(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	const spec, limit = sandbox.CodeSpecInvalid, sandbox.CodeLimitInvalid
+	const all = "the fields are allowed_imports, args, artifacts, code, cold, driver, entrypoint, env, files, language, limits, metadata, network, require, stdin, template, warm"
 	for name, c := range map[string]struct{ in, code, field, hint string }{
 		"unknown field":        {`{"langauge":"python"}`, spec, "langauge", `did you mean "language"?`},
 		"wrong case":           {`{"Code":"x"}`, spec, "Code", `did you mean "code"?`},
 		"nested unknown field": {`{"files":[{"path":"a"},{"pth":"b"}]}`, spec, "files[1].pth", `did you mean "path"?`},
 		"unknown limit":        {`{"limits":{"memory_byte":1}}`, spec, "limits.memory_byte", `did you mean "memory_bytes"?`},
-		"no near name":         {`{"zzzzzzzz":1}`, spec, "zzzzzzzz", ""},
-		"mounts":               {`{"mounts":[]}`, spec, "mounts", ""},
-		"escape in the name":   {`{"\u001b[2J":1}`, spec, `\x1b[2J`, ""},
+		"no near name":         {`{"zzzzzzzz":1}`, spec, "zzzzzzzz", all},
+		"mounts":               {`{"mounts":[]}`, spec, "mounts", all},
+		"escape in the name":   {`{"\u001b[2J":1}`, spec, `\x1b[2J`, all},
 		"twice":                {`{"code":"a","code":"b"}`, spec, "code", ""},
 		"wrong type":           {`{"code":7}`, spec, "code", `write "code": "7"`},
 		"one for a list":       {`{"warm":"numpy"}`, spec, "warm", `write "warm": ["numpy"]`},

@@ -54,6 +54,24 @@ sys.exit(subprocess.run([sys.executable, "-m", "pip", "install", "no-such-packag
 	}
 }
 
+// Scripts of the kinds that people have at hand do what they do elsewhere.
+func TestScriptsAsPeopleWriteThem(t *testing.T) {
+	bin, dir := pinfold(t), t.TempDir()
+	write(t, filepath.Join(dir, "job.sh"), "set -euo pipefail\nwords=(a b)\necho ${#words[@]}\n")
+	if o := start(t, bin, "", "run", filepath.Join(dir, "job.sh")); o.code != 0 || o.stdout != "2\n" {
+		t.Errorf("a .sh without a #! line: %+v", o)
+	}
+	write(t, filepath.Join(dir, "job.js"), `require("no-such-module")`)
+	o := start(t, bin, "", "run", filepath.Join(dir, "job.js"))
+	if first, _, _ := strings.Cut(o.stderr, "\n"); o.code != 1 || strings.Contains(first, "/tmp/.pinfold") || !strings.Contains(o.stderr, "Cannot find module 'no-such-module'") {
+		t.Errorf("a module that is not there: %+v", o)
+	}
+	write(t, filepath.Join(dir, "ask.py"), "print('7')\n")
+	if o := start(t, bin, "", "run", "--", filepath.Join(dir, "ask.py")); o.code != 0 || o.stdout != "7\n" {
+		t.Errorf("the program after --: %+v", o)
+	}
+}
+
 func write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil { //nolint:gosec // a package's

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -105,6 +106,62 @@ os.symlink("/etc/passwd", "evil.svg")`
 		t.Fatal("a symbolic link came out")
 	}
 	again(t)
+}
+
+// Only what the program made or changed is new: neither its own file, nor what
+// was put in and is as it was, nor what the host showed. An exact name brings out
+// whatever lies there.
+func TestOnlyWhatIsNewComesOut(t *testing.T) {
+	ledger.Check(t)
+	bin, dir := pinfold(t), t.TempDir()
+	write(t, filepath.Join(dir, "in", "same.txt"), "as it was\n")
+	write(t, filepath.Join(dir, "in", "touched.txt"), "as it was\n")
+	write(t, filepath.Join(dir, "in", "changed.txt"), "as it was\n")
+	write(t, filepath.Join(dir, "shown", "host.txt"), "the host's\n")
+	program := `import os
+open("made.txt", "w").write("new\\n")
+open("in/changed.txt", "w").write("otherwise\\n")
+os.utime("in/touched.txt")`
+	args := []string{"run", "--json", "-l", "python", "-", "--file", filepath.Join(dir, "in"), "--mount", filepath.Join(dir, "shown") + ":/home/user/shown"}
+	for what, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"all that is new":  {nil, "[in/changed.txt made.txt]"},
+		"patterns":         {[]string{"-a", "**"}, "[in/changed.txt made.txt]"},
+		"one directory's":  {[]string{"-a", "in/*"}, "[in/changed.txt]"},
+		"of the host's":    {[]string{"-a", "shown/*"}, "[]"},
+		"exact names":      {[]string{"-a", "in/same.txt", "-a", "shown/host.txt", "-a", "main.py"}, "[in/same.txt main.py shown/host.txt]"},
+		"names and a glob": {[]string{"-a", "in/same.txt", "-a", "*"}, "[in/same.txt made.txt]"},
+	} {
+		o := start(t, bin, program, append(args, c.args...)...)
+		var r sandbox.Result
+		if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || r.Status != sandbox.StatusSucceeded {
+			t.Fatalf("%s: %v %+v", what, err, o)
+		}
+		var paths []string
+		for _, a := range r.Artifacts {
+			paths = append(paths, a.Path)
+		}
+		if got := fmt.Sprint(paths); got != c.want {
+			t.Errorf("%s: %s, want %s; skipped %+v", what, got, c.want, r.ArtifactsSkipped)
+		}
+	}
+	if os.Geteuid() != 0 {
+		return
+	}
+	shared := filepath.Join(dir, "shared") // a directory that may be written to: what was there before is not new
+	write(t, filepath.Join(shared, "before.txt"), "before\n")
+	long := time.Now().Add(-time.Hour)
+	for _, f := range []string{shared, filepath.Join(shared, "before.txt")} {
+		if err := errors.Join(os.Chown(f, 1000, 1000), os.Chtimes(f, long, long)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := start(t, bin, `open("shared/after.txt", "w").write("after")`, "run", "--json", "-l", "python", "-", "--mount", shared+":/home/user/shared:rw")
+	if !strings.Contains(o.stdout, `"path":"shared/after.txt"`) || strings.Contains(o.stdout, "before.txt") {
+		t.Errorf("%+v", o)
+	}
 }
 
 // A file may be larger than the memory limit, however fast it comes in: it

@@ -48,10 +48,14 @@ func openMount(want sandbox.Mount, seen mount.Owner) (*os.File, error) {
 		return nil, &sandbox.Error{Code: sandbox.CodeFileNotFound, Message: fmt.Sprintf("cannot show %s: %v", sandbox.SafeText(want.Host, 200), err), Err: err}
 	}
 	if want.Writable && (st.Uid == 0 || st.Gid == 0) {
+		whom := "root"
+		if st.Uid != 0 {
+			whom = "the group root"
+		}
 		return nil, &sandbox.Error{
 			Code: sandbox.CodeSpecInvalid,
-			Message: fmt.Sprintf("%s belongs to root: a program that may write there could leave a set-user-id program of root's. "+
-				"It must belong to another user, who then owns on the host what the program writes", sandbox.SafeText(want.Host, 200)),
+			Message: fmt.Sprintf("%s belongs to %s: a program that may write there could leave a set-user-id program of root's. "+
+				"It must belong to another user and group, who then own on the host what the program writes", sandbox.SafeText(want.Host, 200), whom),
 			Hint: "chown -R 1000:1000 " + shellQuote(want.Host),
 		}
 	}

@@ -33,10 +33,13 @@ for (const extension of [".ts", ".mts", ".cts"]) {
 // TypeScript names the module "./a.ts" as "./a.js", after what it becomes.
 const resolve = Module._resolveFilename;
 Module._resolveFilename = function (request, parent, ...rest) {
+  // What fails is not thrown again here: Node shows the place of the throw.
+  if (!parent || !isTypeScript(parent.filename ?? "") || !/\.[mc]?js$/.test(request)) {
+    return resolve.call(this, request, parent, ...rest);
+  }
   try {
     return resolve.call(this, request, parent, ...rest);
-  } catch (error) {
-    if (!parent || !isTypeScript(parent.filename ?? "") || !/\.[mc]?js$/.test(request)) throw error;
+  } catch {
     return resolve.call(this, request.replace(/js$/, "ts"), parent, ...rest);
   }
 };

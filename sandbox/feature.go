@@ -44,6 +44,8 @@ const (
 	FeatureTimeNS       = "namespace:time"
 	FeatureUIDBlock     = "uid:distinct"
 	FeatureReadOnlyRoot = "root:read-only"
+	FeatureFilesOwn     = "files:own"
+	FeatureDevicesOwn   = "devices:own"
 	FeatureASLR         = "aslr:fresh"
 	FeatureAgentSealed  = "agent:sealed"
 )
@@ -80,6 +82,8 @@ var features = []Feature{
 	{FeatureTimeNS, "an own time namespace"},
 	{FeatureUIDBlock, "host user ids that no other sandbox has"},
 	{FeatureReadOnlyRoot, "everything but the declared writable places is read-only"},
+	{FeatureFilesOwn, "what is shown of the host's files is seen through a layer of the sandbox's own: nothing done to it reaches the host or another sandbox"},
+	{FeatureDevicesOwn, "device files of the sandbox's own"},
 	{FeatureASLR, "an address layout, and what else a program takes from its start, that no other has"},
 	{FeatureAgentSealed, "Pinfold's own program inside is sealed against writing"},
 }

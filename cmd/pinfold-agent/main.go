@@ -1,12 +1,13 @@
 // Command pinfold-agent is the first process of every sandbox; see package
-// agent. It is started with its connection to the host as descriptor 3 and
-// takes no arguments.
+// agent. It is started with its connection to the host as descriptor 3. With the
+// argument agent.SealModes the programs that it starts are refused openat2.
 package main
 
 import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 
 	"pinfold/internal/agent"
 )
@@ -18,7 +19,7 @@ var version = "dev"
 const connection = 3
 
 func main() {
-	if err := agent.Run(connection, version); !errors.Is(err, io.EOF) {
+	if err := agent.Run(connection, version, slices.Contains(os.Args[1:], agent.SealModes)); !errors.Is(err, io.EOF) {
 		_, _ = os.Stderr.WriteString("pinfold-agent: " + err.Error() + "\n")
 		os.Exit(1)
 	}

@@ -17,9 +17,10 @@ type agent struct {
 	root  int        // descriptor of "/"
 	reap  *reaper
 	// unbound are the capabilities that no process here can get any more.
-	unbound []int
-	dials   atomic.Int32 // connections under way
-	watch   watcher
+	unbound   []int
+	sealModes bool
+	dials     atomic.Int32 // connections under way
+	watch     watcher
 
 	pieces sync.Pool // of *[]byte, each a data frame of chunk bytes
 
@@ -33,8 +34,8 @@ type agent struct {
 // Run serves the host on a connected stream socket until the connection ends
 // (io.EOF when the host has closed it) or the host breaks the protocol. The
 // caller then exits. build is the
-// agent's build version, for the host's records.
-func Run(fd int, build string) error {
+// agent's build version, for the host's records. sealModes: see SealModes.
+func Run(fd int, build string, sealModes bool) error {
 	if err := harden(); err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func Run(fd int, build string) error {
 	if err != nil {
 		return err
 	}
-	a := &agent{conn: conn, reap: reap, channels: map[uint32]*channel{}}
+	a := &agent{conn: conn, reap: reap, sealModes: sealModes, channels: map[uint32]*channel{}}
 	a.unbound = unbound()
 	a.watch.a = a
 	a.pieces.New = func() any { b := make([]byte, wire.DataHeader+chunk); return &b }

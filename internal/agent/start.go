@@ -112,6 +112,9 @@ func (a *agent) program(req *wire.StartRequest, program string, dir int, pipes *
 		p.Call("take terminal", unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0)
 	}
 	p.CloseOnExecFrom(3)
+	if a.sealModes {
+		refuseOpenat2(p)
+	}
 	p.Call("set timer slack", unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0)
 	p.UnblockSignals()
 	p.Exec(program, req.Args, req.Env)

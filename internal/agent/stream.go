@@ -26,7 +26,28 @@ func (a *agent) newPipes(req *wire.StartRequest) (*pipes, error) {
 	if req.Terminal != nil {
 		return a.newTerminal(req)
 	}
-	return newPipes(req.Stdin)
+	p, err := newPipes(req.Stdin)
+	if err == nil && a.hello.SwitchUser {
+		if err = p.giveAway(req); err != nil {
+			p.close()
+			return nil, err
+		}
+	}
+	return p, err
+}
+
+// giveAway makes the pipes the user's, who could otherwise not open them by their
+// names: /dev/stdout, /dev/stderr, /proc/self/fd.
+func (p *pipes) giveAway(req *wire.StartRequest) error {
+	for s, fd := range p.theirs {
+		if p.ours[s] == nil { // /dev/null
+			continue
+		}
+		if err := sysFchown(fd, req.UID, req.GID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func newPipes(stdin bool) (*pipes, error) {

@@ -52,6 +52,7 @@ func (t *Template) addFiles(v view, php []phpINI) {
 			add(p, string(content))
 		}
 	}
+	t.addStripped(v)
 	for _, ini := range php {
 		add(ini.path, ini.content)
 	}

@@ -62,7 +62,8 @@ func (t *Template) addSystemDirs(v view) {
 
 // shownEtc lists the parts of the host's /etc that are shown as they are,
 // because programs in /usr point into them or read them, and they are too
-// large or too many to copy. Each costs a mount in every sandbox.
+// large or too many to copy. Each directory costs a mount in every sandbox, each file a
+// copy.
 //
 // Left out on purpose, because people put secrets there: ssl/private,
 // the host's own ssl/openssl.cnf (engine PINs), R/*.site (tokens), php.ini and PHP's conf.d
@@ -81,8 +82,6 @@ var shownEtc = []string{
 	"/etc/ssl/certs",
 	"/etc/fonts",
 	"/etc/java-*-openjdk",
-	"/etc/matplotlibrc",
-	"/etc/mime.types",
 }
 
 // addShownEtc binds what of shownEtc exists, is readable by everybody and is

@@ -37,7 +37,9 @@ type Template struct {
 }
 
 // Bind shows the host's Source, and everything mounted below it, at Target,
-// read-only. Dir says that Source is a directory and not a file.
+// read-only. Dir says that Source is a directory and not a file. Nothing that is done
+// to what is shown may reach the host or be noticed in another sandbox: a driver shows
+// a layer of the sandbox's own, or a copy.
 type Bind struct {
 	Source, Target string
 	Dir            bool

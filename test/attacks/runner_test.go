@@ -38,8 +38,8 @@ func ordinary() bool { return os.Getenv(ordinaryEnv) != "" }
 // groups are all the cases.
 func groups() [][]Case {
 	return [][]Case{
-		fsCases(), fsRaceCases(), prCases(), signalCases(), keCases(), reCases(), stressCases(), sharedCases(),
-		ouCases(), crCases(), neCases(), teCases(), ptCases(), badCases(), warmCases(), computer(),
+		fsCases(), fsRaceCases(), prCases(), signalCases(), keCases(), reCases(), stressCases(), sharedCases(), viewCases(), limitCases(),
+		ouCases(), crCases(), neCases(), teCases(), ptCases(), badCases(), warmCases(), warmViewCases(), computer(),
 	}
 }
 

@@ -74,6 +74,7 @@ var sameEitherWay = []struct {
 	{"closed output", "import sys; print('before'); sys.stdout.close(); sys.stderr.write('after')", nil},
 	{"no output", "import sys; del sys.stdout, sys.stderr", nil},
 	{"no builtins", "import builtins\nprint(1)\nfor name in ('sorted', 'isinstance', 'getattr', 'print', 'type'): delattr(builtins, name)", nil},
+	{"streams by their names", "for i in (1, 2):\n    for name in (f'/proc/self/fd/{i}', ('/dev/stdout', '/dev/stderr')[i - 1]):\n        with open(name, 'w') as f: f.write(name)\nprint(open('/dev/stdin').read())", nil},
 	{"closed descriptors", "import os; os.close(1); os.close(2); os.close(0)", nil},
 	{"output at the end", "import atexit, sys; atexit.register(print, 'bye'); print('hi'); sys.stderr.write('e')", nil},
 	{"a thread that goes on", "import threading, time\nthreading.Thread(target=lambda: (time.sleep(.2), print('late'))).start(); print('first')", nil},

@@ -4,6 +4,7 @@ package native
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/linux/sleeper"
@@ -21,7 +22,7 @@ func (n *pen) become(p *spawn.Program) {
 		p.Dup2(n.socket, agentFD)
 		thrift(p)
 		p.UnblockSignals()
-		p.ExecFD(n.agent, agentArgs, agentEnvironment)
+		p.ExecFD(n.agent, append(slices.Clone(agentArgs), n.agentArgs...), agentEnvironment)
 		return
 	}
 	// Whatever their numbers are here, none is in another's place.

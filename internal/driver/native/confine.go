@@ -3,6 +3,8 @@
 package native
 
 import (
+	"sync"
+
 	"pinfold/internal/linux/seccomp"
 	"pinfold/internal/linux/spawn"
 	"pinfold/sandbox"
@@ -16,6 +18,8 @@ type filterProgram struct {
 	fprog   *seccomp.Fprog
 	flags   uintptr
 	listens bool // refused calls are reported to a listener
+
+	withMounts func() (*filterProgram, error) // the same for sandboxes that may write to the host's directories
 }
 
 // newFilterProgram compiles the filter for what the kernel supports.
@@ -23,12 +27,20 @@ func newFilterProgram(s seccomp.Support) (*filterProgram, error) {
 	if s.Filter != nil {
 		return nil, s.Filter
 	}
-	listens := s.Listener == nil
-	program, err := seccomp.Compile(seccomp.Options{Listener: listens})
+	compile := func(mounts bool) (*filterProgram, error) {
+		listens := s.Listener == nil
+		program, err := seccomp.Compile(seccomp.Options{Listener: listens, Mounts: mounts})
+		if err != nil {
+			return nil, err
+		}
+		return &filterProgram{program: program, fprog: program.Fprog(), flags: s.InstallFlags(listens), listens: listens}, nil
+	}
+	f, err := compile(false)
 	if err != nil {
 		return nil, err
 	}
-	return &filterProgram{program: program, fprog: program.Fprog(), flags: s.InstallFlags(listens), listens: listens}, nil
+	f.withMounts = sync.OnceValues(func() (*filterProgram, error) { return compile(true) })
+	return f, nil
 }
 
 // apply installs the filter. The result holds the listener's descriptor, if

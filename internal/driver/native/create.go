@@ -158,13 +158,22 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := m.sealModes(n); err != nil {
+		return nil, err
+	}
 	if n.trees, err = m.openMounts(); err != nil {
 		return nil, err
 	}
 	defer closeFiles(n.trees)
+	if err := m.openRoot(n); err != nil {
+		return nil, err
+	}
+	defer closeFiles([]*os.File{n.tmpfs})
+	state := h.mounts.look()
+	n.nested = state.nested
 	clone := spawn.Clone{Flags: m.birth.namespaces, Below: m.birth.below, CopyLow: true}
-	m.ground, m.counted = h.grounds.take(), true
-	if m.ground != nil && !m.isParent() && !slices.Contains(n.trees, nil) {
+	m.ground, m.counted = h.grounds.take(state), true
+	if m.ground != nil && !m.isParent() && !slices.Contains(n.trees, nil) && n.layered == h.layered(state) {
 		n.onGround, clone.Mounts = true, int(m.ground.namespace.Fd())
 	}
 	if m.cgroup != nil {
@@ -203,7 +212,9 @@ func (m *machine) pen(socket int) *pen {
 		socket: socket, agent: int(h.agent.Fd()), agentOnDisk: h.agentOnDisk,
 		switchUser: m.plan.SwitchUser,
 		uid:        sandbox.UID, gid: sandbox.GID,
-		forked: m.parent != nil,
+		forked:  m.parent != nil,
+		layered: m.plan.Enforces(sandbox.FeatureFilesOwn), ownDevices: m.plan.Enforces(sandbox.FeatureDevicesOwn),
+		copies: h.copies.of(h.template),
 		timeNS: m.plan.Enforces(sandbox.FeatureTimeNS),
 		quotas: h.features.quotas,
 	}
@@ -220,6 +231,21 @@ func (m *machine) pen(socket int) *pen {
 	}
 	return n
 }
+
+// sealModes makes the filter one that lets the sandbox leave nothing set-user-id where
+// it may write to the host's disk.
+func (m *machine) sealModes(n *pen) (err error) {
+	writable := slices.ContainsFunc(n.mounts, func(m sandbox.Mount) bool { return m.Writable })
+	if !writable || n.filter == nil {
+		return nil
+	}
+	n.filter, err = n.filter.withMounts()
+	n.agentArgs = []string{sealModes}
+	return err
+}
+
+// sealModes is the agent's SealModes.
+const sealModes = "seal-modes"
 
 // release gives the process its ids, lets it go on, and waits until it has
 // become the agent. A step that fails ends it; the error names the step.

@@ -7,12 +7,9 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sys/unix"
-	"pinfold/internal/image"
 	"pinfold/internal/linux/highfd"
 	"pinfold/internal/linux/mount"
 	"pinfold/internal/linux/spawn"
@@ -35,7 +32,7 @@ import (
 // that is not seen above, but for that /proc; and only who may unmount in the
 // sandbox's mount namespace could lay it bare. Nobody inside may.
 //
-// Where few live nothing would be gained: what a ground saves in mounts is lost in
+// Where few live, and nothing is mounted below the views, nothing would be gained: what a ground saves in mounts is lost in
 // the process that enters it. For forks' machines, which such
 // a process makes anyway, it was measured: no less CPU time altogether that could be
 // told from noise. Ordinary users do without: they may not enter a namespace of root's.
@@ -54,38 +51,34 @@ func groundView(i int) string { return "/views/" + strconv.Itoa(i) }
 // ground is one of them.
 type ground struct {
 	namespace *os.File
-	shows     string // see identities
+	shows     string // see mountState
 	users     int
 }
 
 // grounds hands them out. It is safe for concurrent use.
 type grounds struct {
-	template image.Template
-	from     int // groundFrom, or less in tests
+	views func(mountState) []hostView
+	from  int // groundFrom, or less in tests
 
 	mu     sync.Mutex
 	off    bool // not to be had here
 	living int
 	all    []*ground
-	looked time.Time // at the host
-	shows  string    // what was seen
+	shows  string // of the host, when somebody looked last
 }
 
 // take returns the ground for a new machine, nil where it needs none. Each take
 // is followed by a give.
-func (g *grounds) take() *ground {
+func (g *grounds) take(state mountState) *ground {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.living++
-	if g.off || g.living <= g.from {
+	if g.off || g.living <= g.from && len(state.nested) == 0 {
 		return nil
 	}
-	// A view of a file that was replaced still shows the old one, and one of a
-	// directory not what was mounted below it since.
-	if now := time.Now(); now.Sub(g.looked) > time.Second {
-		mounts, _ := os.ReadFile("/proc/self/mountinfo") // without it, files that were replaced are noticed all the same
-		g.looked, g.shows = now, identities(g.template, string(mounts))
-	}
+	// A view of a directory that was replaced still shows the old one, and not what
+	// was mounted below it since.
+	g.shows = state.identity
 	g.tidy()
 	for _, found := range g.all {
 		if found.users < groundSize && found.shows == g.shows {
@@ -93,7 +86,7 @@ func (g *grounds) take() *ground {
 			return found
 		}
 	}
-	namespace, err := newGround(g.template)
+	namespace, err := newGround(g.views(state))
 	if err != nil {
 		g.off = true // sandboxes can do without; it only takes longer
 		return nil
@@ -136,36 +129,15 @@ func (g *grounds) close() {
 	g.all, g.off = nil, true
 }
 
-// identities says which files the views are of, and what the table of mounts has
-// below them.
-func identities(t image.Template, mounts string) string {
-	var b strings.Builder
-	views := hostViews(t)
-	for line := range strings.Lines(mounts) {
-		if f := strings.Fields(line); len(f) > 4 && slices.ContainsFunc(views, func(v hostView) bool { return strings.HasPrefix(f[4], v.source+"/") }) {
-			b.WriteString(f[0] + ":" + f[4] + " ")
-		}
-	}
-	for _, v := range views {
-		var st unix.Stat_t
-		if unix.Stat(v.source, &st) == nil {
-			fmt.Fprintf(&b, "%d:%d ", st.Dev, st.Ino)
-		} else {
-			b.WriteString("none ")
-		}
-	}
-	return b.String()
-}
-
 // newGround makes one. The process that builds it ends; the namespace lives as
 // long as a descriptor of it.
-func newGround(t image.Template) (*os.File, error) {
+func newGround(shown []hostView) (*os.File, error) {
 	ours, theirs, err := socketPair(unix.SOCK_STREAM)
 	if err != nil {
 		return nil, err
 	}
 	defer ours.Close() //nolint:errcheck // nothing more is said
-	child, err := groundProgram(t, int(theirs.Fd())).Start(spawn.Clone{Flags: unix.CLONE_NEWNS, CopyLow: true})
+	child, err := groundProgram(shown, int(theirs.Fd())).Start(spawn.Clone{Flags: unix.CLONE_NEWNS, CopyLow: true})
 	_ = theirs.Close()
 	if err != nil {
 		return nil, err
@@ -182,14 +154,14 @@ func newGround(t image.Template) (*os.File, error) {
 }
 
 // groundProgram builds a ground, says so, and waits to be killed.
-func groundProgram(t image.Template, socket int) *spawn.Program {
+func groundProgram(shown []hostView, socket int) *spawn.Program {
 	p := spawn.New(socket)
 	p.Call("die with the host", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL), 0, 0, 0)
 	p.Call("set umask", unix.SYS_UMASK, 0)
 	mount.Private(p)
 	var views []view
-	for i, v := range hostViews(t) {
-		views = append(views, view{target: groundView(i), dir: v.dir, tree: mount.Clone(p, v.source, v.dir, v.flags)})
+	for i, v := range shown {
+		views = append(views, view{target: groundView(i), dir: v.dir, tree: mount.Clone(p, v.source, v.dir && !v.layered, v.flags)})
 	}
 	mount.Filesystem(p, "tmpfs", scratch, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, mount.TmpfsOptions(1<<20, int64(len(views))+8, 0o755))
 	p.Chdir(scratch)
@@ -199,8 +171,7 @@ func groundProgram(t image.Template, socket int) *spawn.Program {
 		made[dir] = true
 	}
 	for _, v := range views {
-		v.makeTarget(p, made)
-		v.tree.Attach(p, rel(v.target))
+		v.show(p, made)
 	}
 	mount.Filesystem(p, "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "hidepid=ptraceable")
 	mount.Pivot(p)

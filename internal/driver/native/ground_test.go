@@ -128,12 +128,17 @@ func bare(t *testing.T, pid int) (above, below []string) {
 func TestGroundsSeeMounts(t *testing.T) {
 	shown := image.Template{Binds: []image.Bind{{Source: "/usr", Target: "/usr", Dir: true}}}
 	const root = "22 1 254:0 / / rw,relatime - ext4 /dev/root rw\n"
-	before := identities(shown, root)
-	if got := identities(shown, root+"40 22 0:35 / /usrlocal rw - tmpfs tmpfs rw\n"); got != before {
-		t.Errorf("a mount beside the view changed %q to %q", before, got)
+	before := readMounts(shown, root)
+	if got := readMounts(shown, root+"40 22 0:35 / /usrlocal rw - tmpfs tmpfs rw\n"); got.identity != before.identity || len(got.nested) > 0 {
+		t.Errorf("a mount beside the view changed %+v to %+v", before, got)
 	}
-	if got := identities(shown, root+"40 22 0:35 / /usr/local rw - tmpfs tmpfs rw\n"); got == before {
-		t.Errorf("a mount below the view changed nothing: %q", got)
+	var st unix.Statx_t // the number of the mount that is there
+	if err := unix.Statx(unix.AT_FDCWD, "/usr/local", 0, unix.STATX_MNT_ID, &st); err != nil {
+		t.Fatal(err)
+	}
+	mounted := fmt.Sprintf("%d 22 0:35 / /usr/local rw - tmpfs tmpfs rw\n", st.Mnt_id)
+	if got := readMounts(shown, root+mounted); got.identity == before.identity || !slices.Equal(got.nested, []string{"/usr/local"}) || got.file != "" {
+		t.Errorf("a mount below the view changed nothing: %+v", got)
 	}
 }
 
@@ -169,32 +174,33 @@ func names(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// A file of the host that was replaced is seen new by the next sandbox, also when
+// A directory of the host that was replaced is seen new by the next sandbox, also when
 // its ground is older.
 func TestGroundsFollowTheHost(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes grounds")
 	}
-	file := filepath.Join(t.TempDir(), "file")
-	replace := func(text string) {
-		if err := os.WriteFile(file+".new", []byte(text), 0o644); err != nil { //nolint:gosec // for everybody
-			t.Fatal(err)
-		}
-		if err := os.Rename(file+".new", file); err != nil {
-			t.Fatal(err)
+	dir := filepath.Join(t.TempDir(), "dir")
+	replace := func() {
+		for _, err := range []error{os.RemoveAll(dir + ".old"), os.MkdirAll(dir, 0o755), os.Rename(dir, dir+".old"), os.Mkdir(dir, 0o755)} {
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	replace("old")
-	g := grounds{template: image.Template{Binds: []image.Bind{{Source: file, Target: "/etc/file"}}}}
+	replace()
+	shown := image.Template{Binds: []image.Bind{{Source: dir, Target: "/dir", Dir: true}}}
+	mounts := hostMounts{template: shown}
+	g := grounds{views: func(s mountState) []hostView { return hostViews(shown, true, true, s.nested) }}
 	defer g.close()
-	first, again := g.take(), g.take()
+	first, again := g.take(mounts.look()), g.take(mounts.look())
 	if first == nil || first != again {
 		t.Fatalf("two sandboxes stand on %p and %p", first, again)
 	}
-	replace("new")
-	g.looked = g.looked.Add(-2e9) // two seconds ago
-	if next := g.take(); next == nil || next == first {
-		t.Error("a sandbox stands on the ground that shows the old file")
+	replace()
+	mounts.looked = mounts.looked.Add(-2e9) // two seconds ago
+	if next := g.take(mounts.look()); next == nil || next == first {
+		t.Error("a sandbox stands on the ground that shows the old directory")
 	}
 	g.give(first)
 	g.give(again)

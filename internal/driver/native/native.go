@@ -73,6 +73,8 @@ type host struct {
 	agent     *os.File // cannot be written to
 	features  kernelFeatures
 	grounds   grounds
+	mounts    hostMounts
+	copies    copies
 	meters    openMeters
 	facts     image.HostFacts
 	computers computers
@@ -148,7 +150,8 @@ func (d *Driver) open() (*host, error) {
 		return nil, err
 	}
 	h.skeleton = (&pen{template: h.template}).skeletonInodes()
-	h.grounds.template, h.grounds.from, h.grounds.off = h.template, groundFrom, !h.ids.root
+	h.mounts.template = h.template
+	h.grounds.views, h.grounds.from, h.grounds.off = h.views, groundFrom, !h.ids.root
 	return h, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
+	"pinfold/internal/linux/mount"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/linux/walker"
 	"pinfold/sandbox"
@@ -344,7 +345,7 @@ func (p *parent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *d
 
 // fork asks for a fork in the machine and waits until it is ready.
 func (p *parent) fork(ctx context.Context, m *machine) (*driver.Forked, error) {
-	pipes, err := newForkPipes()
+	pipes, err := newForkPipes(mount.Owner{UID: m.block.Base + sandbox.UID, GID: m.block.Base + sandbox.GID})
 	if err != nil {
 		return nil, err
 	}

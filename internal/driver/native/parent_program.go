@@ -16,7 +16,7 @@ import (
 func (n *pen) parentProgram(uid int, spec driver.ParentSpec) *spawn.Program {
 	n.switchUser, n.uid, n.gid = true, uid, uid // its writable places are the parent's
 	made := map[string]bool{}
-	p := spawn.New(append([]int{n.socket}, n.join...)...)
+	p := spawn.New(n.keepRoot(append([]int{n.socket}, n.join...))...)
 	n.begin(p)
 	p.Call("set umask", unix.SYS_UMASK, 0)
 	n.root(p)

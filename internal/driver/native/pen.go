@@ -54,6 +54,9 @@ type pen struct {
 	limits   sandbox.Limits
 	mounts   []sandbox.Mount
 	trees    []*os.File // for each of mounts: the view, where it is open already
+	layered  bool       // see views
+	nested   []string   // mounts below what is shown
+	copies   []image.File
 	hostname string
 	layout   *layout      // of /proc and /sys
 	own      []image.File // in them, of this sandbox alone
@@ -64,6 +67,9 @@ type pen struct {
 	agentOnDisk bool  // it is a file of the host's
 	sleeper     int   // what is the agent until it is needed; 0: nothing
 	join        []int // cgroup v1: files to write "0" to
+
+	ownDevices bool     // on tmpfs
+	tmpfs      *os.File // then: what is to be the root, made already
 
 	onGround bool // the mount namespace is a copy of a ground's
 
@@ -77,7 +83,8 @@ type pen struct {
 	timeOffsets spawn.Cell // of openTimeOffsets
 	landlock    *landlockRules
 	filter      *filterProgram
-	quotas      []quota // of the user namespace
+	agentArgs   []string // beside those that it always has
+	quotas      []quota  // of the user namespace
 }
 
 // program returns the whole life of a sandbox's first process, from its birth
@@ -85,6 +92,7 @@ type pen struct {
 // error messages.
 func (n *pen) program() *spawn.Program {
 	keep := append([]int{n.socket, n.agent}, n.join...)
+	keep = n.keepRoot(keep)
 	if n.sleeper > 0 {
 		keep = append(keep, n.sleeper)
 	}
@@ -142,7 +150,11 @@ func (n *pen) root(p *spawn.Program) {
 		mount.Private(p)
 	}
 	views := n.openViews(p)
-	mount.Filesystem(p, "tmpfs", place, unix.MS_NOSUID|unix.MS_NODEV, n.tmpfsOptions())
+	if n.ownDevices {
+		mount.Opened(int(n.tmpfs.Fd())).Attach(p, place)
+	} else {
+		mount.Filesystem(p, "tmpfs", place, unix.MS_NOSUID|unix.MS_NODEV, n.tmpfsOptions())
+	}
 	p.Chdir(place)
 	// A mount of the tmpfs for the host, which reads what is on it and writes the
 	// files that change. It is part of no namespace.
@@ -159,14 +171,19 @@ func (n *pen) root(p *spawn.Program) {
 	for _, l := range slices.Concat(n.template.Links, devLinks) {
 		mount.Symlink(p, l.Target, rel(l.Path))
 	}
-	for _, f := range n.template.Files {
+	for _, f := range slices.Concat(n.template.Files, n.copies) {
 		mount.WriteFile(p, rel(f.Path), f.Content, f.Mode)
 	}
 	n.layout.make(p, n.own)
-	n.writable(p)
+	writable := n.writable(p)
+	if n.ownDevices {
+		mount.ShowDevices(p, "dev")
+	}
+	for _, w := range writable {
+		w.tree.Attach(p, rel(w.target))
+	}
 	for _, v := range views {
-		v.makeTarget(p, made)
-		v.tree.Attach(p, rel(v.target))
+		v.show(p, made)
 	}
 	n.proc(p)
 	if n.onGround {
@@ -178,15 +195,16 @@ func (n *pen) root(p *spawn.Program) {
 	p.Call("set umask", unix.SYS_UMASK, 0o022)
 }
 
-// writable gives the writable places their owner and mounts of their own.
-func (n *pen) writable(p *spawn.Program) {
+// writable gives the writable places their owner and makes mounts of their own.
+func (n *pen) writable(p *spawn.Program) (places []view) {
 	for _, w := range n.template.Writable {
 		mount.Mkdir(p, rel(w.Path), w.Mode)
 		if w.UID != 0 && n.switchUser {
 			mount.Chown(p, rel(w.Path), n.uid, n.gid)
 		}
-		mount.Clone(p, rel(w.Path), false, 0).Attach(p, rel(w.Path))
+		places = append(places, view{target: w.Path, tree: mount.Clone(p, rel(w.Path), false, 0)})
 	}
+	return places
 }
 
 // proc mounts what processes need to see of themselves.
@@ -349,13 +367,22 @@ func sendDescriptors(p *spawn.Program, socket int, fds []spawn.Cell) {
 // tmpfsOptions sizes the tmpfs so that exactly the limits are left for the
 // guest once the skeleton is in place.
 func (n *pen) tmpfsOptions() string {
+	return mount.TmpfsOptions(n.tmpfsBytes(), n.tmpfsInodes(), rootMode)
+}
+
+const rootMode = 0o755
+
+func (n *pen) tmpfsInodes() int64 {
+	return n.limits.Inodes + n.skeletonInodes() + n.layout.inodes() + int64(len(n.own))
+}
+
+func (n *pen) tmpfsBytes() int64 {
 	const page = 4096
 	bytes := n.limits.DiskBytes
-	for _, f := range slices.Concat(n.template.Files, n.layout.files, n.own) {
+	for _, f := range slices.Concat(n.template.Files, n.copies, n.layout.files, n.own) {
 		bytes += (int64(len(f.Content)) + page - 1) / page * page
 	}
-	inodes := n.limits.Inodes + n.skeletonInodes() + n.layout.inodes() + int64(len(n.own))
-	return mount.TmpfsOptions(bytes, inodes, 0o755)
+	return bytes
 }
 
 // skeletonInodes counts the entries that root makes, and the root itself.
@@ -388,7 +415,7 @@ func (n *pen) skeletonInodes() int64 {
 		add(b.Target)
 	}
 	for _, d := range devices {
-		add("/dev/" + d)
+		add("/dev/" + d.Name)
 	}
 	for _, m := range n.mounts {
 		add(m.Guest)

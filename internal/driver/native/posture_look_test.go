@@ -17,6 +17,7 @@ import (
 
 	"pinfold/internal/image"
 	"pinfold/internal/linux/idblock"
+	"pinfold/internal/linux/mount"
 )
 
 // posture is what /proc tells about one process, without what differs from run
@@ -253,7 +254,7 @@ func (l looker) cgroups(dir string) map[string]string {
 // of the host only by their flags, because hosts differ.
 type mountSet struct {
 	Own     []string // "target type flags options"
-	Views   []string // the flags of views of host directories
+	Views   []string // type and flags of views of host directories
 	Devices []string // the flags of device files
 	Missing []string // of the template's views
 }
@@ -275,15 +276,15 @@ func (l looker) mounts(pid int, binds []image.Bind) mountSet {
 		view := slices.ContainsFunc(binds, func(b image.Bind) bool { return target == b.Target || strings.HasPrefix(target, b.Target+"/") })
 		switch {
 		case view:
-			s.Views = append(s.Views, flags)
-		case slices.ContainsFunc(devices, func(d string) bool { return target == "/dev/"+d }):
+			s.Views = append(s.Views, more[0]+" "+flags)
+		case slices.ContainsFunc(devices, func(d mount.Device) bool { return target == "/dev/"+d.Name }):
 			s.Devices = append(s.Devices, flags)
 		default:
 			s.Own = append(s.Own, fmt.Sprintf("%s %s %s %s", target, more[0], flags, superOptions(more[2])))
 		}
 	}
 	for _, b := range binds {
-		if !seen[b.Target] {
+		if b.Dir && !seen[b.Target] {
 			s.Missing = append(s.Missing, b.Target)
 		}
 	}

@@ -25,6 +25,8 @@ type kernelFeatures struct {
 	filter      *filterProgram // nil when there is none
 	filterErr   error
 	timeNS      error // nil when there are time namespaces
+	overlay     error // nil when there are overlays
+	devices     error // nil when sandboxes can have device files of their own
 	quotas      []quota
 }
 
@@ -34,6 +36,7 @@ func kernelSupport() kernelFeatures {
 	k.landlock, k.landlockErr = newLandlockRules()
 	k.filter, k.filterErr = newFilterProgram(seccomp.Probe())
 	k.timeNS = timeNamespaces()
+	k.overlay, k.devices = overlays(), deviceFiles()
 	k.quotas = settable()
 	return k
 }
@@ -98,6 +101,7 @@ func (h *host) kernelFindings() []driver.Finding {
 	return []driver.Finding{
 		seccompFinding, landlockFinding,
 		byError(sandbox.FeatureTimeNS, k.timeNS, "boot Linux 6.3 or later, with CONFIG_TIME_NS"),
+		h.filesFinding(), h.devicesFinding(),
 		addressFinding(),
 	}
 }
@@ -252,5 +256,6 @@ func explainStep(step string, err error) *sandbox.Error {
 var refusedSteps = []struct{ step, why, fix string }{
 	{"clone", "the host refused new namespaces", "run pinfold doctor; inside Docker, start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined"},
 	{"make mounts private", "a new user namespace got no rights: AppArmor or another security module restricts it", "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
+	{"mount overlay", "the kernel makes no overlay of the host's directories here; see files:own in what pinfold doctor says", "run pinfold doctor"},
 	{"mount proc", "parts of /proc are hidden here, as in a container, so the kernel allows no fresh one", "start the container with --security-opt systempaths=unconfined"},
 }

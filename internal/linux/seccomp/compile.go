@@ -38,6 +38,8 @@ type Options struct {
 	// then be installed with InstallFlags(true), and the descriptor served by a
 	// Listener: a call to which nobody answers waits for ever.
 	Listener bool
+	// Mounts says that the sandbox may write to directories of the host's.
+	Mounts bool
 }
 
 // Classic BPF operations, include/uapi/linux/bpf_common.h.
@@ -79,7 +81,7 @@ func Compile(o Options) (Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := rules()
+	all, err := rules(o.Mounts)
 	if err != nil {
 		return nil, err
 	}

@@ -54,6 +54,19 @@ func TestDocs(t *testing.T) {
 			}
 		}
 	}
+	p("\nIn a sandbox with a writable mount (`--mount HOST:GUEST:rw`) these take the place of those of the same calls:\n")
+	p("| call | argument | must be | otherwise | why |\n|---|---|---|---|---|")
+	for _, g := range allowed {
+		for name := range strings.FieldsSeq(g.names) {
+			checks, here := mountConditions[name]
+			if here && checks == nil {
+				p("| `%s` | | anything | | a program may wait for what it writes there |", name)
+			}
+			for _, c := range checks {
+				p("| `%s` | %s | %s | %s | %s |", name, c.subject(), c.values(), c.consequence(), c.why)
+			}
+		}
+	}
 	p("\nNetlink sockets are among what is refused: listing network interfaces fails (`getifaddrs`, `if_nameindex`,")
 	p("Node's `os.networkInterfaces`), while name resolution, servers and clients on the loopback work.")
 	golden(t, "../../../docs/seccomp.md", b.Bytes())

@@ -113,8 +113,11 @@ func describe(r uint32) string {
 	case retAllow:
 		return "allow"
 	case retErrno:
+		if r == retErrno {
+			return "nothing, success"
+		}
 		names := map[uint32]string{
-			ePERM: "EPERM", eINVAL: "EINVAL", eNOSYS: "ENOSYS", eNOPROTOOPT: "ENOPROTOOPT",
+			ePERM: "EPERM", eSRCH: "ESRCH", eNOMEM: "ENOMEM", eOPNOTSUPP: "EOPNOTSUPP", eINVAL: "EINVAL", eNOSYS: "ENOSYS", eNOPROTOOPT: "ENOPROTOOPT",
 			ePROTONOSUPPORT: "EPROTONOSUPPORT", eAFNOSUPPORT: "EAFNOSUPPORT",
 		}
 		if n := names[r&0xffff]; n != "" {

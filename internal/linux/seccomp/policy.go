@@ -2,6 +2,7 @@ package seccomp
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -16,7 +17,8 @@ const (
 	fail           // an error number, quietly
 )
 
-// errno answers with an error number and tells nobody.
+// errno answers with an error number and tells nobody; with 0 the call does nothing and
+// succeeds.
 func errno(e uint16) verdict { return fail | verdict(e) }
 
 // absent is the answer for calls that this policy does not know or does not
@@ -27,10 +29,13 @@ var absent = errno(eNOSYS)
 // those of the machine that compiles.
 const (
 	ePERM           = 1
+	eSRCH           = 3
+	eNOMEM          = 12
 	eINVAL          = 22
 	eNOSYS          = 38
 	eNOPROTOOPT     = 92
 	ePROTONOSUPPORT = 93
+	eOPNOTSUPP      = 95
 	eAFNOSUPPORT    = 97
 )
 
@@ -63,8 +68,9 @@ type rule struct {
 	checks  []check
 }
 
-// rules joins the tables to one map from name to rule.
-func rules() (map[string]rule, error) {
+// rules joins the tables to one map from name to rule. mounts says that the sandbox may
+// write to directories of the host's.
+func rules(mounts bool) (map[string]rule, error) {
 	all := make(map[string]rule, 400)
 	for _, t := range []struct {
 		groups  []group
@@ -79,7 +85,11 @@ func rules() (map[string]rule, error) {
 			}
 		}
 	}
-	for name, checks := range conditions {
+	checked := maps.Clone(conditions)
+	if mounts {
+		maps.Copy(checked, mountConditions)
+	}
+	for name, checks := range checked {
 		r, ok := all[name]
 		if !ok || r.verdict != allow {
 			return nil, fmt.Errorf("seccomp: conditions for %s, which is not allowed", name)

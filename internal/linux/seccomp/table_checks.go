@@ -17,6 +17,23 @@ const (
 
 	tiocSTI, tiocLINUX, tiocSETD, tiocCONS = 0x5412, 0x541c, 0x5423, 0x541d
 
+	// FIBMAP, FS_IOC_FIEMAP.
+	fiBMAP, fsIocFIEMAP = 1, 0xc020660b
+
+	cloneParent = 0x8000
+
+	mapHUGETLB, mfdHUGETLB, shmHUGETLB = 0x40000, 4, 0o4000
+
+	fadvDONTNEED = 4
+	msSYNC       = 4
+	rwfNOWAIT    = 8
+
+	minusOne = 0xffffffff
+
+	modeSetID = 0o6000 // S_ISUID, S_ISGID
+	// O_CREAT, and what O_TMPFILE has that no other flag has.
+	openMakes = 0o100 | 0o20000000
+
 	modeTypeMask                    = 0o170000
 	modeFIFO, modeRegular, modeSock = 0o010000, 0o100000, 0o140000
 
@@ -28,6 +45,9 @@ var conditions = map[string][]check{
 	"clone": {{
 		arg: 0, mask: cloneNamespaces, in: []uint32{0}, otherwise: refuse,
 		why: "no new namespaces",
+	}, {
+		arg: 0, mask: cloneParent, in: []uint32{0}, otherwise: refuse,
+		why: "no children for somebody else",
 	}},
 	"socket":     socketChecks,
 	"socketpair": socketpairChecks,
@@ -41,7 +61,27 @@ var conditions = map[string][]check{
 	"ioctl": {{
 		arg: 1, notIn: []uint32{tiocSTI, tiocLINUX, tiocSETD, tiocCONS}, otherwise: refuse,
 		why: "nothing that types for the user of a terminal or changes its driver",
+	}, {
+		arg: 1, notIn: []uint32{fiBMAP, fsIocFIEMAP}, otherwise: errno(eOPNOTSUPP),
+		why: "not where on the host's disc a file lies",
 	}},
+	"fadvise64": {{
+		arg: 3, notIn: []uint32{fadvDONTNEED}, otherwise: errno(0),
+		why: "what others read too stays in memory; the sandbox's own files are nowhere else",
+	}},
+	"msync": {{
+		arg: 2, mask: msSYNC, in: []uint32{0}, otherwise: errno(0),
+		why: "what a program can write is in memory; of what it can only read, the host's disc would be flushed",
+	}},
+	"preadv2":      {noWaitCheck},
+	"pwritev2":     {noWaitCheck},
+	"mmap":         {{arg: 3, mask: mapHUGETLB, in: []uint32{0}, otherwise: errno(eNOMEM), why: noHugePages}},
+	"shmget":       {{arg: 2, mask: shmHUGETLB, in: []uint32{0}, otherwise: errno(eNOMEM), why: noHugePages}},
+	"memfd_create": {{arg: 1, mask: mfdHUGETLB, in: []uint32{0}, otherwise: errno(eNOMEM), why: noHugePages}},
+	"prlimit64": {
+		{arg: 0, notIn: []uint32{minusOne}, otherwise: errno(eSRCH), why: "no process"},
+		{arg: 0, in: []uint32{0}, otherwise: refuse, why: "one's own limits, not the agent's"},
+	},
 	"personality": {{
 		arg: 0, in: []uint32{0, 0xffffffff}, otherwise: refuse,
 		why: "read it, or set plain Linux",
@@ -57,6 +97,39 @@ var conditions = map[string][]check{
 		why: "options that concern the caller alone; PR_SET_MM and core scheduling are not among them",
 	}},
 }
+
+// mountConditions take the place of those of conditions in a sandbox that may write to
+// a directory of the host's. What it leaves there must be of no danger to who runs it:
+// nothing may be set-user-id or set-group-id. (openat2, whose mode is in memory, the
+// agent keeps for itself there.) And what it writes there, it may wait for.
+var mountConditions = map[string][]check{
+	"msync":     nil,
+	"chmod":     {setIDCheck(1)},
+	"fchmod":    {setIDCheck(1)},
+	"fchmodat":  {setIDCheck(2)},
+	"fchmodat2": {setIDCheck(2)},
+	"creat":     {setIDCheck(1)},
+	"open":      {makesCheck(1), setIDCheck(2)},
+	"openat":    {makesCheck(2), setIDCheck(3)},
+	"mknod":     {deviceCheck(1), setIDCheck(1)},
+	"mknodat":   {deviceCheck(2), setIDCheck(2)},
+}
+
+func setIDCheck(arg int) check {
+	return check{arg: arg, mask: modeSetID, in: []uint32{0}, otherwise: refuse, why: "no set-user-id or set-group-id files for the host"}
+}
+
+func makesCheck(arg int) check {
+	return check{arg: arg, mask: openMakes, notIn: []uint32{0}, otherwise: allow, why: "only what makes a file has a mode"}
+}
+
+// noWaitCheck is a second layer: the files that are shown answer so by themselves.
+var noWaitCheck = check{
+	arg: 5, mask: rwfNOWAIT, in: []uint32{0}, otherwise: errno(eOPNOTSUPP),
+	why: "not what the host has in memory",
+}
+
+const noHugePages = "reserved huge pages are the host's, and no limit counts them"
 
 // familyCheck comes first: an unwanted family looks like one that the kernel
 // was built without, whatever the type.

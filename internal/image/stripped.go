@@ -18,6 +18,9 @@ var stripped = []struct {
 // maxStripped bounds such a file, in bytes.
 const maxStripped = 256 << 10
 
+// maxShort bounds what is left of it.
+const maxShort = 64 << 10
+
 // addStripped copies what they say.
 func (t *Template) addStripped(v view) {
 	for _, s := range stripped {
@@ -31,6 +34,9 @@ func (t *Template) addStripped(v view) {
 			if len(words) >= s.least && words[0][0] != '#' {
 				kept.WriteString(strings.Join(words, " ") + "\n")
 			}
+		}
+		if kept.Len() > maxShort {
+			continue
 		}
 		t.Files = append(t.Files, File{Path: s.path, Mode: 0o644, Content: kept.Bytes()})
 	}

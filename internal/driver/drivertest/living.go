@@ -115,8 +115,8 @@ func (h *harness) testRealTerminal() {
 	}
 	b := h.box(sandbox.Limits{})
 	p, keys, out := b.onTerminal("/bin/sh", "-c",
-		"test -t 0 && test -t 1 && test -t 2 && echo three; test -r $(tty) && test -w $(tty) && echo mine; echo controlling >/dev/tty; stty size; trap 'stty size' WINCH; echo ready; read x; echo over")
-	for _, want := range []string{"three", "mine", "controlling", "33 91", "ready"} {
+		"test -t 0 && test -t 1 && test -t 2 && echo three; test -r $(tty) && test -w $(tty) && echo mine; echo controlling >/dev/tty; echo named >/dev/stdout; echo again >/dev/stderr; stty size; trap 'stty size' WINCH; echo ready; read x; echo over")
+	for _, want := range []string{"three", "mine", "controlling", "named", "again", "33 91", "ready"} {
 		h.eventually(want, func() bool { return out.has(want) })
 	}
 	if err := p.Resize(120, 50); err != nil {

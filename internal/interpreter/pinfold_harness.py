@@ -34,14 +34,34 @@ def load(name):
     return loaded[name]
 
 
+class Plain(io.TextIOWrapper):
+    __module__, __qualname__ = "_io", "TextIOWrapper"
+
+
+Plain.__name__ = "TextIOWrapper"
+
+
 class TextIOWrapper(io.TextIOWrapper):
-    __module__, _calm = "_io", None
+    """One that nobody writes bytes to besides, and that is open: then it need not ask
+    what is below it for each piece. It becomes a plain one before that changes."""
+
+    __module__, closed, _calm = "_io", False, None
 
     @property
     def buffer(self):
+        return self._plain().buffer
+
+    def detach(self):
+        return self._plain().detach()
+
+    def close(self):
+        self._plain().close()
+
+    def _plain(self):
         if self._calm:
             self._calm()  # bytes that the program writes come after what it has printed
-        return super().buffer
+        self.__class__ = Plain
+        return self
 
 
 def by_line(out):
@@ -63,7 +83,7 @@ def by_line(out):
         flush()
         now, before = monotonic(), last
         last = now
-        if now - before < QUICK:
+        if now - before < QUICK and type(text) is TextIOWrapper:
             hurry()
 
     def hurry():

@@ -41,11 +41,13 @@ const (
 
 // Live returns the files.
 func (m Machine) Live(r Reading) []File {
-	file := func(path, content string) File { return File{Path: path, Mode: 0o444, Content: []byte(content)} }
-	return []File{
-		file(Stat, m.stat(r)), file(Meminfo, m.meminfo(r)), file(Loadavg, loadavg(r)), file(Uptime, m.uptime(r)),
-	}
+	return []File{live(Stat, m.stat(r)), live(Meminfo, m.meminfo(r)), live(Loadavg, loadavg(r)), m.Time(r)}
 }
+
+// Time returns the one of them that says how late it is.
+func (m Machine) Time(r Reading) File { return live(Uptime, m.uptime(r)) }
+
+func live(path, content string) File { return File{Path: path, Mode: 0o444, Content: []byte(content)} }
 
 // ticks is a time in the unit of /proc/stat, a hundredth of a second.
 func ticks(d time.Duration) int64 { return max(0, d.Milliseconds()/10) }
@@ -95,8 +97,13 @@ func loadavg(r Reading) string {
 	return fixed(32, append(b, " 0"...))
 }
 
+// ahead is how far /proc/uptime is ahead of the moment at which it is written, which
+// is a moment ago when it is read: for one who finds there less than a process's
+// start, as ps, the process has run for millions of years.
+const ahead = time.Second
+
 func (m Machine) uptime(r Reading) string {
-	b := append(strconv.AppendFloat(make([]byte, 0, 64), r.Uptime.Seconds(), 'f', 2, 64), ' ')
+	b := append(strconv.AppendFloat(make([]byte, 0, 64), (r.Uptime+ahead).Seconds(), 'f', 2, 64), ' ')
 	return fixed(32, strconv.AppendFloat(b, m.idle(r).Seconds(), 'f', 2, 64))
 }
 

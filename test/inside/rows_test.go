@@ -30,7 +30,7 @@ var found = []row{
 		`df --output=target /tmp | tail -1`, `/tmp`,
 	},
 	{
-		"time and load", "`/proc/uptime`, `uptime`, `ps` and `/proc/stat` count from the sandbox's start; the load is what the sandbox used. All of the CPU time is shown as user time, and each processor has its share. They are written while a program runs, five times a second.", "",
+		"time and load", "`/proc/uptime`, `uptime`, `ps` and `/proc/stat` count from the sandbox's start; the load is what the sandbox used. All of the CPU time is shown as user time, and each processor has its share. They are written while a program runs, five times a second; the uptime is up to a second ahead.", "",
 		`uptime | sed 's/.*up/up/; s/[0-9.]\+/N/g'`, `up.*load average: N, N, N`,
 	},
 	{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/agentbin/agenttest"
@@ -39,4 +40,29 @@ func cpuTime(tb testing.TB) (sum int64) {
 		sum += u.Utime.Nano() + u.Stime.Nano()
 	}
 	return sum
+}
+
+// BenchmarkShow measures writing the files that change: all of them, as while a
+// program runs, and the one that a program waits for.
+func BenchmarkShow(b *testing.B) {
+	b.Run("all", func(b *testing.B) { show(b, (*meter).show) })
+	b.Run("time", func(b *testing.B) { show(b, (*meter).showTime) })
+}
+
+func show(b *testing.B, write func(*meter)) {
+	b.Helper()
+	agenttest.Bytes(b)
+	d := newDriver(b, filepath.Join(b.TempDir(), "state"))
+	made, err := d.Create(b.Context(), planFor(b, d, "show"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	m := made.(*machine)
+	for b.Loop() {
+		m.inside.shown = time.Time{}
+		write(&m.meter)
+	}
+	if err := m.Destroy(b.Context()); err != nil {
+		b.Fatal(err)
+	}
 }

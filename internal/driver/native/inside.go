@@ -111,10 +111,7 @@ func randomUUID() string {
 
 // live returns the files that change, as they are with those counters.
 func (in *inside) live(cpuNanos, memory, processes int64) []image.File {
-	now := image.Reading{
-		Uptime: bootClock() - time.Duration(in.offset)*time.Second, Booted: in.booted,
-		CPU: time.Duration(cpuNanos), Memory: memory, Processes: processes,
-	}
+	now := image.Reading{Uptime: in.uptime(), Booted: in.booted, CPU: time.Duration(cpuNanos), Memory: memory, Processes: processes}
 	if passed := now.Uptime - in.last.Uptime; in.last.Uptime > 0 && passed > 0 {
 		now.Load = in.last.Load.After(float64(now.CPU-in.last.CPU)/float64(passed), passed)
 	}
@@ -122,10 +119,21 @@ func (in *inside) live(cpuNanos, memory, processes int64) []image.File {
 	return in.machine.Live(now)
 }
 
+// uptime is the time since the start, as clocks inside say it.
+func (in *inside) uptime() time.Duration {
+	return bootClock() - time.Duration(in.offset)*time.Second
+}
+
+// time returns the file that says it.
+func (in *inside) time(cpuNanos int64) image.File {
+	return in.machine.Time(image.Reading{Uptime: in.uptime(), CPU: time.Duration(cpuNanos)})
+}
+
 // files returns the sandbox's own files as they are at the beginning. Those that
 // change are written by the host, who is not their owner where it is an ordinary
 // user; inside, nobody can write to what is mounted read-only.
 func (in *inside) files(root bool) []image.File {
+	in.shown = time.Now()
 	files := in.live(0, 0, 0)
 	for i := range files {
 		if !root {
@@ -135,16 +143,44 @@ func (in *inside) files(root bool) []image.File {
 	return append(files, image.File{Path: image.BootID, Mode: 0o444, Content: []byte(randomUUID() + "\n")})
 }
 
-// show writes the files that change, where that is due. What cannot be written stays
-// as it was: nothing depends on it but what a program reads there.
+// show writes the files that change, where that is due.
 func (t *meter) show() {
-	in := t.machine.inside
-	if in == nil || t.root < 0 || time.Since(in.shown) < showEvery {
-		return
+	if in := t.machine.inside; in != nil && time.Since(in.shown) >= showEvery {
+		in.shown = time.Now()
+		t.write(in.live(t.last.CPUNanos, t.last.MemoryBytes, t.last.Processes))
 	}
-	in.shown = time.Now()
-	u := t.last
-	for _, f := range in.live(u.CPUNanos, u.MemoryBytes, u.Processes) {
+}
+
+// showTime writes how late it is, for a program that is about to start: the machine
+// may have waited long for it. Else nothing has happened in it, and the program
+// waits for this.
+func (t *meter) showTime() {
+	if in := t.machine.inside; in != nil && time.Since(in.shown) >= showEvery {
+		in.shown = time.Now()
+		t.write([]image.File{in.time(t.last.CPUNanos)})
+	}
+}
+
+// told is the connection to the agent. Whatever is asked of it, a program that it
+// starts finds how late it is.
+type told struct {
+	*channel
+	meter *meter
+}
+
+// Write tells the time before it sends.
+func (c told) Write(b []byte) (int, error) {
+	if c.meter.mu.TryLock() { // who has it is reading the counters, and tells it
+		c.meter.showTime()
+		c.meter.mu.Unlock()
+	}
+	return c.channel.Write(b)
+}
+
+// write writes files. What cannot be written stays as it was: nothing depends on it
+// but what a program reads there.
+func (t *meter) write(files []image.File) {
+	for _, f := range files {
 		fd, err := unix.Openat2(t.root, rel(f.Path), &unix.OpenHow{
 			Flags: unix.O_WRONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 		})

@@ -92,7 +92,7 @@ func (m *machine) Dial(context.Context) (conn net.Conn, err error) {
 	err = errors.New("native: the connection to the agent was taken before")
 	m.connOnce.Do(func() {
 		if err = m.wake(); err == nil {
-			conn = m.conn
+			conn = told{m.conn, &m.meter}
 		}
 	})
 	return conn, err

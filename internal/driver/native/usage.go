@@ -111,11 +111,11 @@ func (m *machine) BeginRun() driver.Usage {
 		return t.reading()
 	}
 	t.wakeUp()
+	t.showTime()
 	if m.parent == nil || !m.host.can(cgroup.CPUAcct) {
 		t.update(false)
 	} else if cpu, err := m.cgroup.CPU(); err == nil {
 		set(&t.last.CPUNanos, cpu)
-		t.show()
 	}
 	if m.cgroup.BeginPeak() == nil {
 		t.last.MemoryPeak = 0

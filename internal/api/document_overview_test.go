@@ -32,6 +32,6 @@ const overview = `Pinfold runs code that nobody has read yet in sandboxes with d
 
 Every request but those for the server's health needs an API key: "Authorization: Bearer pfk_…" or "X-API-Key: pfk_…". Over the unix socket no key is needed.
 
-Every error has the same form: {"error": {"code", "message", "hint", "field"}}. The code never changes its meaning; the hint says what to do; the field is the one at fault. Objects of other tenants are not found.
+Every error has the same form: {"error": {"code", "message", "hint", "field"}}. The code never changes its meaning; the hint says what to do; the field is the one at fault. docs/errors.md in the source has them all, with what to do. Objects of other tenants are not found.
 
 JSON is read strictly: unknown fields, fields given twice and unknown parameters are errors that name what was probably meant. Absent limits mean the defaults, never infinity.`

@@ -100,9 +100,14 @@ func operations(doc *huma.OpenAPI, tag string) []pageOperation {
 			}
 		}
 	}
-	if tag == "Ports" && len(all) > 0 { // the same for every method
-		all = all[1:2]
-		all[0].Method, all[0].Summary = "ANY", "Speak to a server inside"
+	// What passes to a server inside is the same for every method.
+	all = slices.DeleteFunc(all, func(o pageOperation) bool {
+		return strings.HasSuffix(o.Path, "/ports/{port}/{path}") && o.ID != "getPort"
+	})
+	for i := range all {
+		if all[i].ID == "getPort" {
+			all[i].Method, all[i].Summary = "ANY", "Speak to a server inside"
+		}
 	}
 	return all
 }
@@ -178,7 +183,7 @@ func withDefault(text string, s *huma.Schema) string {
 	if err != nil {
 		return text
 	}
-	return text + " Default: " + strings.Trim(string(b), `"`) + "."
+	return text + " Default: " + string(b) + "." // texts in quotes: one of them is a full stop
 }
 
 func schemaFields(s *huma.Schema) []pageField {

@@ -120,7 +120,7 @@ func fsRaceCases() []Case {
 			Expect: "nothing is followed; the run ends in time",
 			Attack: Payload{Language: "shell", Code: "ln -s . self; ln -s b a; ln -s a b; mkdir d; ln -s .. d/up; echo 1 > d/real", Artifacts: []string{"**", "a", "self/self/self/d/real"}, Quick: 5 * time.Second},
 			Judge: func(t *trial) error {
-				return errors.Join(t.cameOut(2, "d/real", "main.sh"), t.skipped("a", sandbox.CodeNotRegularFile))
+				return errors.Join(t.cameOut(1, "d/real"), t.skipped("a", sandbox.CodeNotRegularFile))
 			},
 			Control: Control{Without: "a host that follows links", Run: func(a *arena) error {
 				dir := a.hostShell("ln -s . self; mkdir d; echo 1 > d/real")

@@ -241,9 +241,13 @@ func (l looker) cgroups(dir string) map[string]string {
 			if name == "" && len(found) > 0 {
 				continue // version 2 beside version 1 holds nothing of ours
 			}
-			found[name] = "shared"
+			whose := "shared"
 			if strings.HasPrefix(filepath.Dir(path), "/pinfold") || strings.HasSuffix(filepath.Dir(path), "/pinfold") {
-				found[name] = "own"
+				whose = "own"
+			}
+			found[name] = whose
+			if name == "" { // all of them are in one
+				found = map[string]string{"cpu": whose, "cpuacct": whose, "memory": whose, "pids": whose}
 			}
 		}
 	}

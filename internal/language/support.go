@@ -18,7 +18,7 @@ const program = SupportDir + "/program"
 // first lines what it is for. sucrase.cjs is made by sucrase.sh; its licences
 // are in sucrase.LICENSE.
 //
-//go:embed support/node.cjs support/sucrase.cjs support/javac.sh support/sync.rb support/sync.pm support/pinfold_warm.py support/pinfold_parent.py support/pinfold_forks.py support/pinfold_calls.py support/pinfold_image.py support/pinfold_atfork.py support/wait.cjs
+//go:embed support/node.cjs support/sucrase.cjs support/javac.sh support/sync.rb support/sync.pm support/pinfold_warm.py support/pinfold_parent.py support/pinfold_forks.py support/pinfold_calls.py support/pinfold_image.py support/pinfold_atfork.py support/pinfold_forever.py support/wait.cjs
 var support embed.FS
 
 // File is a file that a run needs in the sandbox, readable by the user.

@@ -39,7 +39,7 @@ var table = []Language{
 		Run:      []string{"{python3}", "{file}", "{args}"},
 		Wait:     []string{"{python3}", "{support}/pinfold_warm.py"}, WaitWith: []string{"pinfold_warm.py"},
 		Parent:     []string{"{python3}", "{support}/pinfold_parent.py"},
-		ParentWith: []string{"pinfold_warm.py", "pinfold_parent.py", "pinfold_forks.py", "pinfold_calls.py", "pinfold_image.py", "pinfold_atfork.py"},
+		ParentWith: []string{"pinfold_warm.py", "pinfold_parent.py", "pinfold_forks.py", "pinfold_calls.py", "pinfold_image.py", "pinfold_atfork.py", "pinfold_forever.py"},
 		Harness: Harness{
 			Run:     []string{"{python3}", "{support}/" + interpreter.PythonHarness, "{options}", "{file}", "{args}"},
 			Files:   interpreter.PythonFiles(),

@@ -98,7 +98,7 @@ var sameEitherWay = []struct {
 	{"imports that are", "import json; print(json.dumps(1))", func(s *sandbox.Spec) { s.AllowedImports = []string{"json"} }},
 	{"warnings", "import warnings; warnings.warn('w'); '\\d'", nil},
 	{"children", "import subprocess; print(subprocess.run(['/bin/sh', '-c', 'echo $0 $PPID | wc -w; ulimit -n; umask; pwd'], capture_output=True))", nil},
-	{"pools of processes", "import multiprocessing as m\nif __name__ == '__main__':\n    with m.Pool(2) as p: print(p.map(abs, [-1, -2]))", nil},
+	{"pools of processes", "import multiprocessing as m\nif __name__ == '__main__':\n    with m.get_context('fork').Pool(2) as p: print(p.map(abs, [-1, -2]))", nil},
 	{"spawned processes", "import multiprocessing as m\ndef f(q): q.put(6 * 7)\nif __name__ == '__main__':\n    m.set_start_method('spawn'); q = m.Queue(); p = m.Process(target=f, args=(q,)); p.start(); print(q.get(timeout=9)); p.join()", nil},
 	{"asyncio", "import asyncio\nasync def f(): await asyncio.sleep(.01); return await asyncio.to_thread(lambda: 7)\nprint(asyncio.run(f()))", nil},
 	{"signals", "import signal, os, time\nsignal.signal(14, lambda *a: print('alarm')); signal.setitimer(0, .05); time.sleep(.2); print(signal.getsignal(17), signal.getsignal(2))", nil},
@@ -106,6 +106,7 @@ var sameEitherWay = []struct {
 	{"itself", "import inspect\ndef f(): pass\nprint(inspect.getsource(f), open(__file__).readline())", nil},
 	{"frames", "import traceback; print(len(traceback.extract_stack()) < 6)", nil},
 	{"garbage", "import gc\nclass A:\n    def __del__(self): print('deleted')\na = A(); a.me = a; del a; gc.collect(); b = A()", nil},
+	{"callbacks of C", "import ctypes\nmake = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)\nall = [make(lambda x, n=n: x + n) for n in range(2000)]\nprint(sum(f(1) for f in all))", nil},
 	{"interpreter", "import sys; print(sys.executable, sys.flags, sys.version, sys.prefix, sys.stdout.encoding)", nil},
 }
 

@@ -2,8 +2,14 @@
 # runs no Python between two of them: what Python writes to, every fork would have
 # to copy. The code comes from the host, the layout of a step from there too
 # (package walker).
-import ctypes
+import os
 import struct
+
+HOST = 4  # our connection; 3 is for what ctypes opens, as where no parent is
+os.dup2(3, HOST, False)
+os.close(3)
+
+import ctypes
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p
@@ -99,9 +105,9 @@ class Table:
         address for the result."""
         self.add(name, self.numbers[call], args, **more)
 
-    def attempt(self, name, call, *args):
+    def attempt(self, name, call, *args, **more):
         """Add one whose failure is ignored."""
-        self.add(name, self.numbers[call], args, OPTIONAL)
+        self.add(name, self.numbers[call], args, OPTIONAL, **more)
 
     def function(self, name, at, **more):
         self.add(name, at, (), CALL, **more)

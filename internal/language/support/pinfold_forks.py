@@ -1,7 +1,7 @@
 # What a parent does for each fork, and the fork for itself until it is confined,
 # as a table of calls: see Forks. What is said to the host, and by it, is described
 # in package native (parent.go).
-from pinfold_calls import At, At32, Table, libc
+from pinfold_calls import HOST, At, At32, Table, libc
 
 import ctypes
 import os
@@ -9,7 +9,6 @@ import select
 import signal
 import struct
 
-HOST = 3  # our connection
 
 # Numbers of system calls, on x86_64 and aarch64.
 CALLS = {
@@ -156,10 +155,21 @@ class Forks(Table):
         control = self.filter()
         call("tell of being ready", "sendmsg", HOST, self.message(self.ready, 24, control, 24 if control else 0), MSG_NOSIGNAL)
         call("close the rest", "close_range", 3, 0xFFFFFFFF, 0)
+        self.open_anew()
         self.jump(self.then)
         self.label("refused")
         self.send("tell of a failure", self.failed, 4, error="gone")
         self.jump("gone")
+
+    def open_anew(self):
+        """A newer libffi makes the code of callbacks out of its own file, which it keeps
+        open. A fork's must not be the parent's: what is open has one state."""
+        opened = self.words(0)
+        for fd, path in libraries():
+            self.attempt("open a library", "openat", AT_FDCWD, self.keep(path.encode()), os.O_CLOEXEC, 0, save=opened)
+            if fd != 3:  # the lowest that is free
+                self.attempt("open a library", "dup3", At(opened), fd, os.O_CLOEXEC)
+                self.attempt("close", "close", At(opened))
 
     def landlock(self):
         d = self.d["landlock"]
@@ -222,6 +232,17 @@ class Rehearsal(Table):
 
     def in_child(self):
         return ctypes.c_int64.from_address(self.pid).value == 0
+
+
+def libraries():
+    """Return the descriptors of libraries that ctypes has left open, and their files."""
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink("/proc/self/fd/" + fd)
+        except OSError:
+            continue  # that of the listing itself
+        if path.startswith("/") and "/libffi.so" in path:
+            yield int(fd), path
 
 
 def address(function):

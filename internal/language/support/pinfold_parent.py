@@ -4,8 +4,9 @@
 import pinfold_harness  # first: it notes what Python itself has loaded
 from pinfold_atfork import hooks  # second: it notes what asks to be called around a fork
 import pinfold_warm
-from pinfold_calls import libc, machine_code
-from pinfold_forks import HOST, Born, Forks, Rehearsal
+from pinfold_calls import HOST, libc, machine_code
+from pinfold_forever import immortalize
+from pinfold_forks import Born, Forks, Rehearsal
 from pinfold_image import Arenas, Image, copied, fill_holes, merge_libraries, ours
 
 import ctypes
@@ -126,6 +127,7 @@ def settle(modules):
         raise Unfit("a module has memory that forks would share: " + ", ".join(sorted(mapped)))
     merge_libraries()
     gc.collect()
+    immortalize()
     gc.freeze()  # what is loaded now is not looked at again
     fill_holes()
     return numbers

@@ -76,7 +76,7 @@ def become(job):
         return exit_status(e.code)
     except BaseException as e:
         sys.excepthook(type(e), e, e.__traceback__)  # it has been shown; this ends showing it
-        return -2 if type(e) is KeyboardInterrupt else 1
+        return -2 if type(e) is KeyboardInterrupt or isinstance(e, KeyboardInterrupt) and sys.version_info >= (3, 14) else 1
     return 0
 
 
@@ -117,6 +117,8 @@ def finish(status):
         atexit._run_exitfuncs()
     except BaseException:
         pass  # shown already
+    theirs = sys.unraisablehook
+    sys.unraisablehook = lambda args: theirs(without_us(args))
     if "__main__" in sys.modules:
         space = sys.modules["__main__"].__dict__
         for name in sorted(space, key=lambda name: name[:1] != "_" or name[1:2] == "_"):
@@ -124,6 +126,7 @@ def finish(status):
                 space[name] = None  # in the interpreter's order
         del space
     gc.collect()
+    sys.unraisablehook = theirs
     for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
         try:
             if stream is not None and not stream.closed:
@@ -131,6 +134,16 @@ def finish(status):
         except Exception:
             status = status or 120  # as Python does
     return status
+
+
+def without_us(args):
+    """What ends here ends, at the interpreter's own end, below no frame of Python's."""
+    tb = args.exc_traceback
+    if tb is None or tb.tb_frame.f_code.co_filename != __file__:
+        return args
+    if args.exc_value is not None:
+        args.exc_value.__traceback__ = None
+    return type(args)((args.exc_type, args.exc_value, None, args.err_msg, args.object))
 
 
 def ignore(place, e):

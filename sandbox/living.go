@@ -19,13 +19,23 @@ type Create struct {
 	// processes gets unless it asks for something else; cpu_time_ms is for all
 	// of them over the sandbox's whole life. Where these two are not given, the
 	// sandbox's time to live bounds both.
-	Limits   Limits            `json:"limits,omitzero"`
-	Env      map[string]string `json:"env,omitempty"`     // for every process
-	TTLMS    int64             `json:"ttl_ms,omitempty"`  // milliseconds to live, default 5 minutes
-	IdleMS   int64             `json:"idle_ms,omitempty"` // milliseconds without use, default the time to live
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Mounts   []Mount           `json:"-"` // host directories; never from a request
+	Limits Limits `json:"limits,omitzero"`
+	// OnOutOfMemory says what ends when limits.memory_bytes is reached: the
+	// "sandbox" (the default), or the "process" that the kernel's out-of-memory
+	// killer chooses, usually the one that uses most.
+	OnOutOfMemory string            `json:"on_out_of_memory,omitempty"`
+	Env           map[string]string `json:"env,omitempty"`     // for every process
+	TTLMS         int64             `json:"ttl_ms,omitempty"`  // milliseconds to live, default 5 minutes
+	IdleMS        int64             `json:"idle_ms,omitempty"` // milliseconds without use, default the time to live
+	Metadata      map[string]string `json:"metadata,omitempty"`
+	Mounts        []Mount           `json:"-"` // host directories; never from a request
 }
+
+// What may end for want of memory.
+const (
+	OutOfMemorySandbox = "sandbox"
+	OutOfMemoryProcess = "process"
+)
 
 // Bounds on how long a sandbox may live.
 const (
@@ -47,6 +57,9 @@ func (c Create) WithDefaults() Create {
 	if c.IdleMS == 0 {
 		c.IdleMS = c.TTLMS
 	}
+	if c.OnOutOfMemory == "" {
+		c.OnOutOfMemory = OutOfMemorySandbox
+	}
 	return c
 }
 
@@ -61,6 +74,12 @@ func (c Create) Validate() error {
 			if err := checkLife(f.field, f.value); err != nil {
 				return err
 			}
+		}
+	}
+	if o := c.OnOutOfMemory; o != "" && o != OutOfMemorySandbox && o != OutOfMemoryProcess {
+		return &Error{
+			Code: CodeSpecInvalid, Field: "on_out_of_memory", Message: fmt.Sprintf("\"%s\" cannot end for want of memory", SafeText(o, 40)),
+			Hint: `write "on_out_of_memory": "sandbox" or "process"`,
 		}
 	}
 	s := c.spec()

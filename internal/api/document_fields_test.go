@@ -63,11 +63,12 @@ var fieldMeanings = map[string]string{
 	"File.content_base64": "The content as bytes in base64.",
 	"File.executable":     "It may be executed.",
 
-	"SandboxCreate.limits":  "For the sandbox as a whole. wall_time_ms is what each process gets unless it asks for something else; cpu_time_ms is for all of them over the sandbox's life. Where these two are left out, the time to live bounds both.",
-	"SandboxCreate.env":     "Environment variables of every process.",
-	"SandboxCreate.ttl_ms":  "Milliseconds to live; default 5 minutes. Extend it while you use it.",
-	"SandboxCreate.idle_ms": "Milliseconds without use after which it ends; default the time to live.",
-	"ExtendBody.ttl_ms":     "Milliseconds to live from now.",
+	"SandboxCreate.limits":           "For the sandbox as a whole. wall_time_ms is what each process gets unless it asks for something else; cpu_time_ms is for all of them over the sandbox's life. Where these two are left out, the time to live bounds both.",
+	"SandboxCreate.env":              "Environment variables of every process.",
+	"SandboxCreate.ttl_ms":           "Milliseconds to live; default 5 minutes. Extend it while you use it.",
+	"SandboxCreate.idle_ms":          "Milliseconds without use after which it ends; default the time to live.",
+	"SandboxCreate.on_out_of_memory": "What ends when the memory limit is reached: the sandbox with its files (default), or only the process that the kernel's out-of-memory killer chooses, usually the one that uses most. The process's cause is memory then.",
+	"ExtendBody.ttl_ms":              "Milliseconds to live from now.",
 
 	"Sandbox.state":      "Where it stands: creating, running, ending, ended.",
 	"Sandbox.isolation":  "What holds it, and what does not.",

@@ -47,9 +47,10 @@ func (a *app) createCommand() *cobra.Command {
 	f.create.Env, f.create.Metadata = map[string]string{}, map[string]string{}
 	set.Var(timeValue{&f.create.TTLMS, "ttl_ms"}, "ttl", fmt.Sprintf("time to live (default %s)", sandbox.FormatQuantity(sandbox.DefaultTTLMS, sandbox.UnitMilliseconds)))
 	set.Var(timeValue{&f.create.IdleMS, "idle_ms"}, "idle", "end it when nobody has used it for so long (default the time to live)")
+	set.StringVar(&f.create.OnOutOfMemory, "on-out-of-memory", "", "what ends when the memory limit is reached: sandbox (default) or process")
 	set.VarP(pairs{f.create.Env, "a variable"}, "env", "e", "set a variable for every process; may be repeated")
 	set.Var(pairs{f.create.Metadata, "a label"}, "metadata", "label the sandbox; may be repeated")
-	group(set, "Sandbox", "ttl TIME", "idle TIME", "env K=V", "metadata K=V")
+	group(set, "Sandbox", "ttl TIME", "idle TIME", "on-out-of-memory WHAT", "env K=V", "metadata K=V")
 	bindLimits(set, &f.create.Limits)
 	bindIsolation(set, &f.create.Driver, &f.create.Template, &f.create.Network, &f.create.Require)
 	set.BoolVar(&f.json, "json", false, "print JSON")

@@ -23,7 +23,7 @@ type speech struct{ set *pflag.FlagSet }
 // flags are those behind fields that have other names; the limits' are in their
 // table.
 var flags = map[string]string{
-	"allowed_imports": "allow-import", "artifacts": "artifact", "mounts": "mount", "files": "file", "ttl_ms": "ttl", "idle_ms": "idle",
+	"allowed_imports": "allow-import", "artifacts": "artifact", "mounts": "mount", "files": "file", "ttl_ms": "ttl", "idle_ms": "idle", "on_out_of_memory": "on-out-of-memory",
 }
 
 // flagOf names the flag behind a field, "" where the command has none. With

@@ -132,6 +132,10 @@ type Plan struct {
 	Mounts   []sandbox.Mount
 	Hostname string
 
+	// KillOne says that the kernel is to end one process when there is no memory
+	// left, and not all of the machine. It is set only where memory is enforced.
+	KillOne bool
+
 	// SwitchUser says that the agent is root inside and becomes the user for
 	// every process; otherwise it is the user itself.
 	SwitchUser bool

@@ -110,7 +110,9 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 	}
 	failpoint.Hit("create.journalled")
 	start := time.Now()
-	s.session, s.pool, err = obtain(ctx, c.Require, func() (*session, *pool, error) { return e.machine(ctx, d, plan, len(c.Mounts) == 0, c.Require) })
+	s.session, s.pool, err = obtain(ctx, c.Require, func() (*session, *pool, error) {
+		return e.machine(ctx, d, plan, len(c.Mounts) == 0 && !plan.KillOne, c.Require)
+	})
 	if err != nil {
 		cause := sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "it could not be made"}
 		if ctx.Err() != nil {
@@ -140,19 +142,6 @@ func (e *Engine) checkTTL(ms int64) error {
 		Message: fmt.Sprintf("%s is more than this server allows", sandbox.FormatQuantity(ms, sandbox.UnitMilliseconds)),
 		Hint:    fmt.Sprintf("ask for at most %s and extend the sandbox while you use it", sandbox.FormatQuantity(most, sandbox.UnitMilliseconds)),
 	}
-}
-
-// planSandbox chooses the driver and makes the plan for a living sandbox.
-func (e *Engine) planSandbox(ctx context.Context, c sandbox.Create) (driver.Driver, driver.Plan, error) {
-	if _, err := e.options.Template(c.Template); err != nil {
-		return nil, driver.Plan{}, err
-	}
-	d, report, err := e.choose(ctx, c.Driver)
-	if err != nil {
-		return nil, driver.Plan{}, err
-	}
-	plan, err := driver.MakePlan(c.Plannable(), report, machineID(newID("run_")))
-	return d, plan, err
 }
 
 func (e *Engine) newSandbox(tenant string, c sandbox.Create, plan driver.Plan, release func()) *Sandbox {

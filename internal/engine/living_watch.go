@@ -99,7 +99,7 @@ func (s *Sandbox) judge(u driver.Usage) bool {
 	case l.CPUTimeMS > 0 && cpu >= l.CPUTimeMS:
 		c := e.limitCause(sandbox.CauseCPUTime, cpu, fmt.Sprintf("its processes used %dms of CPU", cpu))
 		cause = &c
-	case u.OOMKills > 0:
+	case u.OOMKills > 0 && !s.session.plan.KillOne: // else its process says so itself
 		c := e.memoryCause()
 		cause = &c
 	case u.MemoryBytes > l.MemoryBytes:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -234,6 +235,43 @@ func TestMemoryEndsTheSandbox(t *testing.T) {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	<-x.Ended()
+}
+
+// Where only a process is to end, one that died says so, and nothing else ends.
+func TestMemoryEndsTheProcess(t *testing.T) {
+	var kills atomic.Int64
+	s := serve(t, engine.Options{}, func(p driver.Plan) fake.Script {
+		if !p.KillOne {
+			t.Error("the plan does not say so")
+		}
+		return fake.Script{
+			Usage: func(time.Duration) driver.Usage { return driver.Usage{OOMKills: kills.Load(), MemoryPeak: 300 << 20} },
+			Program: func(p *fake.Process) fake.Exit {
+				if p.Args[0] == "hog" {
+					kills.Add(1)
+					return fake.Exit{Signal: 9}
+				}
+				return fake.Builtin(p)
+			},
+		}
+	})
+	x := s.create(t, sandbox.Create{OnOutOfMemory: sandbox.OutOfMemoryProcess})
+	for range 2 {
+		p, err := x.Exec(soon(t), sandbox.Command{Args: []string{"hog"}}, engine.Streams{})
+		if err != nil || p.Status != sandbox.StatusKilled || p.Cause.Kind != sandbox.CauseMemory {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		p, err = x.Exec(soon(t), sandbox.Command{Args: []string{"false"}}, engine.Streams{})
+		if err != nil || p.Status != sandbox.StatusFailed || p.Cause.Kind != sandbox.CauseExited {
+			t.Fatalf("another one: %+v, %v", p, err)
+		}
+	}
+	if info := x.Info(); info.State != sandbox.StateRunning {
+		t.Fatalf("%+v", info)
+	}
+	if _, err := s.Create(soon(t), "alice", sandbox.Create{OnOutOfMemory: "all"}); code(err) != sandbox.CodeSpecInvalid || sandbox.AsError(err).Field != "on_out_of_memory" {
+		t.Errorf("another word: %v", err)
+	}
 }
 
 // gateScript makes programs that end when their stdin does.

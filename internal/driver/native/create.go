@@ -135,7 +135,7 @@ func (m *machine) newGroup(name string) (*cgroup.Group, error) {
 	h, plan := m.host, m.plan
 	var l cgroup.Limits
 	if plan.Enforces(sandbox.FeatureMemory) {
-		l.Memory = plan.Limits.MemoryBytes
+		l.Memory, l.KillOne = plan.Limits.MemoryBytes, plan.KillOne
 	}
 	if m.limitsTasks() {
 		l.Pids = plan.Limits.Processes + m.ownTasks()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,26 @@ func TestKillLiftsLimits(t *testing.T) {
 	thaw()
 	if err := g.Kill(context.Background()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Where one process is to end, version 2 does not end the group; version 1 never does.
+func TestKillOne(t *testing.T) {
+	h := hierarchy(t)
+	g := group(t, h, Limits{Memory: 64 * mib, KillOne: true})
+	if h.Version() == 2 {
+		if got := g.file(t, Memory, "memory.oom.group"); got != "0" {
+			t.Errorf("memory.oom.group = %s", got)
+		}
+	}
+	bystander := start(t, g, "sleep")
+	bystander.line(t)
+	_ = start(t, g, "alloc:512").Wait()
+	if s, err := g.Stats(); err != nil || s.OOMKills < 1 {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	if ids, err := g.Procs(); err != nil || !slices.Contains(ids, bystander.Process.Pid) {
+		t.Errorf("the bystander %d is not among %v, %v", bystander.Process.Pid, ids, err)
 	}
 }
 

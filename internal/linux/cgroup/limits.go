@@ -10,8 +10,10 @@ type Limits struct {
 	// Memory is in bytes and covers everything that is charged: anonymous
 	// memory, files on tmpfs, page cache, kernel memory. With it, the group
 	// gets no swap wherever that can be controlled, and on version 2 the OOM
-	// killer ends the whole group.
-	Memory int64
+	// killer ends the whole group, unless KillOne is set. Version 1 always ends one
+	// process.
+	Memory  int64
+	KillOne bool
 	// Pids is the number of tasks, threads included.
 	Pids int64
 	// CPUQuotaUS is CPU time in microseconds for each CPUPeriodUS (100,000 by
@@ -51,10 +53,14 @@ func (h *Hierarchy) settings(l Limits) []setting {
 			setting{Memory, "memory.swappiness", "0", true})
 	}
 	if l.Memory > 0 && h.version == 2 {
+		group := "1"
+		if l.KillOne {
+			group = "0"
+		}
 		all = append(all,
 			setting{Memory, memoryFileV2, itoa(l.Memory), false},
 			setting{Memory, swapFileV2, "0", !h.swapFile},
-			setting{Memory, "memory.oom.group", "1", false})
+			setting{Memory, "memory.oom.group", group, false})
 	}
 	if l.Pids > 0 {
 		all = append(all, setting{Pids, pidsFile, itoa(l.Pids), false})

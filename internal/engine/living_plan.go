@@ -1,0 +1,27 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"pinfold/internal/driver"
+	"pinfold/sandbox"
+)
+
+// planSandbox chooses the driver and makes the plan for a living sandbox.
+func (e *Engine) planSandbox(ctx context.Context, c sandbox.Create) (driver.Driver, driver.Plan, error) {
+	if _, err := e.options.Template(c.Template); err != nil {
+		return nil, driver.Plan{}, err
+	}
+	d, report, err := e.choose(ctx, c.Driver)
+	if err != nil {
+		return nil, driver.Plan{}, err
+	}
+	spec := c.Plannable()
+	if c.OnOutOfMemory == sandbox.OutOfMemoryProcess { // else nobody ends a single one
+		spec.Require = append(slices.Clone(spec.Require), sandbox.FeatureMemory)
+	}
+	plan, err := driver.MakePlan(spec, report, machineID(newID("run_")))
+	plan.KillOne = c.OnOutOfMemory == sandbox.OutOfMemoryProcess
+	return d, plan, err
+}

@@ -164,7 +164,7 @@ type Info struct {
 	// Usage is the latest reading; its wall_ms is the age.
 	Usage     Usage   `json:"usage"`
 	Timings   Timings `json:"timings"`
-	Processes int     `json:"processes"` // those that run now
+	Processes int     `json:"processes"` // started through the server, that run now; not what they left behind
 }
 
 // Command asks for a process in a living sandbox.

@@ -78,7 +78,7 @@ var fieldMeanings = map[string]string{
 	"Sandbox.used_at":    "When it was used last.",
 	"Sandbox.usage":      "The latest reading; wall_ms is its age.",
 	"Sandbox.timings":    "How long its steps took.",
-	"Sandbox.processes":  "How many processes run in it now.",
+	"Sandbox.processes":  "How many of the processes that were started through the server run now. What they have left running is not among them; usage has the most that ran.",
 
 	"Command.args":         "The command line; the first word is looked up in the PATH. Give args or shell, not both.",
 	"Command.shell":        "A line for /bin/sh.",

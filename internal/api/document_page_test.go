@@ -58,7 +58,7 @@ type pageAnswer struct {
 	Content      []pageContent
 }
 
-type pageContent struct{ MediaType, Ref string }
+type pageContent struct{ MediaType, Ref, Sample string }
 
 type pageSchema struct {
 	Name   string
@@ -148,7 +148,15 @@ func shownAnswer(status string, r *huma.Response) pageAnswer {
 	a := pageAnswer{Status: status, Text: r.Description}
 	for _, mediaType := range slices.Sorted(maps.Keys(r.Content)) {
 		_, ref := typeOf(r.Content[mediaType].Schema)
-		a.Content = append(a.Content, pageContent{mediaType, ref})
+		sample := ""
+		if example := r.Content[mediaType].Example; example != nil {
+			b, err := json.MarshalIndent(example, "", "  ")
+			if err != nil {
+				panic(err) // values of our own types
+			}
+			sample = string(b)
+		}
+		a.Content = append(a.Content, pageContent{mediaType, ref, sample})
 	}
 	return a
 }

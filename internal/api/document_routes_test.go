@@ -154,6 +154,9 @@ func addReply(registry huma.Registry, op *huma.Operation, a reply) {
 		schema.Format = "binary"
 	}
 	r.Content[a.mediaType] = &huma.MediaType{Schema: schema}
+	if sample, ok := samples()[a.json]; ok && a.mediaType == typeJSON {
+		r.Content[a.mediaType].Example = sample
+	}
 }
 
 // addErrors documents the errors of a route: those of its own and those that

@@ -97,7 +97,7 @@ func (a *app) listSandboxes(ctx context.Context, c *client.Client, f *lsFlags) e
 			Sandboxes []sandbox.Info `json:"sandboxes"`
 		}{all})
 	}
-	t := newTable("SANDBOX", "STATE", "TEMPLATE", "CREATED", "ENDS", "PROCESSES", "MEMORY", "LABELS")
+	t := newTable("SANDBOX", "STATE", "TEMPLATE", "CREATED", "ENDS", "COMMANDS", "MEMORY", "LABELS")
 	for _, i := range all {
 		ends := until(i.ExpiresAt)
 		if i.State == sandbox.StateEnded && i.Cause != nil {

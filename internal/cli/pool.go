@@ -53,7 +53,7 @@ func (a *app) poolLsCommand() *cobra.Command {
 }
 
 func poolTable(pools []sandbox.PoolInfo) *table {
-	t := newTable("POOL", "TEMPLATE", "LANGUAGE", "MODULES", "AVAILABLE", "IN USE", "TOTAL", "MIN", "MAX", "HITS", "FORKED", "MISSES", "INTERPRETERS", "PROBLEM")
+	t := newTable("POOL", "TEMPLATE", "LANGUAGE", "MODULES", "AVAILABLE", "IN USE", "TOTAL", "MIN", "MAX", "FROM WAITING", "FORKED", "COLD", "INTERPRETERS", "PROBLEM")
 	for _, p := range pools {
 		most, problem := "-", ""
 		if p.Max > 0 {

@@ -96,15 +96,16 @@ const fetchTries = 10
 // nothing has been written, and it begins anew. An error of code conflict says that
 // this happens all the time, or that the file became shorter while it was read.
 func (s *Sandbox) Fetch(ctx context.Context, name string, choose func(sandbox.FileInfo) (Part, error)) error {
-	return s.operate(ctx, func() error {
+	var refused error
+	err := s.operate(ctx, func() error {
 		for try := 1; ; try++ {
 			st, err := s.session.guest.Stat(ctx, name)
 			if err != nil {
 				return err
 			}
 			part, err := choose(described(name, st))
-			if err != nil || part.Length == 0 {
-				return err
+			if refused = err; err != nil || part.Length == 0 {
+				return nil
 			}
 			n, err := s.session.guest.ReadOf(ctx, name, st.Inode, part.Offset, part.Length, part.To)
 			switch {
@@ -117,6 +118,10 @@ func (s *Sandbox) Fetch(ctx context.Context, name string, choose func(sandbox.Fi
 			}
 		}
 	})
+	if refused != nil { // the chooser's own error, as it is: the sandbox has no part in it
+		return refused
+	}
+	return err
 }
 
 func errChanged() *sandbox.Error {

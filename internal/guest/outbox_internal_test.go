@@ -12,27 +12,36 @@ import (
 	"testing"
 )
 
-// file is a connection as a driver may have it: not of package net, but one that
+// tries is a connection as a driver may have it: not of package net, but one that
 // can be written to without waiting.
-type file struct{ *os.File }
+type tries struct {
+	net.Conn
+	times int
+}
 
-func (file) LocalAddr() net.Addr  { return nil }
-func (file) RemoteAddr() net.Addr { return nil }
+func (c *tries) TryWrite(b []byte) int {
+	c.times++
+	return tryWriter(c.Conn)(b)
+}
 
-func filePair(t *testing.T) (ours file, theirs *os.File) {
+// pair is a pair of sockets.
+func pair(t *testing.T) (ours *tries, theirs net.Conn) {
 	t.Helper()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, fd := range fds {
-		if err := syscall.SetNonblock(fd, true); err != nil {
+	var ends [2]net.Conn
+	for i, fd := range fds {
+		f := os.NewFile(uintptr(fd), "socket")
+		ends[i], err = net.FileConn(f)
+		_ = f.Close()
+		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() { _ = ends[i].Close() })
 	}
-	ours, theirs = file{os.NewFile(uintptr(fds[0]), "ours")}, os.NewFile(uintptr(fds[1]), "theirs")
-	t.Cleanup(func() { _, _ = ours.Close(), theirs.Close() })
-	return ours, theirs
+	return &tries{Conn: ends[0]}, ends[1]
 }
 
 // idle says whether an outbox holds neither a buffer nor a goroutine.
@@ -45,7 +54,7 @@ func (o *outbox) idle() bool {
 // What the connection takes at once is written by who adds it; for the rest there
 // is a goroutine until it is written, and then nothing is held any more.
 func TestOutboxHoldsNothingWhenIdle(t *testing.T) {
-	ours, theirs := filePair(t)
+	ours, theirs := pair(t)
 	o := newOutbox(ours, func(err error) { t.Error(err) })
 	add := func(n int) {
 		t.Helper()
@@ -73,6 +82,9 @@ func TestOutboxHoldsNothingWhenIdle(t *testing.T) {
 	add(100)
 	if !o.idle() {
 		t.Error("after a rest was written, nobody writes at once any more")
+	}
+	if ours.times < 3 {
+		t.Errorf("the connection was asked %d times to write at once", ours.times)
 	}
 }
 

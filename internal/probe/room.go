@@ -22,8 +22,8 @@ import (
 // itself to that); of the host's files an agent has some too. Memory is what the host
 // has less of, with the kernel's structures, rounded up.
 const (
-	Descriptors = 4
-	hostFiles   = Descriptors + 12
+	Descriptors = 3
+	hostFiles   = Descriptors + 13
 	idleMemory  = 2 << 20
 )
 

@@ -57,7 +57,7 @@ func TestRoomNamesWhatIsShort(t *testing.T) {
 		code          string
 		probed, fix   string // parts of
 	}{
-		"descriptors":     {nofile: 4096, code: "descriptors", probed: "need 20300", fix: "LimitNOFILE=22348"},
+		"descriptors":     {nofile: 4096, code: "descriptors", probed: "need 15300", fix: "LimitNOFILE=17348"},
 		"files":           {files: map[string]string{"proc/sys/fs/file-max": "50000"}, code: "files", probed: "/proc/sys/fs/file-max: 50000", fix: "fs.file-max=84096"},
 		"pid_max":         {files: map[string]string{"proc/sys/kernel/pid_max": "16384"}, code: "pid_max", probed: "20512", fix: "kernel.pid_max=20512"},
 		"threads-max":     {files: map[string]string{"proc/sys/kernel/threads-max": "16384"}, code: "threads-max", probed: "20512", fix: "kernel.threads-max=20512"},
@@ -102,7 +102,7 @@ func TestRoom(t *testing.T) {
 	if len(found) != 1 || found[0].Severity != OK || !strings.Contains(found[0].Probed, "8188") || !strings.Contains(found[0].Probed, "ids") {
 		t.Errorf("with plenty: %+v", found)
 	}
-	if found := roomHost(t, 0, nil, 22348, plenty).room(Demand{Sandboxes: 5000}); found[0].Severity != OK {
+	if found := roomHost(t, 0, nil, 17348, plenty).room(Demand{Sandboxes: 5000}); found[0].Severity != OK {
 		t.Errorf("with the descriptors that were said to be enough: %+v", found)
 	}
 	if found := h.room(Demand{Sandboxes: 9000}); len(found) != 1 || found[0].Code != "capacity.ids" {

@@ -14,15 +14,43 @@ import (
 // channel is our end of the connection to an agent. It is a file and not a
 // *net.UnixConn because package net gives its connections the lowest number
 // that is free; see package highfd.
-type channel struct{ *os.File }
+type channel struct {
+	*os.File
+	ended func() // called when reading has come to an end; may be nil
+}
 
-var _ net.Conn = channel{}
+// Read reads what the agent says. Its end may be that of the sandbox.
+func (c *channel) Read(b []byte) (int, error) {
+	n, err := c.File.Read(b)
+	if err != nil && c.ended != nil {
+		c.ended()
+	}
+	return n, err
+}
+
+var _ net.Conn = &channel{}
+
+// TryWrite implements guest's TryWriter.
+func (c *channel) TryWrite(b []byte) (written int) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Write(func(fd uintptr) bool {
+		written, err = unix.Write(int(fd), b)
+		return true
+	})
+	if err != nil {
+		return 0
+	}
+	return written
+}
 
 // LocalAddr names nothing: a pair of sockets has no addresses.
-func (channel) LocalAddr() net.Addr { return &net.UnixAddr{Net: "unix"} }
+func (*channel) LocalAddr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 // RemoteAddr names nothing either.
-func (channel) RemoteAddr() net.Addr { return &net.UnixAddr{Net: "unix"} }
+func (*channel) RemoteAddr() net.Addr { return &net.UnixAddr{Net: "unix"} }
 
 // socketPair makes the connection to the agent.
 func socketPair(kind int) (ours *channel, theirs *os.File, err error) {
@@ -35,7 +63,7 @@ func socketPair(kind int) (ours *channel, theirs *os.File, err error) {
 		closeAll(fds[:])
 		return nil, nil, err
 	}
-	return &channel{os.NewFile(uintptr(fds[0]), "agent")}, os.NewFile(uintptr(fds[1]), "host"), nil
+	return &channel{File: os.NewFile(uintptr(fds[0]), "agent")}, os.NewFile(uintptr(fds[1]), "host"), nil
 }
 
 // recvmsg receives one message with what it carries.

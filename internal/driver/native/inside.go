@@ -170,11 +170,21 @@ type told struct {
 
 // Write tells the time before it sends.
 func (c told) Write(b []byte) (int, error) {
+	c.tell()
+	return c.channel.Write(b)
+}
+
+// TryWrite does too.
+func (c told) TryWrite(b []byte) int {
+	c.tell()
+	return c.channel.TryWrite(b)
+}
+
+func (c told) tell() {
 	if c.meter.mu.TryLock() { // who has it is reading the counters, and tells it
 		c.meter.showTime()
 		c.meter.mu.Unlock()
 	}
-	return c.channel.Write(b)
 }
 
 // write writes files. What cannot be written stays as it was: nothing depends on it

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -49,6 +50,7 @@ type machine struct {
 
 	overdue  overdue
 	connOnce sync.Once
+	dialled  atomic.Bool // somebody reads what the agent says
 	conn     *channel
 	sleep    sleep
 
@@ -92,6 +94,8 @@ func (m *machine) Dial(context.Context) (conn net.Conn, err error) {
 	err = errors.New("native: the connection to the agent was taken before")
 	m.connOnce.Do(func() {
 		if err = m.wake(); err == nil {
+			m.conn.ended = m.child.Wake
+			m.dialled.Store(true)
 			conn = told{m.conn, &m.meter}
 		}
 	})
@@ -212,6 +216,7 @@ func (m *machine) endProcesses(ctx context.Context) error {
 	if err := m.child.Kill(); err != nil {
 		return setupError("kill the sandbox's processes", err)
 	}
+	m.child.Wake()
 	if m.parent != nil { // whose child the fork is
 		defer time.AfterFunc(reapPatience, m.parent.kill).Stop()
 	}

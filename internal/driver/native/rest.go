@@ -10,14 +10,17 @@ import (
 
 // # What an idle machine holds open
 //
-// Four descriptors: the connection to its agent, its first process, the listener of
-// its filter, and its root. All of them must stay: the first is the agent's life,
-// and the others cannot be had again. (The root is a mount of our own, through which
-// the host may write.)
+// Three descriptors: the connection to its agent, the listener of its filter, and its
+// root. They must stay: the first is the agent's life, and the others cannot be had
+// again. (The root is a mount of our own, through which the host may write.)
 //
 // The files of its counters are six more. They have names, which the host chose, so
 // they are open only while somebody reads them: the engine does so every few
 // milliseconds while something goes on in a machine, and not at all when it is idle.
+// The first process has a number, which is its own until we have waited for it. So
+// its pidfd is closed as well once somebody reads what the agent says: when the
+// process ends, so does that connection, whose other end nobody else can hold for
+// longer, and then the pidfd is opened again to wait for the rest of the sandbox.
 
 // restAfter is for how long at least counters that nobody reads stay open. It is
 // several times the slowest pause between two readings of one that works.
@@ -96,6 +99,9 @@ func (t *meter) wakeUp() {
 	}
 	t.open = true
 	t.machine.host.meters.add(t)
+	if child := t.machine.child; child != nil {
+		child.Wake()
+	}
 }
 
 // rest closes the counters. The lock is held.
@@ -105,5 +111,10 @@ func (t *meter) rest() {
 	}
 	t.open = false
 	t.machine.host.meters.remove(t)
-	t.machine.cgroup.CloseCounters()
+	if g := t.machine.cgroup; g != nil {
+		g.CloseCounters()
+	}
+	if t.machine.dialled.Load() {
+		t.machine.child.Rest()
+	}
 }

@@ -41,9 +41,9 @@ func sweptByHand(t *testing.T) *Driver {
 	return d
 }
 
-// An idle sandbox holds four descriptors of this process, with its agent greeted.
+// An idle sandbox holds three descriptors of this process, with its agent greeted.
 // Its counters are open only while somebody reads them.
-func TestIdleMachinesHoldFourDescriptors(t *testing.T) {
+func TestIdleMachinesHoldThreeDescriptors(t *testing.T) {
 	d := sweptByHand(t)
 	const n = 8
 	var all []driver.Machine
@@ -80,7 +80,7 @@ func TestIdleMachinesHoldFourDescriptors(t *testing.T) {
 		live()
 	}
 	fresh := openDescriptors(t)
-	if got := idle() - before; got > n*idleDescriptors || idleDescriptors > 4 {
+	if got := idle() - before; got > n*idleDescriptors || idleDescriptors > 3 {
 		t.Errorf("%d idle sandboxes hold %d descriptors, want %d each at most", n, got, idleDescriptors)
 	}
 	rested := openDescriptors(t)
@@ -229,5 +229,100 @@ func TestDescriptorsThatAreCutOff(t *testing.T) {
 	}
 	if e := sandbox.AsError(createError(err)); e == nil || e.Code != sandbox.CodeResourceUnavailable || e.Hint != hintDescriptors {
 		t.Errorf("%+v", e)
+	}
+}
+
+// A machine whose counters rest is ended and found dead as any other: when it dies by
+// itself, when it is destroyed, and when there is no descriptor to wake it with.
+func TestMachinesThatEndAtRest(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, m *machine){
+		"dies": func(t *testing.T, m *machine) {
+			if err := unix.Kill(m.child.PID, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			<-m.Dead() // the test's own patience bounds it
+			if d := m.Death(); d.Kind != driver.DeathAgent {
+				t.Errorf("%+v", d)
+			}
+		},
+		"destroyed": func(*testing.T, *machine) {},
+		"no descriptors": func(t *testing.T, m *machine) {
+			var old unix.Rlimit
+			if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+				t.Fatal(err)
+			}
+			tight := unix.Rlimit{Cur: 3, Max: old.Max}
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &tight); err != nil {
+				t.Fatal(err)
+			}
+			_ = m.child.Kill()
+			m.child.Wake()
+			<-m.Dead()
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sweptByHand(t)
+			made, err := d.Create(t.Context(), planFor(t, d, "end-rest"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := made.(*machine)
+			conn, err := m.Dial(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := guest.New(t.Context(), conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, Home: sandbox.Home, SwitchUser: m.plan.SwitchUser})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			before := openDescriptors(t)
+			d.host.meters.sweep(true)
+			if after := openDescriptors(t); after >= before {
+				t.Errorf("%d descriptors at rest, %d before", after, before)
+			}
+			if m.child.Pidfd >= 0 {
+				t.Error("the first process does not rest")
+			}
+			end(t, m)
+			if err := m.Destroy(t.Context()); err != nil {
+				t.Error(err)
+			}
+			<-m.Dead()
+		})
+	}
+}
+
+// A connection that is written to without waiting tells the time as one that waits.
+func TestTryWriteTellsTheTime(t *testing.T) {
+	d := sweptByHand(t)
+	made, err := d.Create(t.Context(), planFor(t, d, "try-write"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := made.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	m := made.(*machine)
+	if m.inside == nil {
+		return // nothing to tell here
+	}
+	conn, err := m.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func(){
+		"Write":    func() { _, _ = conn.Write(nil) },
+		"TryWrite": func() { conn.(guest.TryWriter).TryWrite(nil) },
+	} {
+		m.inside.shown = time.Time{}
+		if write(); m.inside.shown.IsZero() {
+			t.Errorf("%s tells no time", name)
+		}
 	}
 }

@@ -48,8 +48,8 @@ func (t *meter) begin(root int) error {
 	if err := unix.Fstatfs(root, &t.base); err != nil {
 		return setupError("measure the sandbox's disk", err)
 	}
+	t.wakeUp()
 	if g := t.machine.cgroup; g != nil {
-		t.wakeUp()
 		g.OpenCounters()
 	}
 	return nil
@@ -173,6 +173,7 @@ func (t *meter) snapshot() driver.Usage {
 }
 
 func (t *meter) update(final bool) {
+	t.wakeUp()
 	t.readDisk()
 	if t.machine.cgroup != nil {
 		t.readCgroup(final)
@@ -210,7 +211,6 @@ func (t *meter) readDisk() {
 // charged as memory by the kernel, and taken off here: they count as disk.
 func (t *meter) readCgroup(final bool) {
 	g, u := t.machine.cgroup, &t.last
-	t.wakeUp()
 	c, err := g.Counters()
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		t.machine.host.meters.sweep(true) // others can do without theirs

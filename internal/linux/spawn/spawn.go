@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/linux/highfd"
@@ -53,11 +54,13 @@ var ErrKilled = errors.New("killed before its exec")
 // at any time, from any goroutine.
 type Child struct {
 	PID   int
-	Pidfd int // close-on-exec; Release closes it
+	Pidfd int // close-on-exec; Release closes it; -1 while it rests
 
 	mu       sync.Mutex
 	released bool
-	polled   *os.File // Pidfd, once Wait has given it to the runtime's poller
+	reaped   bool          // by Wait: PID may be another's
+	polled   *os.File      // Pidfd, once Wait has given it to the runtime's poller
+	resting  chan struct{} // closed by Wake; nil unless it rests
 
 	program *Program
 	outcome *outcome
@@ -211,10 +214,15 @@ func (c *Child) Abandon() {
 func (c *Child) Kill() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.released {
+	if c.released || c.reaped {
 		return nil
 	}
-	err := unix.PidfdSendSignal(c.Pidfd, unix.SIGKILL, nil, 0)
+	var err error
+	if c.Pidfd < 0 {
+		err = unix.Kill(c.PID, unix.SIGKILL) // it is not reaped, so the number is its own
+	} else {
+		err = unix.PidfdSendSignal(c.Pidfd, unix.SIGKILL, nil, 0)
+	}
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
@@ -226,31 +234,100 @@ func (c *Child) Kill() error {
 // poller, on the one pidfd, so that a thousand children cost neither a thousand
 // threads nor a thousand descriptors more. It must be called once, before Release.
 func (c *Child) Wait() (status syscall.WaitStatus) {
-	collect := func(flags int) bool {
-		got, err := syscall.Wait4(c.PID, &status, flags|unix.WALL, nil)
-		return got == c.PID || err != nil && !errors.Is(err, unix.EINTR)
-	}
-	if raw := c.poll(); raw != nil && raw.Read(func(uintptr) bool { return collect(unix.WNOHANG) }) == nil {
-		return status
-	}
-	for !collect(0) {
+	collect := func(uintptr) bool { return c.collect(&status) }
+	for !c.ended() {
+		raw, resting := c.poll()
+		switch {
+		case resting != nil:
+			<-resting
+		case raw == nil || raw.Read(collect) != nil && !c.rests():
+			// The poller does not take it, or there was no descriptor to wake up with.
+			if !collect(0) {
+				time.Sleep(pollPause)
+			}
+		}
 	}
 	return status
 }
 
-// poll gives the pidfd to the runtime's poller; nil where it does not take it.
-func (c *Child) poll() syscall.RawConn {
+// pollPause is between two looks at a child that the poller does not take.
+const pollPause = 10 * time.Millisecond
+
+// collect takes the exit status, if there is one. It says whether that, or waiting
+// here, is over.
+func (c *Child) collect(status *syscall.WaitStatus) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.released || unix.SetNonblock(c.Pidfd, true) != nil {
-		return nil
+	if c.reaped || c.resting != nil {
+		return true
 	}
-	c.polled = os.NewFile(uintptr(c.Pidfd), "pidfd") //nolint:gosec // a descriptor
+	got, err := syscall.Wait4(c.PID, status, unix.WNOHANG|unix.WALL, nil)
+	c.reaped = got == c.PID || err != nil && !errors.Is(err, unix.EINTR)
+	return c.reaped
+}
+
+func (c *Child) ended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.reaped
+}
+
+func (c *Child) rests() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.resting != nil
+}
+
+// poll gives the pidfd to the runtime's poller; nil where it does not take it. Of
+// a child that rests it returns what is closed when it does no longer.
+func (c *Child) poll() (raw syscall.RawConn, resting chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.resting != nil {
+		return nil, c.resting
+	}
+	if c.polled == nil {
+		if c.released || c.Pidfd < 0 || unix.SetNonblock(c.Pidfd, true) != nil {
+			return nil, nil
+		}
+		c.polled = os.NewFile(uintptr(c.Pidfd), "pidfd") //nolint:gosec // a descriptor
+	}
 	raw, err := c.polled.SyscallConn()
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	return raw
+	return raw, nil
+}
+
+// Rest closes Pidfd of a child that Wait waits for, to save the descriptor. Until
+// Wake, Wait does not notice its end: it is for who learns of that in another way, and
+// then calls Wake. Nobody else can get its number meanwhile, since nobody has waited
+// for it.
+func (c *Child) Rest() {
+	c.mu.Lock()
+	if c.released || c.reaped || c.polled == nil || c.resting != nil {
+		c.mu.Unlock()
+		return
+	}
+	polled := c.polled
+	c.polled, c.Pidfd, c.resting = nil, -1, make(chan struct{})
+	c.mu.Unlock()
+	_ = polled.Close() // waits for Wait's look at it, which needs the lock
+}
+
+// Wake ends the rest. Where there is no descriptor to be had, Wait looks at the child
+// from time to time.
+func (c *Child) Wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.resting == nil {
+		return
+	}
+	if fd, err := unix.PidfdOpen(c.PID, 0); err == nil {
+		c.Pidfd = highfd.Move(fd)
+	}
+	close(c.resting)
+	c.resting = nil
 }
 
 // Release closes Pidfd. It may be called again.
@@ -261,11 +338,12 @@ func (c *Child) Release() {
 		return
 	}
 	c.released = true
-	if c.polled != nil {
+	switch {
+	case c.polled != nil:
 		_ = c.polled.Close()
-		return
+	case c.Pidfd >= 0:
+		_ = unix.Close(c.Pidfd)
 	}
-	_ = unix.Close(c.Pidfd)
 }
 
 // reap waits for the end of a process that did not reach its exec.

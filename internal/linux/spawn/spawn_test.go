@@ -311,3 +311,52 @@ func TestChildrenLetGoOfTheirPrograms(t *testing.T) {
 		t.Error("the table is still there")
 	}
 }
+
+// A child that rests costs no descriptor, is still killed by whoever says so, and its
+// status is collected once it does not rest any more; however often and whenever.
+func TestRest(t *testing.T) {
+	p := spawn.New()
+	p.Exec("/bin/sleep", []string{"sleep", "1000"}, nil)
+	child, err := p.Start(spawn.Clone{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.WaitExec(); err != nil {
+		t.Fatal(err)
+	}
+	child.Rest() // nobody waits yet: nothing to save
+	ended := make(chan unix.WaitStatus, 1)
+	go func() { ended <- unix.WaitStatus(child.Wait()) }()
+	var stop sync.WaitGroup
+	for range 4 {
+		stop.Go(func() {
+			for range 200 {
+				child.Rest()
+				child.Wake()
+			}
+		})
+	}
+	stop.Wait()
+	for child.Pidfd >= 0 { // until Wait has come to its descriptor
+		child.Rest()
+		runtime.Gosched()
+	}
+	if err := child.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case status := <-ended:
+		t.Fatalf("collected at rest: %v", status)
+	default:
+	}
+	child.Wake()
+	if status := <-ended; !status.Signaled() || status.Signal() != unix.SIGKILL {
+		t.Errorf("status %v", status)
+	}
+	child.Rest() // its number may be another's
+	if err := child.Kill(); err != nil {
+		t.Error(err)
+	}
+	child.Release()
+	child.Wake()
+}

@@ -38,7 +38,7 @@ func (j *forkJudge) flood(now time.Time, u driver.Usage, limit int64) bool {
 		return false
 	}
 	if j.flooded(took, u, limit) {
-		j.floods++
+		j.floods += int(took / floodInterval) // the readings of a busy host are far apart
 	} else {
 		j.floods = 0
 	}

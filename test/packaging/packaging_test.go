@@ -64,7 +64,7 @@ func TestUnitLeavesTheDriverWhatItNeeds(t *testing.T) {
 		}
 		for _, needed := range []string{
 			"CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_SETFCAP", "CAP_KILL", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER",
-			"CAP_SYS_PTRACE", "CAP_SYS_RESOURCE", "CAP_SYS_CHROOT", "CAP_DAC_READ_SEARCH",
+			"CAP_SYS_PTRACE", "CAP_SYS_RESOURCE", "CAP_SYS_CHROOT", "CAP_DAC_READ_SEARCH", "CAP_MKNOD",
 		} {
 			if strings.Contains(caps+" ", needed+" ") {
 				t.Errorf("%s is taken away, which making sandboxes needs", needed)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,10 +24,11 @@ const cgroupRoot = "/sys/fs/cgroup"
 
 // reporter numbers the events. It is the jobs' output writer, too.
 type reporter struct {
-	mu   sync.Mutex
-	port *os.File
-	seq  int
-	job  string
+	mu      sync.Mutex
+	port    *os.File
+	seq     int
+	job     string
+	systemd bool
 }
 
 func (r *reporter) send(e vm.Event) {
@@ -51,7 +54,11 @@ func runJob(r *reporter, j vm.Job) {
 	before, began := cgroups(), time.Now()
 	end := vm.Event{Kind: vm.EventExit}
 	var exit *exec.ExitError
-	err := start(r, j)
+	run := start
+	if r.systemd {
+		run = startUnit
+	}
+	err := run(r, j)
 	if errors.As(err, &exit) {
 		end.Exit = exit.ExitCode()
 	} else if err != nil {
@@ -62,7 +69,7 @@ func runJob(r *reporter, j vm.Job) {
 	}
 	end.Took = time.Since(began)
 	for _, dir := range cgroups() {
-		if !slices.Contains(before, dir) {
+		if !slices.Contains(before, dir) && (!r.systemd || strings.Contains(dir, "pinfold")) { // systemd has services come and go
 			end.Left = append(end.Left, dir)
 		}
 	}
@@ -73,7 +80,7 @@ func start(r *reporter, j vm.Job) error {
 	ctx, cancel := context.WithTimeout(context.Background(), j.Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, j.Path, j.Args...)
-	cmd.Dir = "/tmp"
+	cmd.Dir = cmp.Or(j.Dir, "/tmp")
 	cmd.Env = append([]string{"PATH=/usr/bin:/usr/sbin", "HOME=/root", "TMPDIR=/tmp"}, j.Env...)
 	cmd.Stdout, cmd.Stderr = r, r
 	cmd.WaitDelay = time.Second // for output that an orphan keeps open

@@ -1,26 +1,31 @@
 // Command init is the first process of a test machine: it prepares the system,
 // runs the jobs of /jobs.json one after another and switches the machine off.
-// It reports over the second serial port; see package vm.
+// It reports over the second serial port; see package vm. Where systemd is the
+// first process, this is one of its services, and starts the jobs by systemd.
 package main
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"pinfold/test/kernels/vm"
 )
 
-const eventPort = "/dev/ttyS1"
-
 func main() {
+	port := flag.String("port", "/dev/ttyS1", "where the events go")
+	jobs := flag.String("jobs", vm.JobsFile, "what is to be run")
+	systemd := flag.Bool("systemd", false, "let systemd start the jobs")
+	flag.Parse()
 	if os.Getpid() != 1 {
-		worker()
+		worker(*port, *jobs, *systemd)
 		return
 	}
 	if err := boot(); err != nil {
@@ -123,13 +128,13 @@ func mountAll() error {
 }
 
 // worker runs the jobs.
-func worker() {
-	port, err := openPort()
+func worker(events, list string, systemd bool) {
+	port, err := openPort(events)
 	if err != nil {
 		fmt.Println("init:", err)
 		return
 	}
-	text, err := os.ReadFile(vm.JobsFile)
+	text, err := os.ReadFile(list)
 	var jobs []vm.Job
 	if err == nil {
 		err = json.Unmarshal(text, &jobs)
@@ -138,7 +143,7 @@ func worker() {
 		fmt.Println("init:", err)
 		return
 	}
-	r := &reporter{port: port}
+	r := &reporter{port: port, systemd: systemd}
 	for _, j := range jobs {
 		runJob(r, j)
 	}
@@ -150,10 +155,13 @@ func worker() {
 }
 
 // openPort makes the serial port carry bytes as they are.
-func openPort() (*os.File, error) {
-	f, err := os.OpenFile(eventPort, os.O_WRONLY|unix.O_NOCTTY, 0)
+func openPort(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_WRONLY|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, err
+	}
+	if !strings.HasPrefix(name, "/dev/tty") {
+		return f, nil // not a terminal
 	}
 	t, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	if err != nil {

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,16 +9,22 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
+	"syscall"
 )
 
 // JobsFile is where the guest's init finds its jobs.
 const JobsFile = "/jobs.json"
 
-// Machine is what boots. Image must have /init, which is test/kernels/init.
+// Machine is what boots.
 type Machine struct {
-	Kernel    string // a compressed kernel image
+	Arch   string // as Go names it; "amd64" if it is empty
+	Kernel string // a compressed kernel image
+	// Image is the whole system, in memory; its /init is test/kernels/init. With
+	// a Disk it is what the tests have, at TestsDir.
 	Image     *Image
+	Disk      string // of Debian.Make; what is written to it is forgotten
 	MemoryMiB int
 	CPUs      int
 }
@@ -35,9 +42,13 @@ func (m Machine) Run(ctx context.Context, jobs []Job, report func(Event)) error 
 	if err != nil {
 		return err
 	}
-	m.Image.Content(JobsFile, 0o644, string(text))
-	initrd := filepath.Join(dir, "initrd")
-	if err := writeTo(initrd, m.Image); err != nil {
+	name := JobsFile
+	if m.Disk != "" {
+		name = TestsDir + JobsFile
+	}
+	m.Image.Content(name, 0o644, string(text))
+	drive, err := m.drives(ctx, dir)
+	if err != nil {
 		return fmt.Errorf("writing the image: %w", err)
 	}
 	events, w, err := os.Pipe()
@@ -46,23 +57,53 @@ func (m Machine) Run(ctx context.Context, jobs []Job, report func(Event)) error 
 	}
 	defer func() { _ = events.Close() }()
 	var console tail
-	cmd := m.command(ctx, initrd)
+	cmd := m.command(ctx, drive)
 	cmd.Stdout, cmd.Stderr = &console, &console
 	cmd.ExtraFiles = []*os.File{w} // descriptor 3
+	// With this process, however it ends, so does the machine.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread() // whose end the kernel would take for this process's
+	defer runtime.UnlockOSThread()
 	err = cmd.Start()
 	_ = w.Close()
 	if err != nil {
 		return err
 	}
 	err = readEvents(events, report)
-	if err != nil {
+	if err != nil || m.Disk != "" { // a whole system takes long to shut down
 		_ = cmd.Process.Kill()
 	}
-	err = errors.Join(err, cmd.Wait(), ctx.Err())
+	wait := cmd.Wait()
+	if m.Disk != "" && err == nil {
+		wait = nil
+	}
+	err = errors.Join(err, wait, ctx.Err())
 	if err != nil {
 		return fmt.Errorf("%w; the console's end:\n%s", err, console.text())
 	}
 	return nil
+}
+
+// drives makes what the machine boots from and returns QEMU's options for it.
+func (m Machine) drives(ctx context.Context, dir string) ([]string, error) {
+	if m.Disk == "" {
+		initrd := filepath.Join(dir, "initrd")
+		return []string{"-initrd", initrd}, writeTo(initrd, m.Image)
+	}
+	tree, tests := filepath.Join(dir, "tests"), filepath.Join(dir, "disk")
+	if err := m.Image.Unpack(tree); err != nil {
+		return nil, err
+	}
+	if err := makeDisk(ctx, tests, filepath.Join(tree, TestsDir), "1G"); err != nil {
+		return nil, err
+	}
+	return []string{
+		// Two of one kind would get their names by chance. The kernel finds its root
+		// without a module; the other waits for one.
+		"-drive", "if=none,id=root,format=raw,snapshot=on,cache=unsafe,file=" + m.Disk, "-device", "nvme,drive=root,serial=root",
+		"-drive", "if=none,id=tests,format=raw,snapshot=on,cache=unsafe,file=" + tests, "-device", "virtio-blk-pci,drive=tests",
+		"-device", "virtio-serial-pci", "-chardev", "file,id=events,path=/proc/self/fd/3", "-device", "virtserialport,chardev=events,name=" + filepath.Base(eventsPort),
+	}, os.RemoveAll(tree)
 }
 
 func writeTo(name string, i *Image) error {
@@ -73,14 +114,41 @@ func writeTo(name string, i *Image) error {
 	return errors.Join(i.write(f), f.Close())
 }
 
-func (m Machine) command(ctx context.Context, initrd string) *exec.Cmd {
+// platform is how QEMU emulates an architecture.
+type platform struct {
+	qemu, pkg string
+	args      []string
+	console   string
+}
+
+var platforms = map[string]platform{
+	"amd64": {QEMU, "qemu-system-x86", []string{"-M", "q35", "-cpu", "max,cx16=off"}, "ttyS0"},
+	// The other way to authenticate pointers takes most of an emulated CPU's time.
+	"arm64": {"qemu-system-aarch64", "qemu-system-arm", []string{"-M", "virt,gic-version=3", "-cpu", "max,pauth-impdef=on"}, "ttyAMA0"},
+}
+
+func (m Machine) platform() platform { return platforms[cmp.Or(m.Arch, "amd64")] }
+
+func (m Machine) command(ctx context.Context, drives []string) *exec.Cmd {
+	p := m.platform()
 	// panic=-1 with -no-reboot: a dead kernel ends QEMU at once.
-	const options = "console=ttyS0 quiet panic=-1 cgroup_no_v1=all mitigations=off random.trust_cpu=on rdinit=/init"
-	return exec.CommandContext(ctx, QEMU,
-		"-accel", "tcg,thread=multi", "-cpu", "max", "-M", "q35", "-nodefaults", "-no-user-config",
-		"-m", fmt.Sprint(m.MemoryMiB), "-smp", fmt.Sprint(m.CPUs), "-display", "none", "-no-reboot",
-		"-kernel", m.Kernel, "-initrd", initrd, "-append", options,
-		"-serial", "stdio", "-serial", "file:/proc/self/fd/3")
+	options := "console=" + p.console + " quiet panic=-1 mitigations=off random.trust_cpu=on "
+	threads := "multi"
+	if m.Disk != "" {
+		// Newer kernels change their own code and swap 16 bytes at once while they
+		// run; QEMU 7 does either wrong where each CPU has a thread.
+		threads = "single"
+	}
+	args := append([]string{"-accel", "tcg,thread=" + threads}, p.args...)
+	args = append(args, "-nodefaults", "-no-user-config", "-m", fmt.Sprint(m.MemoryMiB), "-smp", fmt.Sprint(m.CPUs),
+		"-display", "none", "-no-reboot", "-kernel", m.Kernel, "-serial", "stdio")
+	if m.Disk == "" {
+		options += "cgroup_no_v1=all rdinit=/init"
+		args = append(args, "-serial", "file:/proc/self/fd/3")
+	} else {
+		options += "root=/dev/nvme0n1 rw"
+	}
+	return exec.CommandContext(ctx, p.qemu, append(append(args, "-append", options), drives...)...)
 }
 
 // tail keeps the last bytes written to it.

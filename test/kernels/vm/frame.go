@@ -15,6 +15,7 @@ import (
 type Job struct {
 	Name string
 	Path string // in the guest
+	Dir  string // where it runs; /tmp if it is empty
 	Args []string
 	Env  []string
 	UID  int // also the group

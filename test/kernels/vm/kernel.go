@@ -23,8 +23,11 @@ const KernelEnv = "PINFOLD_TEST_KERNEL"
 // and on Ubuntu.
 var metapackages = []string{"linux-image-cloud-amd64", "linux-image-virtual"}
 
-// tools are what this package needs from the host.
-var tools = []struct{ program, pkg string }{
+// tool is a program of the host's, and the package that has it.
+type tool struct{ program, pkg string }
+
+// tools are what machines need from the host.
+var tools = []tool{
 	{QEMU, "qemu-system-x86"},
 	{"/bin/busybox", "busybox-static"},
 	{"/usr/bin/python3", "python3-minimal"},
@@ -37,6 +40,11 @@ func Missing() string {
 	if runtime.GOARCH != "amd64" {
 		return "booting test kernels works on amd64 only"
 	}
+	return missing("to boot test kernels", tools)
+}
+
+// missing says how to install the tools that are not there.
+func missing(purpose string, tools []tool) string {
 	var packages []string
 	for _, t := range tools {
 		if _, err := exec.LookPath(t.program); err != nil {
@@ -46,7 +54,7 @@ func Missing() string {
 	if packages == nil {
 		return ""
 	}
-	return "to boot test kernels: apt-get install --no-install-recommends " + strings.Join(packages, " ")
+	return purpose + ": apt-get install --no-install-recommends " + strings.Join(packages, " ")
 }
 
 // Kernel returns the path of a kernel image. The first call on a machine

@@ -1,0 +1,179 @@
+package vm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Debian describes a root file system that is made of Debian's packages.
+type Debian struct {
+	Suite    string // "trixie"
+	Arch     string // as Go names it
+	Packages []string
+	// Boots adds a kernel and what a system with systemd needs to run jobs.
+	Boots bool
+	Hook  string // a shell command at the end, whose $1 is the tree
+}
+
+// Tree is a root file system that Debian.Make made.
+type Tree struct {
+	Dir    string // the files
+	Disk   string // the same as an ext4 disk, if it boots
+	Kernel string // a compressed kernel image, if it boots
+}
+
+// recipe changes whenever trees are made in another way.
+const recipe = "3"
+
+// systemPackages make a tree that boots.
+var systemPackages = []string{"systemd", "systemd-sysv", "dbus", "udev", "libpam-systemd", "dbus-user-session", "kmod", "procps", "util-linux", "uidmap", "curl"}
+
+// left out of trees: what only people read.
+var leftOut = []string{"/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"}
+
+// MissingForDebian says what must be installed before trees can be made here,
+// or is "".
+func MissingForDebian() string {
+	if os.Geteuid() != 0 {
+		return "making root file systems of other Debians needs root"
+	}
+	return missing("to make root file systems of other Debians", []tool{
+		{"mmdebstrap", "mmdebstrap"}, {"/sbin/mke2fs", "e2fsprogs"}, {"/sbin/depmod", "kmod"}, {"apt-get", "apt"},
+	})
+}
+
+// Make returns the tree. The first call on a machine fetches the packages, from
+// where the host's apt has its own, and keeps the tree in the user's cache
+// directory, by a hash of all that it is made from.
+func (d Debian) Make(ctx context.Context) (Tree, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return Tree{}, err
+	}
+	d.Packages = append(slices.Clone(d.Packages), "mount") // for who enters it
+	if d.Boots {
+		d.Packages = append(d.Packages, systemPackages...)
+	}
+	text, err := json.Marshal(struct {
+		Debian
+		Recipe, Hook, Unit string
+		LeftOut            []string
+	}{d, recipe, kernelHook, jobsUnit, leftOut})
+	if err != nil {
+		return Tree{}, err
+	}
+	dir := filepath.Join(cache, "pinfold", "roots", fmt.Sprintf("%s-%s-%x", d.Suite, d.Arch, sha256.Sum256(text))[:40])
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
+		err = d.make(ctx, dir)
+		if err != nil {
+			return Tree{}, err
+		}
+	}
+	t := Tree{Dir: filepath.Join(dir, "root")}
+	if d.Boots {
+		t.Disk, t.Kernel = filepath.Join(dir, "disk"), filepath.Join(dir, "kernel")
+	}
+	return t, nil
+}
+
+// make makes a tree beside its place and moves it there when it is whole.
+func (d Debian) make(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), "make-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	root := filepath.Join(tmp, "root")
+	args, err := d.bootstrap(ctx, root)
+	if err != nil {
+		return err
+	}
+	if _, err := run(ctx, "", "mmdebstrap", args...); err != nil {
+		return err
+	}
+	if d.Boots {
+		if err := makeBootable(ctx, tmp, root); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(tmp, 0o755); err != nil { //nolint:gosec // the ordinary users of tests enter it
+		return err
+	}
+	return os.Rename(tmp, dir)
+}
+
+// bootstrap is mmdebstrap's command line: packages come from the mirror that the
+// host's apt uses for its own release, by the same way.
+func (d Debian) bootstrap(ctx context.Context, root string) ([]string, error) {
+	mirror, err := mirror(ctx)
+	if err != nil {
+		return nil, err
+	}
+	variant := "essential"
+	if d.Boots {
+		variant = "minbase" // with apt
+	}
+	args := []string{"--quiet", "--variant=" + variant, "--format=directory", "--architectures=" + d.Arch, "--include=" + strings.Join(d.Packages, ",")}
+	for _, path := range leftOut {
+		args = append(args, "--dpkgopt=path-exclude="+path)
+	}
+	options, err := run(ctx, "", "apt-config", "dump", "Acquire")
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(options) {
+		name, _, _ := strings.Cut(line, " ")
+		if slices.Contains(aptOptions, strings.ToLower(name)) {
+			args = append(args, "--aptopt="+strings.TrimSpace(line))
+		}
+	}
+	if d.Hook != "" {
+		args = append(args, "--customize-hook="+d.Hook)
+	}
+	if d.Boots {
+		args = append(args, "--customize-hook="+strings.ReplaceAll(kernelHook, "ARCH", d.Arch))
+	}
+	return append(args, d.Suite, root, mirror), nil
+}
+
+// aptOptions say how packages are reached and how old lists may be.
+var aptOptions = []string{"acquire::http::proxy", "acquire::https::proxy", "acquire::check-valid-until", "acquire::check-date", "acquire::retries"}
+
+// kernelHook unpacks the kernel without what its installation would make for
+// machines with other disks: an initial ramdisk. The modules stay.
+const kernelHook = `set -e
+cd "$1/tmp"
+export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"
+apt-get -q download "$(apt-cache depends --important linux-image-cloud-ARCH | sed -n 's/.*Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)"
+dpkg-deb -x linux-image-*.deb kernel
+rm linux-image-*.deb
+mv kernel/boot/vmlinuz-* "$1/../kernel"
+mkdir -p "$1/usr/lib/modules"
+for modules in kernel/lib/modules/* kernel/usr/lib/modules/*; do
+	[ ! -d "$modules" ] || { mv "$modules" "$1/usr/lib/modules/"; depmod -b "$1" "${modules##*/}"; }
+done
+rm -r kernel`
+
+// mirror is where the host's apt has Debian's packages from.
+func mirror(ctx context.Context) (string, error) {
+	text, err := run(ctx, "", "apt-get", "indextargets", "--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages", "Origin: Debian", "Component: main")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) == 2 && !strings.Contains(f[0], "-") {
+			return f[1], nil
+		}
+	}
+	return "", errors.New("apt does not know where Debian's packages come from, try apt-get update")
+}

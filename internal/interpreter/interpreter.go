@@ -25,6 +25,7 @@ const (
 	PythonHarness = "pinfold_harness.py"
 	pythonRich    = "pinfold_rich.py"
 	pythonHurry   = "pinfold_hurry.py"
+	pythonLast    = "pinfold_last.py"
 	pythonImports = "pinfold_imports.py"
 )
 
@@ -32,11 +33,11 @@ const (
 // are written.
 const ResultsFile = "results.jsonl"
 
-//go:embed pinfold_harness.py pinfold_rich.py pinfold_hurry.py pinfold_imports.py
+//go:embed pinfold_harness.py pinfold_rich.py pinfold_hurry.py pinfold_last.py pinfold_imports.py
 var files embed.FS
 
 // PythonFiles are the names of the files that Python's harness consists of.
-func PythonFiles() []string { return []string{PythonHarness, pythonRich, pythonHurry} }
+func PythonFiles() []string { return []string{PythonHarness, pythonLast, pythonRich, pythonHurry} }
 
 // PythonLimiter are the names of the further files that limit imports.
 func PythonLimiter() []string { return []string{pythonImports} }

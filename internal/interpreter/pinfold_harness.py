@@ -12,56 +12,40 @@ from _imp import _fix_co_filename
 
 STARTUP = list(sys.modules)  # a program may import these. A warm parent loads us first
 from _operator import methodcaller
+from gc import freeze
 from itertools import cycle
 from time import monotonic
 
+for name in set(sys.modules).difference(STARTUP):
+    del sys.modules[name]  # a program sees what Python has loaded
+
 FOLDER = __file__.rpartition("/")[0] + "/"
-PLAIN = b"print(|if |for |while |with |def |class |try:|else:|elif |except|finally:|import |from |assert |del |raise |@".split(b"|")
 builtins = sys.modules["builtins"]
 __builtins__ = dict(vars(builtins))  # the program may change its own
 loaded = {}
 compiles = False  # compile() has been called already, by who waits for a program
 
 
-def load(name):
+def load(name, compiled=None):
     """Return the namespace of one of our files. A warm parent calls it early."""
     if name not in loaded:
         with open(FOLDER + name, "rb") as f:
-            code = code_of(f.read(), FOLDER + name)
+            code = (compiled or code_of)(f.read(), FOLDER + name)
         space = {"__name__": name[:-3], "__file__": FOLDER + name, "__builtins__": __builtins__}
         exec(code, space, space.update(HARNESS=FOLDER, harness=globals()))
         loaded[name] = space
     return loaded[name]
 
 
-class Plain(io.TextIOWrapper):
-    __module__, __qualname__ = "_io", "TextIOWrapper"
-
-
-Plain.__name__ = "TextIOWrapper"
-
-
 class TextIOWrapper(io.TextIOWrapper):
-    """One that nobody writes bytes to besides, and that is open: then it need not ask
-    what is below it for each piece. It becomes a plain one before that changes."""
+    """One that knows whether somebody may write bytes to what is below it."""
 
-    __module__, closed, _calm = "_io", False, None
+    __module__, _looked = "_io", False
 
     @property
     def buffer(self):
-        return self._plain().buffer
-
-    def detach(self):
-        return self._plain().detach()
-
-    def close(self):
-        self._plain().close()
-
-    def _plain(self):
-        if self._calm:
-            self._calm()  # bytes that the program writes come after what it has printed
-        self.__class__ = Plain
-        return self
+        self._looked = True
+        return super().buffer
 
 
 def by_line(out):
@@ -75,37 +59,27 @@ def by_line(out):
     if out is None or out.line_buffering or type(out.buffer) is not io.BufferedWriter:
         return out
     mode, encoding, errors, buffer = out.mode, out.encoding, out.errors, out.detach()
-    text, flush, last = TextIOWrapper(buffer, encoding, errors, "\n", True), buffer.flush, 0.0
+    text, flush, turns = TextIOWrapper(buffer, encoding, errors, "\n", True), buffer.flush, [0.0]
     text.mode = mode
 
     def turn():
-        nonlocal last
         flush()
-        now, before = monotonic(), last
-        last = now
-        if now - before < QUICK and type(text) is TextIOWrapper:
-            hurry()
-
-    def hurry():
-        nonlocal hurry
-        hurry = int  # which does nothing: should this fail, all goes on line by line
-        hurry, text._calm = hurry_code()(text, buffer)
-        hurry()
+        turns.append(monotonic())
+        if turns[1] - turns.pop(0) < QUICK and not text._looked:
+            try:
+                load(HURRY, as_it_is)["hurry"](text, buffer)
+            except Exception:
+                text._looked = True  # all goes on line by line
 
     buffer.flush = map(methodcaller("__call__"), cycle([flush] * (LINES - 1) + [turn])).__next__
     return text
 
 
-def hurry_code():
-    """Load what programs in a hurry need. A warm parent calls it early."""
-    if "hurry" not in loaded:
-        with open(FOLDER + "pinfold_hurry.py", "rb") as f:
-            exec(f.read(), space := {"__name__": "pinfold_hurry"})
-        loaded["hurry"] = space["start"]
-    return loaded["hurry"]
+def as_it_is(source, path):
+    return source
 
 
-LINES, QUICK = 100, 0.005
+LINES, QUICK, HURRY = 100, 0.005, "pinfold_hurry.py"
 
 
 def run_main(argv, imports=None, report=True):
@@ -122,7 +96,7 @@ def run_main(argv, imports=None, report=True):
     try:
         with open(path, "rb") as f:
             real = os.readlink("/proc/self/fd/%d" % f.fileno())
-            code, last = program(f.read(), path, report)
+            code, last = load("pinfold_last.py")["program"](f.read(), path) if report else (code_of(f.read(), path), None)
     except BaseException:
         code, last = load("pinfold_rich.py")["compile_again"](argv, path, report)
     if imports is not None:
@@ -143,27 +117,6 @@ def run_main(argv, imports=None, report=True):
         raise failure
     held, value = [value, last], None
     finish(held, failure, report and os.getpid() == pid)
-
-
-def program(source, path, report):
-    """Compile a program: all but its last expression, and that, or None. Fails
-    where it takes more than a look at the last line."""
-    cut = end = len(source)
-    while end > 0 and report:  # look for the last line that begins at the margin
-        cut = source.rfind(b"\n", 0, end) + 1
-        if source[cut : cut + 1] not in b" \t\r\n\f#)]}":
-            break
-        end = cut - 1
-    if not report or source.startswith(tuple(PLAIN), cut):
-        return code_of(source, path), None
-    start, before = source[:200].lower(), source[max(0, cut - 3) : cut]
-    if b"coding" in start and b"utf-8" not in start or b"\\" in before or source[cut : cut + 1] in (b"'", b'"'):
-        raise ValueError("a program in another encoding, a continued line, or perhaps a docstring")
-    last = code_of(b"\n" * source.count(b"\n", 0, cut) + source[cut:], path, eval)
-    code = code_of(source[:cut], path)  # if this is complete, the last line is an expression
-    if code.co_flags & 0x1FE0000:
-        raise ValueError("a program with imports from __future__")
-    return code, last
 
 
 def code_of(source, path, run=exec):
@@ -223,6 +176,7 @@ def start(argv, options):
     if argv[0] == "--no-results":
         options["report"] = not argv.pop(0)
     sys.stdout = sys.__stdout__ = by_line(sys.stdout)
+    freeze()  # at its end Python would look at all that is loaded several times
     run_main(argv, **options)
 
 

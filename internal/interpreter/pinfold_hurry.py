@@ -18,8 +18,45 @@ NOTICED = {
 }
 
 
+Text = harness["TextIOWrapper"]
+started = {}
+
+
+def hurry(text, buffer):
+    if text not in started:
+        started[text], text._calm = start(text, buffer)
+        text.__class__ = Hurried
+    started[text]()
+
+
+class Hurried(Text):
+    """One that nobody writes bytes to besides, and that is open: then it need not ask
+    what is below it for each piece. It becomes a plain one before that changes."""
+
+    __module__, closed = "_io", False
+
+    @property
+    def buffer(self):
+        return self._plain().buffer
+
+    def detach(self):
+        return self._plain().detach()
+
+    def close(self):
+        self._plain().close()
+
+    def _plain(self):
+        self._calm()  # bytes that the program writes come after what it has printed
+        self.__class__, self._looked = Text, True
+        return self
+
+
+Hurried.__name__ = Hurried.__qualname__ = Text.__name__
+
+
 def start(text, buffer):
     """Return what lets a text stream hurry, and what calms it."""
+    io.TextIOWrapper.buffer.__get__(text)  # fails where the program has taken it away
     by_line, leave, ending = buffer.flush, os._exit, False
     hurries, thread, mutex = False, None, _thread.RLock()
     error = getattr(sys.__stderr__, "buffer", None)
@@ -34,7 +71,7 @@ def start(text, buffer):
                 try:
                     thread = Thread(calm, mutex)
                 except Exception:  # there may be no more threads
-                    text._hurry = None
+                    text._looked = True
                     return
             hurries, os._exit = True, calm_leave
             if write_errors:

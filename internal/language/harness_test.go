@@ -17,10 +17,10 @@ func TestWithHarness(t *testing.T) {
 		files   int
 		results string
 	}{
-		"nothing wanted":    {args: "/usr/bin/python3 /tmp/.pinfold/pinfold_harness.py --no-results main.py a", files: 3},
-		"values":            {report: true, args: "/usr/bin/python3 /tmp/.pinfold/pinfold_harness.py main.py a", files: 3, results: "/tmp/.pinfold/results.jsonl"},
-		"limits":            {imports: []string{"b", "a", "b"}, args: "/usr/bin/python3 /tmp/.pinfold/pinfold_harness.py --imports=a,b --no-results main.py a", files: 4},
-		"nothing to import": {imports: []string{}, report: true, args: "/usr/bin/python3 /tmp/.pinfold/pinfold_harness.py --imports= main.py a", files: 4, results: "/tmp/.pinfold/results.jsonl"},
+		"nothing wanted":    {args: "/usr/bin/python3 /tmp/.pinfold/pinfold_harness.py --no-results main.py a", files: 4},
+		"values":            {report: true, args: "/usr/bin/python3 /tmp/.pinfold/pinfold_harness.py main.py a", files: 4, results: "/tmp/.pinfold/results.jsonl"},
+		"limits":            {imports: []string{"b", "a", "b"}, args: "/usr/bin/python3 /tmp/.pinfold/pinfold_harness.py --imports=a,b --no-results main.py a", files: 5},
+		"nothing to import": {imports: []string{}, report: true, args: "/usr/bin/python3 /tmp/.pinfold/pinfold_harness.py --imports= main.py a", files: 5, results: "/tmp/.pinfold/results.jsonl"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := plain.WithHarness(c.imports, c.report)

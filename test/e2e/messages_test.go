@@ -50,7 +50,7 @@ func TestWhatPeopleAreTold(t *testing.T) {
 			return
 		}
 		fix := "chown -R 1000:1000 '" + dir + "'"
-		if o.code != 125 || !strings.Contains(o.stderr, "who then owns on the host") || !strings.Contains(o.stderr, "\nhint: "+fix+"\n") {
+		if o.code != 125 || !strings.Contains(o.stderr, "who then own on the host") || !strings.Contains(o.stderr, "\nhint: "+fix+"\n") {
 			t.Fatalf("%+v", o)
 		}
 		if err := os.Chown(dir, 1000, 1000); err != nil {

@@ -119,6 +119,7 @@ func (a *agent) handle(f wire.Frame) error {
 		}
 		c.signal(unix.Signal(m.Signal), m.Group)
 		c.resize(m.Resize)
+		c.place(m.CPUs)
 	default:
 		return c.flow(f)
 	}

@@ -220,3 +220,8 @@ func sysWait4(pid int, status *unix.WaitStatus, options int, usage *unix.Rusage)
 	*status = unix.WaitStatus(s) //nolint:gosec // the bits are meant
 	return n, err
 }
+
+func sysSchedSetaffinity(pid int, set []byte) error {
+	_, err := call(unix.SYS_SCHED_SETAFFINITY, uintptr(pid), uintptr(len(set)), uintptr(unsafe.Pointer(unsafe.SliceData(set))), 0, 0)
+	return err
+}

@@ -71,6 +71,16 @@ func (c *channel) signal(sig unix.Signal, group bool) {
 	}
 }
 
+// place says which processors the channel's process may use, if it is running.
+func (c *channel) place(cpus []byte) {
+	c.mu.Lock()
+	p := c.process
+	c.mu.Unlock()
+	if p != nil && len(cpus) > 0 {
+		c.a.reap.place(p, cpus)
+	}
+}
+
 // resize changes the size of the process's terminal, if it has one.
 func (c *channel) resize(size *wire.TerminalSize) {
 	c.mu.Lock()

@@ -83,6 +83,16 @@ func (r *reaper) signal(c *child, sig unix.Signal, group bool) {
 	_ = sysKill(pid, sig) // it may be dead already
 }
 
+// place says which processors a child's first thread may use, unless it has ended.
+// What it starts from then on has the same.
+func (r *reaper) place(c *child, cpus []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running[c.pid] == c {
+		_ = sysSchedSetaffinity(c.pid, cpus) // the sandbox may have others; the quota is what holds
+	}
+}
+
 // run waits for processes for ever. Whatever has ended before the eventfd is
 // read is collected after it, and what had before anybody counted, at once: the
 // agent may have taken the place of another process 1.

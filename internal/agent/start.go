@@ -98,6 +98,9 @@ func (a *agent) program(req *wire.StartRequest, program string, dir int, pipes *
 	for _, l := range req.Rlimits {
 		p.Rlimit(l.Resource, l.Value)
 	}
+	if len(req.CPUs) > 0 {
+		p.Optional("set processors", unix.SYS_SCHED_SETAFFINITY, 0, len(req.CPUs), req.CPUs)
+	}
 	if a.hello.SwitchUser {
 		p.DropBounding(a.unbound...)
 		p.Setresgid(req.GID)

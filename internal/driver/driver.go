@@ -140,6 +140,10 @@ type Plan struct {
 	// every process; otherwise it is the user itself.
 	SwitchUser bool
 
+	// Processors are those of the host that the machine may use, the first to be used
+	// first. Its programs are placed on as many of them as Limits.CPUs says.
+	Processors []int
+
 	// Posture is what the machine must enforce; the result repeats it.
 	Posture sandbox.Isolation
 }

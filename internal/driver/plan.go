@@ -45,6 +45,9 @@ type Report struct {
 	// MountsAsSelf says that only the caller's own id can use them.
 	SwitchUser   bool
 	MountsAsSelf bool
+	// Processors are the host's that sandboxes may use, the first to be used first. It is
+	// copied into every plan. Empty: nobody knows.
+	Processors []int
 }
 
 // MakePlan turns a spec into a plan, or refuses. It is pure: the same
@@ -60,7 +63,7 @@ func MakePlan(spec sandbox.Spec, report Report, id string) (Plan, error) {
 	}
 	plan := Plan{
 		ID: id, Template: spec.Template, Limits: spec.Limits, Mounts: spec.Mounts,
-		Hostname: "sandbox", SwitchUser: report.SwitchUser && (!report.MountsAsSelf || len(spec.Mounts) == 0),
+		Hostname: "sandbox", Processors: report.Processors, SwitchUser: report.SwitchUser && (!report.MountsAsSelf || len(spec.Mounts) == 0),
 		Posture: sandbox.Isolation{Driver: report.Driver, Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
 	}
 	for _, f := range report.Findings {

@@ -17,6 +17,7 @@ import (
 	"pinfold/internal/compilecache"
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
+	"pinfold/internal/processors"
 	"pinfold/sandbox"
 )
 
@@ -78,6 +79,7 @@ type Engine struct {
 	programs   lately[string, string]        // see lookup
 	accounts   accounts
 	readiness  readiness
+	processors processors.Shares
 	parsing    sync.Mutex // held while large results are taken apart, for their memory's sake
 
 	unsavedWrite sync.RWMutex

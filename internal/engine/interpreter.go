@@ -216,11 +216,20 @@ type handover struct {
 	Results        bool              `json:"results"`
 	// Code is what File is to hold; nil when it is there already.
 	Code *string `json:"code"`
+	// CPUs are the processors of the host that a fork takes; the agent places others.
+	CPUs []int `json:"cpus,omitempty"`
 }
 
 // begin hands the program over. From now on what the interpreter writes is the
 // program's.
-func (i *interpreter) begin(h handover, st guest.Streams) (running, error) {
+func (i *interpreter) begin(h handover, cpus []int, st guest.Streams) (running, error) {
+	if agents, ok := i.process.(*guest.Process); !ok {
+		h.CPUs = cpus
+	} else if len(cpus) > 0 {
+		if err := agents.Place(cpus); err != nil {
+			return nil, err
+		}
+	}
 	b, err := json.Marshal(h)
 	if err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a program's start: %w", err)

@@ -43,8 +43,10 @@ type Sandbox struct {
 	info      sandbox.Info
 	expires   time.Time // with the monotonic clock, unlike info.ExpiresAt
 	used      time.Time
-	idles     bool // somebody asked for an idle time; otherwise it follows the time to live
-	busy      int  // operations under way
+	idles     bool  // somebody asked for an idle time; otherwise it follows the time to live
+	busy      int   // operations under way
+	started   int   // processes that run, or are about to
+	cpus      []int // the processors that they have; nil: all
 	timer     *time.Timer
 	processes map[string]*Process
 	order     []string // of processes, by age

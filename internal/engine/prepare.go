@@ -229,7 +229,10 @@ func (j *job) compile(ctx context.Context) (s *session, ok, clean bool, err erro
 	if err := j.fill(ctx, s); err != nil {
 		return s, false, false, err
 	}
-	r, err := s.run(ctx, execution{command: j.command(step), limits: step.Limits})
+	command := j.command(step)
+	command.CPUs = j.engine.processors.Take(plan.Processors, plan.Limits.CPUs)
+	r, err := s.run(ctx, execution{command: command, limits: step.Limits})
+	j.engine.processors.Give(command.CPUs)
 	if err != nil {
 		return s, false, false, err
 	}

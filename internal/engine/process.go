@@ -124,8 +124,11 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 	}
 	startCtx, stop := context.WithTimeoutCause(ctx, handshakePatience, errSilent)
 	defer stop()
-	p.guest, err = s.session.guest.Start(startCtx, s.guestCommand(c), streams)
+	command := s.guestCommand(c)
+	command.CPUs = s.occupy()
+	p.guest, err = s.session.guest.Start(startCtx, command, streams)
 	if err != nil {
+		s.vacate()
 		done()
 		for _, o := range outs {
 			o.Close()
@@ -256,6 +259,7 @@ func (p *Process) stop(t *trigger) {
 func (p *Process) await(done func()) {
 	done() // from here on only its own calls make the sandbox busy
 	e, err := p.guest.Wait(context.Background())
+	p.sandbox.vacate()
 	if p.timer != nil {
 		p.timer.Stop()
 	}

@@ -292,9 +292,12 @@ func (j *job) run(ctx context.Context) error {
 
 // execute runs the program itself and collects what it made.
 func (j *job) execute(ctx context.Context, s *session) error {
+	command := j.command(j.steps.Run)
+	command.CPUs = j.engine.processors.Take(s.plan.Processors, s.plan.Limits.CPUs)
+	defer j.engine.processors.Give(command.CPUs)
 	j.began = time.Now()
 	r, err := s.run(ctx, execution{
-		command: j.command(j.steps.Run), limits: j.spec.Limits,
+		command: command, limits: j.spec.Limits,
 		streams: j.streams(), opened: j.live.opened, warm: j.warm, handover: j.handover(),
 	})
 	if err != nil {

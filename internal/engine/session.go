@@ -206,7 +206,7 @@ func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (run
 		s.mu.Lock()
 		s.handed = x.warm.forked
 		s.mu.Unlock()
-		return x.warm.begin(x.handover, st)
+		return x.warm.begin(x.handover, x.command.CPUs, st)
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, handshakePatience, errSilent)
 	defer stop()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -22,6 +23,7 @@ type Command struct {
 	Dir      string   // empty: the home directory
 	UID, GID int      // 0: the sandbox's default user
 	Rlimits  []wire.Rlimit
+	CPUs     []int // the processors of the host that it may use at first; empty: all
 	// Terminal gives the process a terminal of that size instead of pipes. All
 	// that it prints then comes on Stdout; the end of Stdin is typed as ^D.
 	Terminal *wire.TerminalSize
@@ -115,7 +117,7 @@ func (g *Guest) startRequest(cmd Command) (*wire.StartRequest, error) {
 	}
 	req := &wire.StartRequest{
 		Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, UID: cmd.UID, GID: cmd.GID, Rlimits: cmd.Rlimits,
-		Terminal: cmd.Terminal,
+		CPUs: cpuSet(cmd.CPUs), Terminal: cmd.Terminal,
 	}
 	if t := cmd.Terminal; t != nil && !t.Valid() {
 		return nil, sizeError()
@@ -195,6 +197,25 @@ func (p *Process) Resize(cols, rows int) error {
 		return sizeError()
 	}
 	return p.control(wire.Control{Resize: &size})
+}
+
+// Place says which processors of the host the process's first thread may use from
+// now on, before it reads what is written to its stdin later. What it starts then
+// has the same. For a process that has ended it does nothing.
+func (p *Process) Place(cpus []int) error {
+	return p.control(wire.Control{CPUs: cpuSet(cpus)})
+}
+
+// cpuSet is a set of processors as the kernel takes it.
+func cpuSet(cpus []int) []byte {
+	if len(cpus) == 0 {
+		return nil
+	}
+	set := make([]byte, slices.Max(cpus)/64*8+8)
+	for _, n := range cpus {
+		set[n/8] |= 1 << (n % 8)
+	}
+	return set
 }
 
 func sizeError() error {

@@ -32,6 +32,7 @@ func (m *StartRequest) fields(c *codec) {
 	c.int(&m.GID)
 	c.bool(&m.Stdin)
 	list(c, &m.Rlimits, part)
+	c.bytes(&m.CPUs)
 	optional(c, &m.Terminal)
 }
 
@@ -105,6 +106,7 @@ func (m *Control) fields(c *codec) {
 	c.int(&m.Signal)
 	c.bool(&m.Group)
 	optional(c, &m.Resize)
+	c.bytes(&m.CPUs)
 }
 
 func (m *Outcome) fields(c *codec) {

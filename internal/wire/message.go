@@ -99,6 +99,10 @@ type StartRequest struct {
 	GID     int
 	Stdin   bool // false: /dev/null
 	Rlimits []Rlimit
+	// CPUs are the processors that the process may use at first, as the kernel
+	// has such sets: a bit for each, the lowest of the first byte for number 0.
+	// Empty: all.
+	CPUs []byte
 	// Terminal gives the process a controlling terminal of that size. All its
 	// output is then on stream 1; the end of stream 0 is typed as ^D.
 	Terminal *TerminalSize
@@ -191,6 +195,9 @@ type Control struct {
 	Group  bool // to the process group, not just the process
 	// Resize changes the size of the process's terminal.
 	Resize *TerminalSize
+	// CPUs are the processors that the process's first thread may use from now
+	// on, as in StartRequest. Empty: no change.
+	CPUs []byte
 }
 
 // Outcome is the payload of close. From the host it is empty.

@@ -62,7 +62,7 @@ func wanted(t *testing.T, l sandbox.Limits) []byte {
 	t.Helper()
 	n := max(1, min(int(math.Ceil(l.CPUs)), runtime.NumCPU()))
 	want := map[string]any{
-		"os.cpu_count": n, "sysconf online": n, "lscpu": n, "lscpu sockets": 1, "r": n,
+		"os.cpu_count": n, "affinity": n, "nproc": n, "available": n, "sysconf online": n, "lscpu": n, "lscpu sockets": 1, "r": n,
 		"free": l.MemoryBytes >> 10, "top": fmt.Sprintf("%.1f", float64(l.MemoryBytes)/(1<<20)),
 		"node": []any{n, l.MemoryBytes, true, true},
 		"uuid": 2,
@@ -207,5 +207,28 @@ func decode(t *testing.T, b []byte, into any) {
 	t.Helper()
 	if err := json.Unmarshal(b, into); err != nil {
 		t.Fatalf("%v: %.500s", err, b)
+	}
+}
+
+// A Node that has waited finds as many processors as one that is started.
+func TestWaitingNode(t *testing.T) {
+	ledger.Check(t)
+	local, l := open(t), limits(0.5)
+	pool := sandbox.PoolSpec{Name: "node", Language: "javascript", Limits: l, Min: 1}
+	pool.Limits.WallTimeMS, pool.Limits.CPUTimeMS = 0, 0
+	if _, err := local.SetPool(t.Context(), pool); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a warm sandbox", func() bool { return info(t, local).Available > 0 })
+	code := `const os = require("os"); console.log(os.availableParallelism(), require("child_process").execFileSync("env", ["-u", "OMP_NUM_THREADS", "nproc"]).toString().trim())`
+	r, err := local.Run(t.Context(), sandbox.Spec{Language: "javascript", Code: code, Limits: l}, pinfold.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Stdout != "1 1\n" || !r.Warm {
+		t.Errorf("it printed %q (warm: %v, %+v): %s", r.Stdout, r.Warm, r.Cause, r.Stderr)
+	}
+	if err := local.RemovePool(context.WithoutCancel(t.Context()), pool.Name); err != nil {
+		t.Error(err)
 	}
 }

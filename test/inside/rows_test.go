@@ -18,8 +18,8 @@ var found = []row{
 		`python3 -c 'import os; print(os.cpu_count())'; grep -c ^processor /proc/cpuinfo; cat /sys/devices/system/cpu/online`, `1\n1\n0`,
 	},
 	{
-		"processors that the scheduler may use", "The host's: `sched_getaffinity`, `/sys/devices/system/cpu/possible`, and what goes by them: `nproc`, Go's `NumCPU`, Java's `availableProcessors`. What a program may use of them together is `limits.cpus`. For the languages of the table `GOMAXPROCS`, `OMP_NUM_THREADS`, `RAYON_NUM_THREADS` and `-XX:ActiveProcessorCount` say it.", "",
-		`cat /sys/devices/system/cpu/possible`, `[0-9,-]+`,
+		"processors that the scheduler may use", "As many as `limits.cpus`, rounded up: a process starts on those of the host's that the fewest busy sandboxes use. So say `sched_getaffinity` and what goes by it: `nproc`, Go's `NumCPU`, Node's `os.availableParallelism()`, Java's `availableProcessors`. A program may ask for others; what it may use of all together is `limits.cpus`. `/sys/devices/system/cpu/possible` is the host's. For the languages of the table `GOMAXPROCS`, `OMP_NUM_THREADS`, `RAYON_NUM_THREADS` and `-XX:ActiveProcessorCount` say it.", "",
+		`cat /sys/devices/system/cpu/possible; env -u OMP_NUM_THREADS nproc`, `[0-9,-]+\n1`,
 	},
 	{
 		"memory", "`MemTotal` is `limits.memory_bytes`; `MemFree` and `MemAvailable` follow what the programs use, to 0.2 s. Files are not part of it: they are on the disk. `sysinfo(2)`, and with it `sysconf(_SC_PHYS_PAGES)`, still says what the host has.", "",

@@ -78,6 +78,7 @@ type host struct {
 	meters    openMeters
 	facts     image.HostFacts
 	computers computers
+	turn      turn
 	skeleton  int64 // inodes of the template, see pen
 
 	agentOnDisk bool // not in memory
@@ -196,6 +197,7 @@ func (h *host) claim(d *Driver) error {
 }
 
 func (h *host) close() {
+	h.turn.close()
 	h.grounds.close()
 	for _, f := range []*os.File{h.agent, h.sleeper} {
 		if f != nil {

@@ -23,11 +23,13 @@ import (
 const scratch = "/tmp"
 
 // agentCapabilities are what the agent keeps, inside its own user namespace, to
-// become the user, to end the user's processes and to handle the user's files.
+// become the user, to end the user's processes, to place them on processors and to
+// handle the user's files.
 // The processes it starts keep nothing.
 var agentCapabilities = []int{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID,
 	unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID, unix.CAP_SETPCAP,
+	unix.CAP_SYS_NICE,
 }
 
 // devDirs and devLinks complete /dev.

@@ -74,6 +74,7 @@ func (d *Driver) Probe(context.Context) (driver.Report, error) {
 	}
 	r.SwitchUser = h.ids.root || h.ids.sub != nil
 	r.MountsAsSelf = !h.ids.root
+	r.Processors = h.turn.processors()
 	for _, f := range always {
 		r.Findings = append(r.Findings, driver.Finding{Feature: f, Answer: driver.Yes, Because: "part of every sandbox"})
 	}

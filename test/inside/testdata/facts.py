@@ -41,6 +41,9 @@ def uptime():
 
 
 found["os.cpu_count"] = os.cpu_count()
+found["affinity"] = len(os.sched_getaffinity(0))
+ask("nproc", "nproc", pick=int)
+ask("available", "node", "-p", "os.availableParallelism()", pick=int)
 found["sysconf online"] = os.sysconf("SC_NPROCESSORS_ONLN")
 ask("free", "free", "-k", pick=lambda o: int(o.splitlines()[1].split()[1]))
 ask("top", "top", "-b", "-n1", pick=lambda o: field("MiB Mem", o).split()[0])

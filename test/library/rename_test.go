@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+	"time"
 
 	"pinfold/client"
 	"pinfold/sandbox"
@@ -21,11 +22,11 @@ func TestFetchWhileFilesAreRenamed(t *testing.T) {
 		p := w.start(t, b, sandbox.Command{Shell: `
 head -c 100000 /dev/zero | tr '\0' a > a; head -c 1000000 /dev/zero | tr '\0' b > b
 while true; do cp a f.new; mv f.new f; cp b f.new; mv f.new f; done`})
-		for range 1000 { // until it is there
-			if _, err := b.Stat(ctx, "f"); err == nil {
-				break
-			}
+		_, err := b.Stat(ctx, "f")
+		for late := time.Now().Add(time.Minute); err != nil && time.Now().Before(late); _, err = b.Stat(ctx, "f") {
+			time.Sleep(5 * time.Millisecond)
 		}
+		ok(t, err)
 		whole := 0
 		for range 200 {
 			var out bytes.Buffer
@@ -44,7 +45,7 @@ while true; do cp a f.new; mv f.new f; cp b f.new; mv f.new f; done`})
 			t.Error("nothing could be fetched")
 		}
 		ok(t, p.Signal(ctx, "SIGKILL"))
-		_, err := p.Wait(ctx)
+		_, err = p.Wait(ctx)
 		ok(t, err)
 		_, err = b.Exec(ctx, sandbox.Command{Shell: "true"}, client.ExecOptions{})
 		ok(t, err)

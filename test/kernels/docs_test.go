@@ -57,7 +57,7 @@ var hosts = []struct {
 // differs is what was found to differ.
 const differs = `What differs there:
 
-- **Emulated machines are slow.** Cases that judge a rate or a short time are left out in them: floods of forks, filling a table of files, being killed within moments. A program that floods so slowly ends by its wall time.
+- **Emulated machines are slow.** Cases that judge a rate or a short time are left out in them: floods of forks, filling a table of files, ending many sandboxes within seconds. A program that floods so slowly ends by its wall time.
 - **Python 3.12 and later** count no references to what a warm interpreter has loaded (` + "`sys.getrefcount`" + ` says so), and each run copies about 30 % fewer pages.
 - **Python 3.14 and later**: an exception of a class below KeyboardInterrupt ends a program by SIGINT, cold and warm. Debian unstable's libffi keeps its own file open as a descriptor, in warm runs as in cold ones.
 - **Linux before 6.12 with cgroup version 2** cannot begin the mark of the most memory anew; there ` + "`memory_peak_bytes`" + ` of a warm run may come from readings. On 6.12 it is the kernel's mark.

@@ -134,7 +134,7 @@ func (m Machine) command(ctx context.Context, drives []string) *exec.Cmd {
 	// panic=-1 with -no-reboot: a dead kernel ends QEMU at once.
 	options := "console=" + p.console + " quiet panic=-1 mitigations=off random.trust_cpu=on "
 	threads := "multi"
-	if m.Disk != "" {
+	if m.Disk != "" && p.qemu == QEMU {
 		// Newer kernels change their own code and swap 16 bytes at once while they
 		// run; QEMU 7 does either wrong where each CPU has a thread.
 		threads = "single"

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -94,12 +95,21 @@ func (d Debian) make(ctx context.Context, dir string) error {
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
 	root := filepath.Join(tmp, "root")
-	args, err := d.bootstrap(ctx, root)
+	own, err := d.twin(ctx)
+	if err != nil {
+		return err
+	}
+	args, err := d.bootstrap(ctx, root, own)
 	if err != nil {
 		return err
 	}
 	if _, err := run(ctx, "", "mmdebstrap", args...); err != nil {
 		return err
+	}
+	if own != "" {
+		if _, err := run(ctx, "", "sh", "-c", configure, "configure", own, root); err != nil {
+			return err
+		}
 	}
 	if d.Boots {
 		if err := makeBootable(ctx, tmp, root); err != nil {
@@ -114,13 +124,21 @@ func (d Debian) make(ctx context.Context, dir string) error {
 
 // bootstrap is mmdebstrap's command line: packages come from the mirror that the
 // host's apt uses for its own release, by the same way.
-func (d Debian) bootstrap(ctx context.Context, root string) ([]string, error) {
+func (d Debian) bootstrap(ctx context.Context, root, own string) ([]string, error) {
 	mirror, err := mirror(ctx)
 	if err != nil {
 		return nil, err
 	}
 	variant := "essential"
-	if d.Boots {
+	switch {
+	case own != "":
+		variant = "extract"
+		list, err := run(ctx, "", "dpkg-query", "--admindir="+filepath.Join(own, "var/lib/dpkg"), "-W", "-f", "${Package}\n")
+		if err != nil {
+			return nil, err
+		}
+		d.Packages = strings.Fields(list)
+	case d.Boots:
 		variant = "minbase" // with apt
 	}
 	args := []string{"--quiet", "--variant=" + variant, "--format=directory", "--architectures=" + d.Arch, "--include=" + strings.Join(d.Packages, ",")}
@@ -146,12 +164,42 @@ func (d Debian) bootstrap(ctx context.Context, root string) ([]string, error) {
 	return append(args, d.Suite, root, mirror), nil
 }
 
+// twin makes the same tree for this machine's architecture, if it is for another:
+// nothing of a foreign one can run here, so its packages are only unpacked.
+func (d Debian) twin(ctx context.Context) (string, error) {
+	if d.Arch == runtime.GOARCH {
+		return "", nil
+	}
+	d.Arch = runtime.GOARCH
+	t, err := d.Make(ctx)
+	return t.Dir, err
+}
+
+// configure takes over what the installation of packages has made, for a tree of
+// another architecture: settings, users, links, compiled Python, which are the same
+// for all. Only the cache of libraries is not; the loader does without.
+const configure = `set -e
+own=$1 root=$2
+cp -an "$own/etc/." "$root/etc/"
+cp -an "$own/var/." "$root/var/"
+cp -an "$own/usr/share/." "$root/usr/share/"
+cp -an "$own/usr/lib/python3" "$own"/usr/lib/python3.* "$root/usr/lib/"
+find "$root/usr/lib" -name "*.cpython-*-x86_64-linux-gnu.so" -delete
+rm -f "$root/etc/ld.so.cache"
+sed -i "s/^Architecture: amd64$/Architecture: arm64/" "$root/var/lib/dpkg/status"
+for dir in bin sbin lib; do [ -e "$root/$dir" ] || ln -s "usr/$dir" "$root/$dir"; done
+[ -e "$root/usr/bin/sh" ] || ln -s dash "$root/usr/bin/sh"
+(cd "$own" && find usr/bin usr/sbin -type l -lname "/etc/alternatives/*") | while read -r link; do
+	[ -e "$root/$link" ] || [ -L "$root/$link" ] || cp -a "$own/$link" "$root/$link"
+done`
+
 // aptOptions say how packages are reached and how old lists may be.
 var aptOptions = []string{"acquire::http::proxy", "acquire::https::proxy", "acquire::check-valid-until", "acquire::check-date", "acquire::retries"}
 
 // kernelHook unpacks the kernel without what its installation would make for
 // machines with other disks: an initial ramdisk. The modules stay.
 const kernelHook = `set -e
+mkdir -p "$1/tmp"
 cd "$1/tmp"
 export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"
 apt-get -q download "$(apt-cache depends --important linux-image-cloud-ARCH | sed -n 's/.*Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1)"

@@ -43,6 +43,12 @@ func Missing() string {
 	return missing("to boot test kernels", tools)
 }
 
+// MissingFor says what must be installed to emulate an architecture, or is "".
+func MissingFor(arch string) string {
+	p := platforms[arch]
+	return missing("to emulate "+arch, []tool{{p.qemu, p.pkg}})
+}
+
 // missing says how to install the tools that are not there.
 func missing(purpose string, tools []tool) string {
 	var packages []string

@@ -63,11 +63,13 @@ func makeBootable(ctx context.Context, dir, root string) error {
 		}
 	}
 	home := filepath.Join(root, "home/user")
+	wanted := filepath.Join(units, "multi-user.target.wants/jobs.service")
+	_ = os.Remove(wanted) // where it came from another tree
 	errs := []error{
 		os.MkdirAll(filepath.Join(root, TestsDir), 0o755),
 		os.MkdirAll(home, 0o700), os.Chown(home, User, User),
 		os.MkdirAll(filepath.Join(units, "multi-user.target.wants"), 0o755),
-		os.Symlink("../jobs.service", filepath.Join(units, "multi-user.target.wants/jobs.service")),
+		os.Symlink("../jobs.service", wanted),
 	}
 	for _, unit := range masked {
 		name := filepath.Join(units, unit)

@@ -48,7 +48,7 @@ func Check(ctx context.Context, c *config.Config, o Options) []Finding {
 // Misconfigured are the findings about a configuration, given the error of
 // reading it: one for each thing that is wrong. There is nothing else to look at.
 func Misconfigured(err error) (found []Finding) {
-	if all, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // what was joined, and no more
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // what was joined, and no more
 		for _, one := range all.Unwrap() {
 			found = append(found, Misconfigured(one)...)
 		}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func (g guest) run(t *testing.T) {
 	} else {
 		b.system(ctx, &m, *g.debian)
 	}
-	jobs := append(first, b.jobs(chosen(t, g.suites, 1))...)
+	jobs := slices.Concat(first, b.jobs(chosen(t, g.suites, 1)))
 	t.Logf("built after %v", time.Since(began).Round(time.Second))
 	began = time.Now()
 	results := map[string]*result{}
@@ -136,7 +137,7 @@ func (b *builder) compile(name, pkg string, how ...string) {
 
 func (b *builder) compileTo(bin, pkg string, how ...string) {
 	b.Helper()
-	args := append(how, "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", bin, pkg)
+	args := slices.Concat(how, []string{"-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", bin, pkg})
 	cmd := exec.CommandContext(b.Context(), "go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOARCH="+b.arch)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -96,7 +96,7 @@ func TestWalk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer connection.Close()                //nolint:errcheck // read only
+	defer connection.Close()
 	cmd.ExtraFiles = []*os.File{connection} // a parent has its connection to the host there
 	out, err := cmd.CombinedOutput()
 	if err != nil {

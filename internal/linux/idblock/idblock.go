@@ -96,13 +96,18 @@ func New(file string, gone func(base int) bool) (*Pool, error) {
 }
 
 // Close gives the file back, and removes it when nobody uses it and no block
-// was left in use. Blocks must have been released before.
+// was left in use. A block that is released later stays marked as in use, until
+// Sweep or Lease of another pool finds that its users are gone.
 func (p *Pool) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	var err error
 	if lock(p.fd, unix.F_OFD_SETLK, unix.F_WRLCK, presence) == nil && p.clean() {
 		err = os.Remove(p.file)
 	}
-	return errors.Join(err, unix.Close(p.fd))
+	err = errors.Join(err, unix.Close(p.fd))
+	p.fd = -1 // the number may soon be another file's
+	return err
 }
 
 // clean says whether no block is in use.
@@ -204,6 +209,11 @@ func (p *Pool) mark(n int, used byte) error {
 func (p *Pool) giveUp(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.unlock(n)
+}
+
+// unlock is giveUp for who holds p.mu.
+func (p *Pool) unlock(n int) {
 	_ = lock(p.fd, unix.F_OFD_SETLK, unix.F_UNLCK, n) // it cannot fail for want of the lock
 	p.held[n] = false
 }
@@ -216,11 +226,15 @@ func (b *Block) Release() error {
 		return nil
 	}
 	n := (b.Base - First) / Size
-	if err := p.mark(n, 0); err != nil {
-		return err
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fd >= 0 {
+		if err := p.mark(n, 0); err != nil {
+			return err
+		}
+		p.unlock(n)
 	}
 	b.pool = nil
-	p.giveUp(n)
 	return nil
 }
 

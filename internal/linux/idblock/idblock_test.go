@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func newPool(t *testing.T, file string, gone func(int) bool) *Pool {
@@ -195,6 +197,43 @@ func TestSweepWaits(t *testing.T) {
 		t.Errorf("with patience %v was freed, %v, after %d questions", freed, err, asked)
 	}
 	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A block that outlives its pool is released without a word to the descriptor that
+// the pool had: its number may be another file's by then.
+func TestReleaseAfterClose(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "blocks")
+	p := newPool(t, file, nobody)
+	b := lease(t, p)
+	fd := p.fd
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	other := filepath.Join(t.TempDir(), "other")
+	f, err := os.Create(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if int(f.Fd()) != fd {
+		if err := unix.Dup3(int(f.Fd()), fd, unix.O_CLOEXEC); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+	}
+	if err := b.Release(); err != nil {
+		t.Error(err)
+	}
+	if info, err := f.Stat(); err != nil || info.Size() != 0 {
+		t.Errorf("another file was written to: %v, %v", info, err)
+	}
+	next := newPool(t, file, nobody)
+	if freed, err := next.Sweep(0); err != nil || len(freed) != 1 {
+		t.Errorf("%v, %v", freed, err)
+	}
+	if err := next.Close(); err != nil {
 		t.Error(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -117,6 +118,17 @@ sys.stdout.buffer.raw.write(b'')
 `},
 }
 
+// eightTimes is what the programs print whose lines come in any order.
+func eightTimes() string {
+	var b strings.Builder
+	for k := range 8 {
+		for i := range 300 {
+			fmt.Fprintf(&b, "%s %d\n", strings.Repeat(strconv.Itoa(k), 40), i)
+		}
+	}
+	return b.String()
+}
+
 // TestOutputIsWhatTheProgramWrote compares with Python outside, to the byte.
 func TestOutputIsWhatTheProgramWrote(t *testing.T) {
 	ledger.Check(t)
@@ -124,7 +136,10 @@ func TestOutputIsWhatTheProgramWrote(t *testing.T) {
 	living := w.create(t, sandbox.Create{Limits: pooledLimits})
 	for _, p := range outputPrograms {
 		t.Run(p.name, func(t *testing.T) {
-			want := canonical(outside(t, p.code), p.anyOrder)
+			want := canonical(eightTimes(), true) // outside, buffers of 8 KiB may be torn where they meet in a full pipe
+			if !p.anyOrder {
+				want = outside(t, p.code)
+			}
 			for _, cold := range []bool{true, false} {
 				r := must(w.Run(t.Context(), sandbox.Spec{Language: "python", Code: p.code, Limits: pooledLimits, Cold: cold}, client.RunOptions{}))(t)
 				if r.Status != sandbox.StatusSucceeded || r.StdoutTruncated || r.Warm == cold && os.Geteuid() == 0 {

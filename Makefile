@@ -9,10 +9,10 @@ build_flags = -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSIO
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL: # what a target needs is done before it, in the order written
-.PHONY: help build demo test check bench bench-docs setup clean FORCE
+.PHONY: help build demo test test-machines check bench bench-docs setup clean FORCE
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 build: bin/pinfold ## bin/pinfold (the agent is inside: one file is enough) and bin/pinfold-agent
 
@@ -31,6 +31,9 @@ setup: ## install what the tests need (root), or say what is missing
 
 test: setup check ## set-up, check, then every test
 	@scripts/test
+
+test-machines: setup ## Debian 13 in a virtual machine, and every Python of Debian's (a quarter of an hour)
+	PINFOLD_TEST_MACHINES=1 PINFOLD_TEST_ALL=1 $(GO) test -count=1 -v -timeout 60m -run '^Test(Debian13|Pythons)$$' ./test/kernels
 
 check: ## format, lint, architecture, generated files, builds, modules
 	@scripts/check

@@ -20,6 +20,7 @@ var attackPrograms = []string{agenttest.Agent, "pinfold/test/attacks/hostile"}
 // TestDebian13 is a whole Debian 13 as people have it: systemd, cgroup version
 // 2, its own kernel, Python and Node.
 func TestDebian13(t *testing.T) {
+	onRequest(t)
 	need(t, vm.Missing())
 	need(t, vm.MissingForDebian())
 	guest{arch: "amd64", debian: &trixie, memory: 3072, suites: debianSuites}.run(t)

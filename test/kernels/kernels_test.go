@@ -55,6 +55,15 @@ func need(t *testing.T, missing string) {
 	t.Skip(missing)
 }
 
+// onRequest leaves out what builds whole systems and takes a quarter of an hour,
+// unless it was asked for.
+func onRequest(t *testing.T) {
+	t.Helper()
+	if os.Getenv("PINFOLD_TEST_MACHINES") != "1" {
+		t.Skip("whole systems take a quarter of an hour: make test-machines")
+	}
+}
+
 // result is what one job said and how it ended.
 type result struct {
 	output bytes.Buffer

@@ -99,7 +99,7 @@ var sameEitherWay = []struct {
 	{"warnings", "import warnings; warnings.warn('w'); '\\d'", nil},
 	{"children", "import subprocess; print(subprocess.run(['/bin/sh', '-c', 'echo $0 $PPID | wc -w; ulimit -n; umask; pwd'], capture_output=True))", nil},
 	{"pools of processes", "import multiprocessing as m\nif __name__ == '__main__':\n    with m.get_context('fork').Pool(2) as p: print(p.map(abs, [-1, -2]))", nil},
-	{"spawned processes", "import multiprocessing as m\ndef f(q): q.put(6 * 7)\nif __name__ == '__main__':\n    m.set_start_method('spawn'); q = m.Queue(); p = m.Process(target=f, args=(q,)); p.start(); print(q.get(timeout=9)); p.join()\n    import multiprocessing.resource_tracker as r; r._resource_tracker._stop()", nil},
+	{"spawned processes", "import multiprocessing as m\ndef f(q): q.put(6 * 7)\nif __name__ == '__main__':\n    m.set_start_method('spawn'); q = m.Queue(); p = m.Process(target=f, args=(q,)); p.start(); print(q.get(timeout=9)); p.join()\n    q.close(); q.join_thread(); del p, q\n    import gc, multiprocessing.resource_tracker as r; gc.collect(); r._resource_tracker._stop()  # which would hold the output for a moment", nil},
 	{"asyncio", "import asyncio\nasync def f(): await asyncio.sleep(.01); return await asyncio.to_thread(lambda: 7)\nprint(asyncio.run(f()))", nil},
 	{"signals", "import signal, os, time\nsignal.signal(14, lambda *a: print('alarm')); signal.setitimer(0, .05); time.sleep(.2); print(signal.getsignal(17), signal.getsignal(2))", nil},
 	{"pickles", "import pickle\nclass A: pass\nprint(pickle.loads(pickle.dumps(A())).__class__)", nil},

@@ -29,15 +29,14 @@ func TestDebian13(t *testing.T) {
 // Left out is what judges a rate or a time that an emulated machine does not have:
 // floods of forks, filling a table of processes or of files, ending many in time.
 const (
-	slowNative  = "/32_at_once$"
 	slowCauses  = "/(forbidden_call_in_Go|file_size|eight_busy_threads|fork_bomb.*|threads|a_million_files|as_user)$"
 	kernelCases = "^TestAttacks$/^(FS-1[256]|KE-(05|07|10|11|12|14)|PR-0[5679]|RE-(04|05|10|11)|TE-01)"
 )
 
 var debianSuites = []suite{
 	{name: "installed", pkg: installedPkg, env: []string{"PINFOLD_TEST_CHECKOUT=" + checkoutDir}},
-	{name: "native as root", pkg: nativePkg, args: []string{"-test.run=^Test(Conformance|Posture|OOMScore|Fork|ForkedPosture|Asleep|Wake)$", "-test.skip=" + slowNative}, programs: nativePrograms, delegate: true},
-	{name: "native as user", pkg: nativePkg, args: []string{"-test.run=^Test(Conformance|Posture)$", "-test.skip=" + slowNative}, programs: nativePrograms, user: true, delegate: true},
+	{name: "native as root", pkg: nativePkg, args: []string{"-test.run=^Test(Conformance|Posture|OOMScore|Fork|ForkedPosture|Asleep|Wake)$", "-test.skip=" + crowd}, programs: nativePrograms, delegate: true},
+	{name: "native as user", pkg: nativePkg, args: []string{"-test.run=^Test(Conformance|Posture)$", "-test.skip=" + crowd}, programs: nativePrograms, user: true, delegate: true},
 	{name: "causes as root", pkg: e2ePkg, args: []string{"-test.run=^TestCauses$", "-test.skip=" + slowCauses}, programs: []string{"pinfold/cmd/pinfold", agenttest.Agent}, delegate: true},
 	{name: "attacks", pkg: attacksPkg, args: []string{"-test.run=" + kernelCases}, programs: attackPrograms, delegate: true},
 	{name: "memory marks", pkg: attacksPkg, args: []string{"-test.run=^TestMemoryPeakOfShortRuns$"}, programs: attackPrograms, delegate: true},

@@ -25,6 +25,7 @@ type suite struct {
 	args     []string
 	env      []string
 	programs []string // packages that the tests need built, in programsDir
+	beside   string   // a directory of the checkout that the tests read
 	user     bool     // as an ordinary user instead of root
 	delegate bool     // with a cgroup of its own
 	timeout  time.Duration
@@ -154,6 +155,9 @@ func (b *builder) jobs(suites []suite) []vm.Job {
 		b.compile(bin, s.pkg, "test", "-c")
 		for _, pkg := range s.programs {
 			b.compile(programsDir+"/"+filepath.Base(pkg), pkg, "build")
+		}
+		if s.beside != "" {
+			b.tree(checkoutDir+"/"+s.beside, filepath.Join("../..", s.beside))
 		}
 		timeout := s.timeout
 		if timeout == 0 {

@@ -138,6 +138,9 @@ func (d Debian) bootstrap(ctx context.Context, root, own string) ([]string, erro
 			return nil, err
 		}
 		d.Packages = strings.Fields(list)
+		if d.Boots {
+			d.Packages = append(d.Packages, "linux-image-cloud-"+d.Arch) // hooks do not run
+		}
 	case d.Boots:
 		variant = "minbase" // with apt
 	}
@@ -158,7 +161,7 @@ func (d Debian) bootstrap(ctx context.Context, root, own string) ([]string, erro
 	if d.Hook != "" {
 		args = append(args, "--customize-hook="+d.Hook)
 	}
-	if d.Boots {
+	if d.Boots && own == "" {
 		args = append(args, "--customize-hook="+strings.ReplaceAll(kernelHook, "ARCH", d.Arch))
 	}
 	return append(args, d.Suite, root, mirror), nil
@@ -180,6 +183,7 @@ func (d Debian) twin(ctx context.Context) (string, error) {
 // for all. Only the cache of libraries is not; the loader does without.
 const configure = `set -e
 own=$1 root=$2
+mkdir -p "$root/mnt" "$root/media" "$root/opt" "$root/srv"
 cp -an "$own/etc/." "$root/etc/"
 cp -an "$own/var/." "$root/var/"
 cp -an "$own/usr/share/." "$root/usr/share/"
@@ -187,10 +191,18 @@ cp -an "$own/usr/lib/python3" "$own"/usr/lib/python3.* "$root/usr/lib/"
 find "$root/usr/lib" -name "*.cpython-*-x86_64-linux-gnu.so" -delete
 rm -f "$root/etc/ld.so.cache"
 sed -i "s/^Architecture: amd64$/Architecture: arm64/" "$root/var/lib/dpkg/status"
+for kernel in "$root"/boot/vmlinuz-*; do
+	[ ! -e "$kernel" ] || { depmod -b "$root" "${kernel##*/vmlinuz-}"; mv "$kernel" "$root/../kernel"; }
+done
 for dir in bin sbin lib; do [ -e "$root/$dir" ] || ln -s "usr/$dir" "$root/$dir"; done
 [ -e "$root/usr/bin/sh" ] || ln -s dash "$root/usr/bin/sh"
 (cd "$own" && find usr/bin usr/sbin -type l -lname "/etc/alternatives/*") | while read -r link; do
 	[ -e "$root/$link" ] || [ -L "$root/$link" ] || cp -a "$own/$link" "$root/$link"
+done
+cd "$own"
+find etc/alternatives usr/lib/x86_64-linux-gnu -type l -lname "*x86_64-linux-gnu*" | while read -r link; do
+	name=$(printf %s "$link" | sed s/x86_64/aarch64/g) target=$(readlink "$link" | sed s/x86_64/aarch64/g)
+	[ -L "$root/$name" ] || ln -s "$target" "$root/$name"
 done`
 
 // aptOptions say how packages are reached and how old lists may be.

@@ -9,6 +9,7 @@ import (
 
 // TestDebian13ARM64 is the same on the other architecture.
 func TestDebian13ARM64(t *testing.T) {
+	onRequest(t)
 	need(t, vm.Missing())
 	need(t, vm.MissingForDebian())
 	need(t, vm.MissingFor("arm64"))
@@ -27,7 +28,7 @@ var arm64Suites = []suite{
 	{name: "installed", pkg: installedPkg, args: []string{"-test.run=^TestInstalled$/^(root|reload|crash|stop)$"}, env: []string{"PINFOLD_TEST_CHECKOUT=" + checkoutDir}},
 	{name: "native as root", pkg: nativePkg, args: []string{"-test.run=^Test(Posture|OOMScore|Fork|Asleep|Wake)$"}, programs: nativePrograms, delegate: true},
 	{name: "forked posture", pkg: nativePkg, args: []string{"-test.run=^TestForkedPosture$"}, programs: nativePrograms, delegate: true},
-	{name: "conformance as root", pkg: nativePkg, args: []string{"-test.run=^TestConformance$", "-test.skip=" + slowNative}, programs: nativePrograms, delegate: true},
+	{name: "conformance as root", pkg: nativePkg, args: []string{"-test.run=^TestConformance$", "-test.skip=" + crowd}, programs: nativePrograms, delegate: true},
 	{name: "causes as root", pkg: e2ePkg, args: []string{"-test.run=^TestCauses$", "-test.skip=/(forbidden.*|" + slowCauses[2:]}, programs: []string{"pinfold/cmd/pinfold", agenttest.Agent}, delegate: true},
 	{name: "attacks", pkg: attacksPkg, args: []string{"-test.run=" + kernelCases}, programs: attackPrograms, delegate: true},
 	{name: "memory marks", pkg: attacksPkg, args: []string{"-test.run=^TestMemoryPeakOfShortRuns$"}, programs: attackPrograms, delegate: true},

@@ -62,11 +62,16 @@ func (d Debian) Make(ctx context.Context) (Tree, error) {
 	if d.Boots {
 		d.Packages = append(d.Packages, systemPackages...)
 	}
+	taken := ""
+	if d.Arch != runtime.GOARCH {
+		taken = configure
+	}
 	text, err := json.Marshal(struct {
 		Debian
-		Recipe, Hook, Unit string
-		LeftOut            []string
-	}{d, recipe, kernelHook, jobsUnit, leftOut})
+		Recipe, KernelHook, Unit string
+		Configure                string `json:",omitempty"`
+		LeftOut                  []string
+	}{d, recipe, kernelHook, jobsUnit, taken, leftOut})
 	if err != nil {
 		return Tree{}, err
 	}

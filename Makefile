@@ -32,8 +32,8 @@ setup: ## install what the tests need (root), or say what is missing
 test: setup check ## set-up, check, then every test
 	@scripts/test
 
-test-machines: setup ## Debian 13 in a virtual machine, and every Python of Debian's (a quarter of an hour)
-	PINFOLD_TEST_MACHINES=1 PINFOLD_TEST_ALL=1 $(GO) test -count=1 -v -timeout 60m -run '^Test(Debian13|Pythons)$$' ./test/kernels
+test-machines: setup ## Debian 13 in virtual machines (x86-64, arm64), every Python of Debian's (twenty minutes)
+	PINFOLD_TEST_MACHINES=1 PINFOLD_TEST_ALL=1 $(GO) test -count=1 -v -timeout 60m -run '^Test(Debian13|Debian13ARM64|Pythons)$$' ./test/kernels
 
 check: ## format, lint, architecture, generated files, builds, modules
 	@scripts/check

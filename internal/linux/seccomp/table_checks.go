@@ -25,8 +25,10 @@ const (
 	mapHUGETLB, mfdHUGETLB, shmHUGETLB = 0x40000, 4, 0o4000
 
 	fadvDONTNEED = 4
-	msSYNC       = 4
 	rwfNOWAIT    = 8
+
+	msASYNC, msSYNC = 1, 4
+	pageOffset      = 4096 - 1 // pages are never smaller
 
 	minusOne = 0xffffffff
 
@@ -69,10 +71,14 @@ var conditions = map[string][]check{
 		arg: 3, notIn: []uint32{fadvDONTNEED}, otherwise: errno(0),
 		why: "what others read too stays in memory; the sandbox's own files are nowhere else",
 	}},
-	"msync": {{
-		arg: 2, mask: msSYNC, in: []uint32{0}, otherwise: errno(0),
-		why: "what a program can write is in memory; of what it can only read, the host's disc would be flushed",
-	}},
+	"msync": {
+		{arg: 0, mask: pageOffset, in: []uint32{0}, otherwise: allow, why: "what is no page, the kernel refuses"},
+		{arg: 2, notIn: []uint32{msASYNC | msSYNC}, otherwise: allow, why: "both at once, the kernel refuses"},
+		{
+			arg: 2, mask: msSYNC, in: []uint32{0}, otherwise: errno(0),
+			why: "what a program can write is in memory; of what it can only read, the host's disc would be flushed",
+		},
+	},
 	"preadv2":      {noWaitCheck},
 	"pwritev2":     {noWaitCheck},
 	"mmap":         {{arg: 3, mask: mapHUGETLB, in: []uint32{0}, otherwise: errno(eNOMEM), why: noHugePages}},

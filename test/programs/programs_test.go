@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,14 +99,31 @@ func execute(t *testing.T, dir string, args []string, env ...string) (stdout, st
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // the tests' own commands
 	cmd.Dir, cmd.Env = dir, env
-	var out, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &complaint
+	var streams [2]bytes.Buffer
+	var ends [2]*os.File
+	var read sync.WaitGroup
+	for i := range streams {
+		from, to, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer from.Close()
+		// The program may open /dev/stderr, as it may where its own user started it.
+		if err := to.Chown(outsider, outsider); err != nil && os.Geteuid() == 0 {
+			t.Fatal(err)
+		}
+		ends[i] = to
+		read.Go(func() { _, _ = streams[i].ReadFrom(from) })
+	}
+	cmd.Stdout, cmd.Stderr = ends[0], ends[1]
 	err := cmd.Run()
+	_ = errors.Join(ends[0].Close(), ends[1].Close())
+	read.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatalf("%v: %v", args, err)
 	}
-	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
+	return streams[0].String(), streams[1].String(), cmd.ProcessState.ExitCode()
 }
 
 // copyTree puts the files of a folder of testdata into a new directory that

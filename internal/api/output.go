@@ -7,39 +7,24 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 
 	"pinfold/internal/engine"
 	"pinfold/sandbox"
 )
 
-// follower sends the two output streams of a process as events. Whoever sends
-// holds the lock, so that an event's id names what has really gone out.
-type follower struct {
-	e *events
-	p *engine.Process
-	// outputs are readers that are there already; nil: follow opens them.
-	outputs [2]*engine.Output
-
-	mu sync.Mutex
-	at [2]int64
-}
-
 // streamProcess starts a process and follows it.
 func (c *call) streamProcess(s *engine.Sandbox, command sandbox.Command) error {
-	p, stdout, stderr, err := s.StartAttached(c.r.Context(), command)
+	p, outputs, err := s.StartFollowed(c.r.Context(), command)
 	if err != nil {
 		return err
 	}
-	defer stdout.Close()
-	defer stderr.Close()
+	defer outputs.Close()
 	e := c.newEvents(c.w)
 	defer e.end()
-	f := &follower{e: e, p: p, outputs: [2]*engine.Output{stdout, stderr}}
 	if err := e.send("start", "", p.Info()); err != nil {
 		return err
 	}
-	return c.follow(f)
+	return c.follow(e, p, outputs)
 }
 
 func (c *call) streamOutput() error {
@@ -53,9 +38,11 @@ func (c *call) streamOutput() error {
 			return err
 		}
 	}
+	outputs := p.Outputs(from)
+	defer outputs.Close()
 	e := c.newEvents(c.w)
 	defer e.end()
-	return c.follow(&follower{e: e, p: p, at: from})
+	return c.follow(e, p, outputs)
 }
 
 func parseResumeID(id string) (from [2]int64, err error) {
@@ -69,43 +56,69 @@ func parseResumeID(id string) (from [2]int64, err error) {
 }
 
 // follow sends until both streams have ended, then the end of the process.
-func (c *call) follow(f *follower) error {
-	ctx, cancel := context.WithCancelCause(c.r.Context())
-	defer cancel(nil)
-	var pieces [2]piece
-	outputs := f.outputs
-	for i := range outputs {
-		if outputs[i] == nil {
-			outputs[i] = f.p.Output(i+1, f.at[i])
-			defer outputs[i].Close()
-		}
-		var err error
-		if pieces[i], err = ready(outputs[i]); err != nil {
-			return c.cutOff(f.e, err)
-		}
-		f.at[i] = pieces[i].at
+func (c *call) follow(e *events, p *engine.Process, outputs *engine.Outputs) error {
+	at, err := outputs.Begin()
+	if err != nil {
+		return c.cutOff(e, err)
 	}
-	if err := f.e.begin(); err != nil {
+	if err := e.begin(); err != nil {
 		return err
 	}
-	var both sync.WaitGroup
-	for i, o := range outputs {
-		both.Go(func() {
-			defer o.Close() // the process need not wait for this stream any more
-			if err := f.copy(ctx, o, i, pieces[i]); err != nil {
-				cancel(err)
-			}
-		})
+	s := newStreams(e, at)
+	for {
+		stream, chunk, _, err := outputs.Next(c.r.Context())
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return c.cutOff(e, err)
+		}
+		if err := s.send(stream, chunk); err != nil {
+			return err
+		}
 	}
-	both.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return c.cutOff(f.e, err)
+	if err := s.end(); err != nil {
+		return err
 	}
-	info, err := f.p.Wait(ctx)
+	info, err := p.Wait(c.r.Context())
 	if err != nil {
-		return c.cutOff(f.e, err)
+		return c.cutOff(e, err)
 	}
-	return f.e.send("exit", "", info)
+	return e.send("exit", "", info)
+}
+
+// streams sends pieces of two output streams as events. These end at whole
+// characters where they can.
+type streams struct {
+	e    *events
+	cuts [2]splitter
+}
+
+func newStreams(e *events, at [2]int64) *streams {
+	return &streams{e: e, cuts: [2]splitter{{stream: "stdout", at: at[0]}, {stream: "stderr", at: at[1]}}}
+}
+
+// send sends the next bytes of a stream.
+func (s *streams) send(stream int, chunk []byte) error {
+	return s.event(s.cuts[stream].take(chunk))
+}
+
+// end sends what is left of both.
+func (s *streams) end() error {
+	for i := range s.cuts {
+		if err := s.event(s.cuts[i].rest()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// event sends one that names what has gone out, so that a client can go on from it.
+func (s *streams) event(event OutputEvent, ok bool) error {
+	if !ok {
+		return nil
+	}
+	return s.e.send(event.Stream, resumeID(s.cuts[0].at, s.cuts[1].at), event)
 }
 
 // cutOff says why a stream ends too early: as a status where that is still
@@ -147,34 +160,6 @@ func next(ctx context.Context, o *engine.Output) (piece, error) {
 		return piece{at: at, end: true}, nil
 	}
 	return piece{bytes: chunk, at: at}, err
-}
-
-// copy sends one stream, beginning with a piece that was read already. Events
-// end at whole characters where they can.
-func (f *follower) copy(ctx context.Context, o *engine.Output, i int, p piece) (err error) {
-	cut := splitter{stream: [2]string{"stdout", "stderr"}[i], at: p.at}
-	for ; err == nil; p, err = next(ctx, o) {
-		event, ok := cut.take(p.bytes)
-		if p.end {
-			event, ok = cut.rest()
-		}
-		if ok {
-			if err := f.send(i, event, cut.at); err != nil {
-				return err
-			}
-		}
-		if p.end {
-			return nil
-		}
-	}
-	return err
-}
-
-func (f *follower) send(i int, event OutputEvent, next int64) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.at[i] = next
-	return f.e.send(event.Stream, resumeID(f.at[0], f.at[1]), event)
 }
 
 // rawOutput answers with one stream as it is.

@@ -122,7 +122,7 @@ func (c *call) watchRun() error {
 	if err := e.begin(); err != nil {
 		return err
 	}
-	cuts := [2]splitter{{stream: "stdout", at: from[0]}, {stream: "stderr", at: from[1]}}
+	out := newStreams(e, from)
 	for {
 		u, err := w.Next(c.r.Context())
 		switch {
@@ -131,29 +131,21 @@ func (c *call) watchRun() error {
 		case err != nil:
 			return c.cutOff(e, hide(err))
 		}
-		if err := sendUpdate(e, &cuts, u); err != nil {
+		if err := sendUpdate(e, out, u); err != nil {
 			return err
 		}
 	}
 }
 
-func sendUpdate(e *events, cuts *[2]splitter, u engine.RunUpdate) error {
-	output := func(event OutputEvent, ok bool) error {
-		if !ok {
-			return nil
-		}
-		return e.send(event.Stream, resumeID(cuts[0].at, cuts[1].at), event)
-	}
+func sendUpdate(e *events, out *streams, u engine.RunUpdate) error {
 	switch {
 	case u.Record != nil:
 		return e.send("state", "", shownRun(*u.Record))
 	case u.Stream > 0:
-		return output(cuts[u.Stream-1].take(u.Chunk))
+		return out.send(u.Stream-1, u.Chunk)
 	}
-	for i := range cuts {
-		if err := output(cuts[i].rest()); err != nil {
-			return err
-		}
+	if err := out.end(); err != nil {
+		return err
 	}
 	return e.send("result", "", u.Result)
 }

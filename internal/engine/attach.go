@@ -16,3 +16,12 @@ func (s *Sandbox) StartAttached(ctx context.Context, c sandbox.Command) (p *Proc
 	}
 	return p, outs[0], outs[1], nil
 }
+
+// StartFollowed is StartAttached with one reader of both streams, in their order.
+func (s *Sandbox) StartFollowed(ctx context.Context, c sandbox.Command) (*Process, *Outputs, error) {
+	p, stdout, stderr, err := s.StartAttached(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, p.newOutputs([2]*Output{stdout, stderr}), nil
+}

@@ -36,10 +36,10 @@ func (c *capture) Write(b []byte) (int, error) {
 	if len(part) == 0 {
 		return len(b), nil
 	}
+	c.mu.Lock()
 	if c.order != nil {
 		c.order(len(part))
 	}
-	c.mu.Lock()
 	c.kept = append(c.kept, part...)
 	if c.news != nil {
 		close(c.news)

@@ -49,6 +49,25 @@ func (o *order) known() []sandbox.OutputPiece {
 	return slices.Clone(o.pieces)
 }
 
+// next tells whose turn it is for a reader that has got so far in both streams, and
+// how many bytes of that one come before the other's. ok is false where that is not
+// known: the reader has all that was noted.
+func (o *order) next(at [2]int64) (stream int, n int64, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var end [2]int64
+	for _, p := range o.pieces {
+		i := 0
+		if p.Stream == "stderr" {
+			i = 1
+		}
+		if end[i] += p.Bytes; at[i] < end[i] {
+			return i, end[i] - at[i], true
+		}
+	}
+	return 0, 0, false
+}
+
 // exactOutput is what the text of two streams does not tell.
 func exactOutput(stdout, stderr *capture, o *order, raw bool) sandbox.ExactOutput {
 	e := sandbox.ExactOutput{OutputOrder: o.known()}

@@ -58,7 +58,7 @@ func (e *Engine) WatchRun(ctx context.Context, tenant, id string, from [2]int64)
 // ended makes of a record what a watch needs. Output that the record does not
 // have byte for byte is left to the result.
 func ended(r RunRecord) *liveRun {
-	l := &liveRun{record: r, done: make(chan struct{}), news: make(chan struct{}), result: r.Result}
+	l := &liveRun{record: r, done: make(chan struct{}), news: make(chan struct{}), result: r.Result, order: &order{pieces: r.Result.OutputOrder}}
 	for i, text := range []string{r.Result.Stdout, r.Result.Stderr} {
 		if strings.Contains(text, "\uFFFD") {
 			text = ""
@@ -84,24 +84,15 @@ func (w *RunWatch) Next(ctx context.Context) (RunUpdate, error) {
 		default:
 		}
 		w.run.mu.Lock()
-		news, output, result := w.run.news, w.run.output, w.run.result
+		news, output, order, result := w.run.news, w.run.output, w.run.order, w.run.result
 		w.run.mu.Unlock()
 		if r := w.run.describe(); r.State != w.state && r.State != sandbox.RunFinished {
 			w.state = r.State
 			return RunUpdate{Record: &r}, nil
 		}
-		var more [2]<-chan struct{}
-		for i, c := range output {
-			if c == nil {
-				continue
-			}
-			var chunk []byte
-			if chunk, more[i] = c.from(w.at[i]); len(chunk) > 0 {
-				chunk = chunk[:min(len(chunk), outputChunk)]
-				u := RunUpdate{Stream: i + 1, Chunk: chunk, At: w.at[i]}
-				w.at[i] += int64(len(chunk))
-				return u, nil
-			}
+		u, more := w.output(output, order)
+		if len(u.Chunk) > 0 {
+			return u, nil
 		}
 		if ended {
 			if w.over = true; result == nil {
@@ -118,4 +109,33 @@ func (w *RunWatch) Next(ctx context.Context) (RunUpdate, error) {
 			return RunUpdate{}, context.Cause(ctx)
 		}
 	}
+}
+
+// output takes what was printed next, or returns what is closed when there is more.
+func (w *RunWatch) output(captures [2]*capture, order *order) (u RunUpdate, more [2]<-chan struct{}) {
+	var chunks [2][]byte
+	for i, c := range captures {
+		if c != nil {
+			chunks[i], more[i] = c.from(w.at[i])
+		}
+	}
+	if len(chunks[0])+len(chunks[1]) == 0 {
+		return u, more
+	}
+	// What has come was noted before it came: see Outputs.Next. Of one that the order
+	// names and that was not there, there is some now, unless it is not kept at all.
+	stream, most := 0, int64(outputChunk)
+	if i, n, ok := order.next(w.at); ok {
+		if len(chunks[i]) == 0 {
+			chunks[i], _ = captures[i].from(w.at[i])
+		}
+		stream, most = i, min(n, most)
+	}
+	if len(chunks[stream]) == 0 {
+		stream, most = 1-stream, outputChunk
+	}
+	chunk := chunks[stream][:min(int64(len(chunks[stream])), most)]
+	u = RunUpdate{Stream: stream + 1, Chunk: chunk, At: w.at[stream]}
+	w.at[stream] += int64(len(chunk))
+	return u, more
 }

@@ -21,6 +21,7 @@ type liveRun struct {
 	news    chan struct{} // closed and replaced at every change
 	started time.Time     // zero while it waits for room
 	output  [2]*capture   // nil until the program starts
+	order   *order        // of output
 	result  *sandbox.Result
 }
 
@@ -63,8 +64,8 @@ func (l *liveRun) change(f func()) {
 func (l *liveRun) admitted() { l.change(func() { l.started = time.Now().UTC().Round(0) }) }
 
 // opened says where the program's output is kept.
-func (l *liveRun) opened(stdout, stderr *capture) {
-	l.change(func() { l.output = [2]*capture{stdout, stderr} })
+func (l *liveRun) opened(r *execResult) {
+	l.change(func() { l.output, l.order = [2]*capture{r.stdout, r.stderr}, &r.order })
 }
 
 // finish says what became of the run. untrack follows.

@@ -127,7 +127,7 @@ type execution struct {
 	command guest.Command
 	limits  sandbox.Limits
 	streams Streams
-	opened  func(stdout, stderr *capture) // told where the output is kept; may be nil
+	opened  func(*execResult) // told where the output is kept; may be nil
 	// warm takes the program instead of a command that is started.
 	warm     *interpreter
 	handover handover
@@ -164,7 +164,7 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 	}
 	r.stdout.order, r.stderr.order = r.order.of(wire.Stdout), r.order.of(wire.Stderr)
 	if x.opened != nil {
-		x.opened(r.stdout, r.stderr)
+		x.opened(r)
 	}
 	meter := meterOf(s.machine)
 	base := meter.BeginRun()

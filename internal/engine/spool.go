@@ -187,36 +187,62 @@ const outputChunk = 64 << 10
 // written yet, or the context's.
 func (o *Output) Next(ctx context.Context) (chunk []byte, at int64, err error) {
 	for {
-		o.s.mu.Lock()
-		switch {
-		case o.at < o.s.first():
-			first := o.s.first()
-			o.s.mu.Unlock()
-			return nil, first, offsetGone(o.at, first)
-		case o.at > o.s.total:
-			total := o.s.total
-			o.s.mu.Unlock()
-			return nil, total, offsetGone(o.at, total)
-		case o.at < o.s.total:
-			from := o.at - o.s.first()
-			n := min(o.s.total-o.at, outputChunk)
-			o.buf = append(o.buf[:0], o.s.ring[from:from+n]...)
-			at, o.at = o.at, o.at+n
-			o.s.signal()
-			o.s.mu.Unlock()
-			return o.buf, at, nil
-		case o.s.closed:
-			o.s.mu.Unlock()
-			return nil, o.at, io.EOF
+		if more := o.wait(); more != nil {
+			select {
+			case <-more:
+				continue
+			case <-ctx.Done():
+				return nil, o.at, context.Cause(ctx)
+			}
 		}
-		changed := o.s.changed
-		o.s.mu.Unlock()
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, o.at, context.Cause(ctx)
+		if chunk, at, err = o.take(outputChunk); chunk != nil || err != nil {
+			return chunk, at, err
 		}
 	}
+}
+
+// wait returns what is closed when there may be something to take, or nil when
+// there is.
+func (o *Output) wait() <-chan struct{} {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	if o.at != o.s.total || o.s.closed {
+		return nil
+	}
+	return o.s.changed
+}
+
+// take is Next for at most so many bytes, and does not wait.
+func (o *Output) take(most int64) (chunk []byte, at int64, err error) {
+	o.s.mu.Lock()
+	defer o.s.mu.Unlock()
+	if at, err := o.reachable(); err != nil {
+		return nil, at, err
+	}
+	switch {
+	case o.at < o.s.total:
+		from := o.at - o.s.first()
+		n := min(o.s.total-o.at, most)
+		o.buf = append(o.buf[:0], o.s.ring[from:from+n]...)
+		at, o.at = o.at, o.at+n
+		o.s.signal()
+		return o.buf, at, nil
+	case o.s.closed:
+		return nil, o.at, io.EOF
+	}
+	return nil, o.at, nil
+}
+
+// reachable says whether the bytes from here on are there, or will be. Where they
+// are not, the offset is the nearest that can be read from. The spool's lock is held.
+func (o *Output) reachable() (at int64, err error) {
+	switch first := o.s.first(); {
+	case o.at < first:
+		return first, offsetGone(o.at, first)
+	case o.at > o.s.total:
+		return o.s.total, offsetGone(o.at, o.s.total)
+	}
+	return o.at, nil
 }
 
 func offsetGone(asked, first int64) *sandbox.Error {

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"io"
+)
+
+// Outputs reads both output streams of a process in the order in which they were
+// written, as far as that was noted. While it is open the process waits for it, so
+// close it. It is for one goroutine.
+type Outputs struct {
+	streams [2]*Output
+	order   *order
+	at      [2]int64 // what was passed on
+	ended   [2]bool
+}
+
+// Outputs reads both streams from those offsets on; a negative one is that of the
+// first byte kept.
+func (p *Process) Outputs(from [2]int64) *Outputs {
+	return p.newOutputs([2]*Output{p.Output(1, from[0]), p.Output(2, from[1])})
+}
+
+func (p *Process) newOutputs(streams [2]*Output) *Outputs {
+	return &Outputs{streams: streams, order: &p.order, at: [2]int64{streams[0].at, streams[1].at}}
+}
+
+// Begin returns the offsets from which on the streams are read. An error is of code
+// offset_gone: what is asked for cannot be read.
+func (o *Outputs) Begin() (at [2]int64, err error) {
+	for _, out := range o.streams {
+		out.s.mu.Lock()
+		_, err := out.reachable()
+		out.s.mu.Unlock()
+		if err != nil {
+			return at, err
+		}
+	}
+	return o.at, nil
+}
+
+// Next returns the next piece, of which stream it is (0: standard output), and the
+// offset of its first byte there. The piece is valid until the next call. The error
+// is io.EOF at the end of both, one of code offset_gone where this reader has lost
+// its place, or the context's.
+func (o *Outputs) Next(ctx context.Context) (stream int, chunk []byte, at int64, err error) {
+	for {
+		var more [2]<-chan struct{}
+		ready := -1
+		for i, s := range o.streams {
+			if o.ended[i] {
+				continue
+			}
+			if more[i] = s.wait(); more[i] == nil && ready < 0 {
+				ready = i
+			}
+		}
+		switch {
+		case o.ended[0] && o.ended[1]:
+			return 0, nil, 0, io.EOF
+		case ready < 0:
+			select {
+			case <-more[0]:
+			case <-more[1]:
+			case <-ctx.Done():
+				return 0, nil, 0, context.Cause(ctx)
+			}
+			continue
+		}
+		// What has come was noted before it came. So where this does not know, the
+		// order was not noted, and where it knows, the bytes are there.
+		most := int64(outputChunk)
+		if i, n, ok := o.order.next(o.at); ok && !o.ended[i] && o.streams[i].wait() == nil {
+			ready, most = i, min(n, outputChunk)
+		}
+		chunk, at, err = o.streams[ready].take(most)
+		switch {
+		case err == io.EOF: //nolint:errorlint // take's own
+			o.ended[ready] = true
+			o.streams[ready].Close() // the process need not wait for this stream any more
+		case err != nil:
+			return ready, nil, at, err
+		default:
+			o.at[ready] = at + int64(len(chunk))
+			return ready, chunk, at, nil
+		}
+	}
+}
+
+// Close lets the process go on without this reader.
+func (o *Outputs) Close() {
+	for _, s := range o.streams {
+		s.Close()
+	}
+}

@@ -15,7 +15,7 @@ const (
 // kernel recorded; nothing that the guest prints can change it.
 type CauseKind string
 
-// The causes. All but the first two and the last two name a limit.
+// The causes. All but the first two and the last three name a limit.
 const (
 	CauseExited    CauseKind = "exited"     // the program returned an exit status
 	CauseSignaled  CauseKind = "signaled"   // a signal of the program's own making

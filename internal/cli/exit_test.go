@@ -25,7 +25,7 @@ func TestExitStatus(t *testing.T) {
 		"cpu":         {killed(sandbox.CauseCPUTime), 124},
 		"memory":      {killed(sandbox.CauseMemory), 137},
 		"output":      {killed(sandbox.CauseOutput), 137},
-		"syscall":     {killed(sandbox.CauseSyscall), 137},
+		"syscall":     {sandbox.Result{Status: sandbox.StatusFailed, Signal: "SIGSYS", Cause: sandbox.Cause{Kind: sandbox.CauseSyscall}}, 159},
 		"cancelled":   {killed(sandbox.CauseCancelled), 130},
 		"lost":        {sandbox.Result{Status: sandbox.StatusError, Cause: sandbox.Cause{Kind: sandbox.CauseLost}}, 125},
 		"failed bare": {sandbox.Result{Status: sandbox.StatusFailed}, 1},

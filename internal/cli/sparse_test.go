@@ -11,7 +11,7 @@ import (
 )
 
 // Whatever the pieces in which it comes, the file has the content; and zeros take
-// no room (F5).
+// no room.
 func TestSparseFile(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's
 	for range 50 {

@@ -23,7 +23,7 @@ func clings(held *atomic.Bool, program func(*fake.Process) fake.Exit) func(drive
 }
 
 // A sandbox that does not end in time changes nothing of what became of the
-// program (L1): the result says both, and its place is free when it is gone.
+// program: the result says both, and its place is free when it is gone.
 func TestLateCleanup(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits  sandbox.Limits

@@ -16,7 +16,7 @@ type doing struct {
 }
 
 // What is a flood is decided by the rate of refusals and by what the program does
-// meanwhile (B2). The numbers are those of real programs; the clock is the test's.
+// meanwhile. The numbers are those of real programs; the clock is the test's.
 func TestForkJudge(t *testing.T) {
 	const never = 0
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 // met says that a posture has what was required.
 func met(i sandbox.Isolation, feature string) bool { return slices.Contains(i.Enforced, feature) }
 
-// A fork that comes between choosing a pool and taking from it (F7) is not for a
+// A fork that comes between choosing a pool and taking from it is not for a
 // run that requires what no fork has.
 func TestForkThatComesBetween(t *testing.T) {
 	s, d := serveForks(t, pythons(1), nil)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -9,20 +10,23 @@ import (
 	"pinfold/sandbox"
 )
 
-// The table goes from the strongest evidence to the weakest: each line adds
-// weaker evidence that must not matter.
-func TestVerdictPrecedence(t *testing.T) {
-	limits := sandbox.DefaultLimits()
+// verdictCase is some evidence and what must come of it.
+type verdictCase struct {
+	name   string
+	e      evidence
+	status sandbox.Status
+	cause  sandbox.CauseKind
+}
+
+// verdicts go from the strongest evidence to the weakest: each line adds weaker
+// evidence that must not matter.
+func verdicts(t *testing.T) []verdictCase {
+	t.Helper()
 	all := driver.Usage{OOMKills: 1, ProcessesDenied: 5, DiskFull: true, InodesFull: true, Killed: "ptrace"}
 	noOOM := all
 	noOOM.OOMKills = 0
 	denied := driver.Usage{ProcessesDenied: 5}
-	for _, c := range []struct {
-		name   string
-		e      evidence
-		status sandbox.Status
-		cause  sandbox.CauseKind
-	}{
+	return []verdictCase{
 		{"a trigger beats everything", evidence{trigger: &trigger{kind: sandbox.CauseWallTime}, usage: all, death: &driver.Death{Kind: driver.DeathMemory}, exit: &exit{code: 1}, held: true}, sandbox.StatusKilled, sandbox.CauseWallTime},
 		{"cancelled though it succeeded", evidence{trigger: cancelled(t.Context()), exit: &exit{}}, sandbox.StatusKilled, sandbox.CauseCancelled},
 		{"an OOM kill beats death and exit", evidence{usage: all, death: &driver.Death{Kind: driver.DeathAgent}, exit: &exit{code: 1}}, sandbox.StatusKilled, sandbox.CauseMemory},
@@ -49,7 +53,12 @@ func TestVerdictPrecedence(t *testing.T) {
 		{"signal", evidence{exit: &exit{signal: 11}}, sandbox.StatusFailed, sandbox.CauseSignaled},
 		{"exit code", evidence{exit: &exit{code: 3}}, sandbox.StatusFailed, sandbox.CauseExited},
 		{"success", evidence{exit: &exit{}}, sandbox.StatusSucceeded, sandbox.CauseExited},
-	} {
+	}
+}
+
+func TestVerdictPrecedence(t *testing.T) {
+	limits := sandbox.DefaultLimits()
+	for _, c := range verdicts(t) {
 		t.Run(c.name, func(t *testing.T) {
 			c.e.limits = limits
 			status, cause := verdict(c.e)
@@ -106,6 +115,36 @@ func TestSignalName(t *testing.T) {
 	for n, want := range map[int]string{1: "SIGHUP", 9: "SIGKILL", 31: "SIGSYS", 34: "SIG34", 0: "SIG0", -1: "SIG-1"} {
 		if got := SignalName(n); got != want {
 			t.Errorf("%d is %q, not %q", n, got, want)
+		}
+	}
+}
+
+// The page of errors says which status goes with which cause.
+func TestErrorsPageHasOurStatuses(t *testing.T) {
+	possible := map[sandbox.CauseKind]map[sandbox.Status]bool{}
+	for _, c := range verdicts(t) {
+		kind := c.cause
+		if possible[kind] == nil {
+			possible[kind] = map[sandbox.Status]bool{}
+		}
+		possible[kind][c.status] = true
+	}
+	for _, kind := range []sandbox.CauseKind{sandbox.CauseCPUTime, sandbox.CauseProcesses, sandbox.CauseOutput} { // of a watch
+		possible[kind] = map[sandbox.Status]bool{sandbox.StatusKilled: true, sandbox.StatusFailed: possible[kind] != nil}
+	}
+	page, err := os.ReadFile("../../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, statuses := range possible {
+		var words []string
+		for _, s := range []sandbox.Status{sandbox.StatusSucceeded, sandbox.StatusFailed, sandbox.StatusKilled, sandbox.StatusError} {
+			if statuses[s] {
+				words = append(words, string(s))
+			}
+		}
+		if row := fmt.Sprintf("| `%s` | %s |", kind, strings.Join(words, " or ")); !strings.Contains(string(page), row) {
+			t.Errorf("the page lacks %s", row)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func (m Machine) sysctls(add func(path, content string)) {
 		add("/proc/sys/"+s.name, m.Host.Sysctls[s.name])
 	}
 	add("/proc/sys/kernel/osrelease", m.Host.Release)
-	add("/proc/sys/fs/file-max", m.Host.Sysctls["kernel/ngroups_max"])
+	add("/proc/sys/fs/file-max", "65536")       // a number of our own: limits.open_files is what holds
 	add("/proc/sys/net/core/somaxconn", "4096") // what a new network namespace has
 	add(UUID, "0")
 }

@@ -108,7 +108,7 @@ func fsRaceCases() []Case {
 			Twin: &Twin{What: "one large file", Payload: Payload{Code: "open('f.bin', 'wb').write(bytes(12 << 20)); say('ok', 1)", Artifacts: []string{"*.bin"}, Limits: sandbox.Limits{DiskBytes: 16 << 20}}, Want: "ok"},
 		},
 		{
-			ID: "FS-24", Title: "a tree of sparse files, fetched as an archive of each format", Level: User, Severity: HostDoS, Source: "a review (F5)",
+			ID: "FS-24", Title: "a tree of sparse files, fetched as an archive of each format", Level: User, Severity: HostDoS, Source: "own",
 			Expect: "refused as too_large before a byte comes out, naming a file; what the disk can hold comes out",
 			Do:     func(t *trial) error { return t.sparseTree(0, packsNothing) },
 			Control: Control{Without: "a bound on bytes", Run: func(a *arena) error {

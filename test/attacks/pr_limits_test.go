@@ -46,7 +46,7 @@ say('other', call(nr, pid, 7, limit, None)); os.kill(pid, 9); os.wait()
 			Twin:    &Twin{What: "one's own limits", Payload: Payload{Code: "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); say('own', resource.prlimit(0, resource.RLIMIT_NOFILE)[0])"}, Want: "own 64"},
 		},
 		{
-			ID: "RE-13", Title: "huge pages that the host has reserved: mmap, memfd_create, shmget", Level: User, Severity: HostDoS, Source: "own",
+			ID: "RE-14", Title: "huge pages that the host has reserved: mmap, memfd_create, shmget", Level: User, Severity: HostDoS, Source: "own",
 			Expect: "none, as on a host without; no limit counts them", Attack: Payload{Code: hugeCode},
 			Around: func(t *trial) func() {
 				restore, err := reserveHuge()

@@ -23,7 +23,7 @@ func stressCases() []Case {
 	var all []Case
 	for _, class := range stressClasses {
 		all = append(all, Case{
-			ID: "RE-13-" + class, Title: "every stressor of stress-ng's class " + class + " at once, at the sandbox's limits", Level: User, Severity: HostDoS, Source: "stress-ng (L1)",
+			ID: "RE-13-" + class, Title: "every stressor of stress-ng's class " + class + " at once, at the sandbox's limits", Level: User, Severity: HostDoS, Source: "stress-ng",
 			Expect: "a limit ends the run or it ends by itself, never an error; nothing is left; a neighbour goes on",
 			Attack: Payload{
 				Language: "sh", Code: "exec stress-ng --class " + class + " --all 1 -x " + stressWithout + " -t 10s 2>&1",

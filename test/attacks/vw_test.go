@@ -62,7 +62,7 @@ func viewCases() []Case {
 			Twin: &Twin{What: "devices that work", Payload: Payload{Language: "shell", Code: "echo gone > /dev/null; head -c 5 /dev/zero | tr '\\0' z; head -c 3 /dev/urandom | wc -c; echo x > /dev/full || echo full"}, Want: "zzzzz3\nfull"},
 		},
 		{
-			ID: "VW-04", Title: "flushing the host's discs: sync, syncfs, fsync, sync_file_range, msync", Level: User, Severity: PeerDoS,
+			ID: "VW-04", Title: "flushing the host's disks: sync, syncfs, fsync, sync_file_range, msync", Level: User, Severity: PeerDoS,
 			Source: "own", Expect: "what the host has not written yet stays so",
 			Do: func(t *trial) error { return t.flushed(t.inside, true) },
 			Control: Control{Without: "layers of the sandbox's own", Run: func(a *arena) error {
@@ -109,16 +109,16 @@ func viewCases() []Case {
 			}},
 		},
 		{
-			ID: "VW-07", Title: "where on which disc of the host's a file lies", Level: User, Severity: HostLeak,
+			ID: "VW-07", Title: "where on which disk of the host's a file lies", Level: User, Severity: HostLeak,
 			Source: "own", Expect: "no extents, no names of devices",
 			Attack: Payload{Code: `
 import fcntl, struct
 buf = bytearray(32 + 56 * 4); struct.pack_into('QQIIII', buf, 0, 0, 1 << 30, 0, 0, 4, 0)
 fd = os.open('/usr/bin/env', os.O_RDONLY)
 attempt('extents', lambda: fcntl.ioctl(fd, 0xC020660B, buf) and None)
-say('discs', sum(' - ' in l and l.split(' - ')[1].split()[1].startswith('/dev/') for l in open('/proc/self/mountinfo')))
+say('disks', sum(' - ' in l and l.split(' - ')[1].split()[1].startswith('/dev/') for l in open('/proc/self/mountinfo')))
 `},
-			Doors:   []Door{{"extents", "ENOTSUP|ENOTTY", "0"}, {"discs", "0", "[1-9]\\d*"}},
+			Doors:   []Door{{"extents", "ENOTSUP|ENOTTY", "0"}, {"disks", "0", "[1-9]\\d*"}},
 			Control: Control{Without: "the filter and layers of the sandbox's own", Jail: true},
 		},
 	}

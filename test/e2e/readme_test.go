@@ -20,9 +20,8 @@ import (
 	"pinfold/test/ledger"
 )
 
-// Every command of the README works when pasted, in order, in a clean checkout.
-// What stands in blocks of the language sh is run; commands that build and test
-// Pinfold itself are not.
+// What stands in the README in blocks of the language sh works when pasted, in order,
+// in a clean checkout. Commands that build and test Pinfold itself are left out.
 func TestReadme(t *testing.T) {
 	ledger.Check(t)
 	dir, script := checkout(t), readmeCommands(t)

@@ -10,7 +10,7 @@ import (
 	"pinfold/test/ledger"
 )
 
-// A refused fork or thread is an answer that a program may live with (B2). Each of
+// A refused fork or thread is an answer that a program may live with. Each of
 // these is refused some, and does its work all the same.
 var copes = []struct{ name, language, code, want string }{
 	{

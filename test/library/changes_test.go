@@ -11,7 +11,7 @@ import (
 	"pinfold/sandbox"
 )
 
-// Every place in which a program can make a file is looked at for changes (F6):
+// Every place in which a program can make a file is looked at for changes:
 // here it makes one wherever it can.
 func TestChangesInEveryWritablePlace(t *testing.T) {
 	both(t, func(t *testing.T, w way) {

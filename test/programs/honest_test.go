@@ -40,7 +40,7 @@ var honest = []struct {
 	{"tcl", "tcl", "main.tcl", "tclsh main.tcl", "/usr/bin/tclsh", "tcl"},
 }
 
-// Honest programs in every language do inside what they do outside.
+// Honest programs in many languages do inside what they do outside.
 func TestHonestPrograms(t *testing.T) {
 	ledger.Check(t)
 	pinfold := build(t)

@@ -13,7 +13,7 @@ import (
 	"pinfold/test/ledger"
 )
 
-// A sandbox that does not end in time is no secret (L1): Destroy says so, and a
+// A sandbox that does not end in time is reported: Destroy says so, and a
 // process that cannot wait leaves it to the next one, which finds it as it finds
 // what a dead one has left. Here a freezer keeps the sandbox from ending.
 func TestDestroyInVain(t *testing.T) {

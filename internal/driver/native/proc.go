@@ -26,7 +26,8 @@ import (
 // those that were looked up before and are not in use. Those that something is
 // mounted on are in use, and lead to what is mounted there. This holds by
 // construction, not by a list of what to hide: a name of the host's that nobody
-// covered does not exist. TestNothingElseOfProc goes through all of them.
+// covered does not exist. The conformance test "nothing else of the host's
+// computer" tries every name of the host's /proc.
 //
 // The files lie in the sandbox's tmpfs, below the mount of /proc, where no path
 // leads. The host can write to them, through a mount of the tmpfs that nobody else

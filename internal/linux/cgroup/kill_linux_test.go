@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Who is killed at its limits needs memory and time to end (L1): the limits go
+// Who is killed at its limits needs memory and time to end: the limits go
 // once everybody has been killed, and not before.
 func TestKillLiftsLimits(t *testing.T) {
 	h := hierarchy(t)

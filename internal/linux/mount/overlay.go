@@ -19,12 +19,12 @@ import (
 // and never will, is the second. In a mount namespace that belongs to a user
 // namespace nothing may be mounted below source.
 func Overlay(p *spawn.Program, source, empty, target string, flags uintptr) {
-	Filesystem(p, "overlay", target, unix.MS_RDONLY|flags, OverlayOptions(source, empty))
+	Filesystem(p, "overlay", target, unix.MS_RDONLY|flags, overlayOptions(source, empty))
 }
 
-// OverlayOptions are the options of a read-only overlay. It keeps its marks, of which
+// overlayOptions are the options of a read-only overlay. It keeps its marks, of which
 // there are none, where an ordinary user can: in attributes of the user's.
-func OverlayOptions(source, empty string) string {
+func overlayOptions(source, empty string) string {
 	return "lowerdir=" + overlayPath.Replace(source) + ":" + overlayPath.Replace(empty) + ",userxattr"
 }
 

@@ -15,7 +15,7 @@ var allowed = []group{
 		lchown fchownat utime utimes utimensat futimesat setxattr lsetxattr fsetxattr getxattr
 		lgetxattr fgetxattr listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr`},
 	{
-		"files: to the disc. sync(2) and syncfs(2), which flush what is everybody's, are not here",
+		"files: to the disk. sync(2) and syncfs(2), which flush what is everybody's, are not here",
 		`fsync fdatasync sync_file_range`,
 	},
 	{"files: watch", `inotify_init inotify_init1 inotify_add_watch inotify_rm_watch`},

@@ -65,7 +65,7 @@ var conditions = map[string][]check{
 		why: "nothing that types for the user of a terminal or changes its driver",
 	}, {
 		arg: 1, notIn: []uint32{fiBMAP, fsIocFIEMAP}, otherwise: errno(eOPNOTSUPP),
-		why: "not where on the host's disc a file lies",
+		why: "not where on the host's disk a file lies",
 	}},
 	"fadvise64": {{
 		arg: 3, notIn: []uint32{fadvDONTNEED}, otherwise: errno(0),
@@ -76,7 +76,7 @@ var conditions = map[string][]check{
 		{arg: 2, notIn: []uint32{msASYNC | msSYNC}, otherwise: allow, why: "both at once, the kernel refuses"},
 		{
 			arg: 2, mask: msSYNC, in: []uint32{0}, otherwise: errno(0),
-			why: "what a program can write is in memory; of what it can only read, the host's disc would be flushed",
+			why: "what a program can write is in memory; of what it can only read, the host's disk would be flushed",
 		},
 	},
 	"preadv2":      {noWaitCheck},

@@ -44,7 +44,7 @@ var unavailable = []group{
 	{"asynchronous I/O, old interface", `io_setup io_destroy io_getevents io_pgetevents io_submit io_cancel`},
 	{"memory placement: the sandbox looks like a machine without NUMA", `mbind get_mempolicy
 		set_mempolicy set_mempolicy_home_node migrate_pages move_pages`},
-	{"sync flushes every disc of the host; it cannot fail, so nobody notices. syncfs flushes all that one holds", `sync syncfs`},
+	{"sync flushes every disk of the host; it cannot fail, so nobody notices. syncfs flushes all that one holds", `sync syncfs`},
 	{"what a page cache holds: tells neighbours apart", `cachestat`},
 	{"lists of mounts and namespaces, security modules", `statmount listmount listns
 		lsm_get_self_attr lsm_set_self_attr lsm_list_modules`},

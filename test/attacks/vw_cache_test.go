@@ -82,7 +82,7 @@ func (t *trial) setID() error {
 	return nil
 }
 
-// dirty returns a file on the disc of /usr with pages that are not written yet.
+// dirty returns a file on the disk of /usr with pages that are not written yet.
 func (a *arena) dirty() (*os.File, error) {
 	var usr, st unix.Stat_t
 	if err := unix.Stat("/usr", &usr); err != nil {
@@ -100,7 +100,7 @@ func (a *arena) dirty() (*os.File, error) {
 		}
 		_ = f.Close()
 	}
-	return nil, errors.New("no place on the disc of /usr to write to")
+	return nil, errors.New("no place on the disk of /usr to write to")
 }
 
 // flushed has a payload flush what it can. The kernel may do so by itself, so what

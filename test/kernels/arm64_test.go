@@ -9,7 +9,7 @@ import (
 
 // TestDebian13ARM64 is the same on the other architecture.
 func TestDebian13ARM64(t *testing.T) {
-	onRequest(t)
+	onRequest(t, true)
 	need(t, vm.Missing())
 	need(t, vm.MissingForDebian())
 	need(t, vm.MissingFor("arm64"))

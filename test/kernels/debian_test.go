@@ -20,14 +20,16 @@ var attackPrograms = []string{agenttest.Agent, "pinfold/test/attacks/hostile"}
 // TestDebian13 is a whole Debian 13 as people have it: systemd, cgroup version
 // 2, its own kernel, Python and Node.
 func TestDebian13(t *testing.T) {
-	onRequest(t)
+	onRequest(t, true)
 	need(t, vm.Missing())
 	need(t, vm.MissingForDebian())
 	guest{arch: "amd64", debian: &trixie, memory: 3072, suites: debianSuites}.run(t)
 }
 
-// Left out is what judges a rate or a time that an emulated machine does not have:
-// floods of forks, filling a table of processes or of files, ending many in time.
+// Left out is what judges a rate or a time that an emulated machine does not have
+// (floods of forks, filling a table of processes or of files, ending many in time),
+// what wants a compiler, and what becomes an ordinary user by means of the build
+// machine's.
 const (
 	slowCauses  = "/(forbidden_call_in_Go|file_size|eight_busy_threads|fork_bomb.*|threads|a_million_files|as_user)$"
 	kernelCases = "^TestAttacks$/^(FS-1[256]|KE-(05|07|10|11|12|14)|PR-0[5679]|RE-(04|05|10|11)|TE-01)"

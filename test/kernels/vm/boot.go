@@ -143,7 +143,7 @@ func (m Machine) command(ctx context.Context, drives []string) *exec.Cmd {
 	args = append(args, "-nodefaults", "-no-user-config", "-m", fmt.Sprint(m.MemoryMiB), "-smp", fmt.Sprint(m.CPUs),
 		"-display", "none", "-no-reboot", "-kernel", m.Kernel, "-serial", "stdio")
 	if m.Disk == "" {
-		options += "cgroup_no_v1=all rdinit=/init"
+		options += "cgroup_no_v1=cpu,cpuacct,cpuset,memory,pids,blkio rdinit=/init" // not the freezer, which version 2 has no like of
 		args = append(args, "-serial", "file:/proc/self/fd/3")
 	} else {
 		options += "root=/dev/nvme0n1 rw"

@@ -285,7 +285,8 @@ func TestOutputBeforeALimit(t *testing.T) {
 	}
 }
 
-// TestOutputComesInTime wants lines while their program goes on.
+// TestOutputComesInTime wants lines while their program goes on: it is the test that ends
+// it when they have come, not a limit.
 func TestOutputComesInTime(t *testing.T) {
 	ledger.Check(t)
 	w := pooled(t)
@@ -294,9 +295,9 @@ func TestOutputComesInTime(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			seen := &lineCounter{left: lines, enough: cancel}
 			spec := sandbox.Spec{Language: "python", Code: "import time\n" + code + "while True: time.sleep(60)", Cold: cold, Limits: pooledLimits}
-			_, err := w.Run(ctx, spec, client.RunOptions{Stdout: seen})
-			if seen.left > 0 {
-				t.Errorf("cold %v: %d of %d lines did not come: %v", cold, seen.left, lines, err)
+			r, err := w.Run(ctx, spec, client.RunOptions{Stdout: seen})
+			if seen.left > 0 || err != nil || r.Cause.Kind != sandbox.CauseCancelled {
+				t.Errorf("cold %v: %d of %d lines did not come in time: %+v, %v", cold, seen.left, lines, r, err)
 			}
 			cancel()
 		}

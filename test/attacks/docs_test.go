@@ -50,7 +50,7 @@ func TestDocs(t *testing.T) {
 
 // TestCasesAreComplete checks the data itself.
 func TestCasesAreComplete(t *testing.T) {
-	seen := map[string]bool{}
+	seen, numbers := map[string]bool{}, map[string]string{}
 	for _, c := range slices.Concat(groups()...) {
 		control := c.Control
 		ways := 0
@@ -74,6 +74,11 @@ func TestCasesAreComplete(t *testing.T) {
 			t.Errorf("%s: a control that asserts nothing", c.ID)
 		}
 		seen[c.ID] = true
+		number, kind := numberOf(c)
+		if other, taken := numbers[number]; taken && (kind == "" || other != kind) {
+			t.Errorf("%s: %s is also the number of another attack", c.ID, number)
+		}
+		numbers[number] = kind
 	}
 	for key := range readDeclared(t) {
 		_, name, _ := strings.Cut(key, " ")
@@ -82,6 +87,17 @@ func TestCasesAreComplete(t *testing.T) {
 			t.Errorf("%s declares %s, which is no case", declaredFile, id)
 		}
 	}
+}
+
+// numberOf splits an ID such as RE-13-vm. kind is what all cases of one number have in
+// common, their source, and is empty for a case that has its number alone.
+func numberOf(c Case) (number, kind string) {
+	parts := strings.SplitN(c.ID, "-", 3)
+	number = strings.Join(parts[:min(2, len(parts))], "-")
+	if len(parts) == 3 {
+		kind = c.Source
+	}
+	return number, kind
 }
 
 func document(declared declarations) string {

@@ -110,7 +110,7 @@ sys.exit(5)
 	for _, m := range hostileModes {
 		cases = append(cases, Case{
 			ID: "PT-02-" + m.mode, Title: "an agent that was taken over breaks the protocol: " + m.mode, Level: Agent, Severity: HostDoS, Source: "sandboxed-api comms_test",
-			Expect: "no panic, no success, no more than a few seconds and megabytes; nothing is left",
+			Expect: "no panic, no success; its time limit ends it, or ten seconds of silence; no more than some megabytes; nothing is left",
 			Do:     func(t *trial) error { return t.hostile(m.mode, m.want) },
 			Control: Control{Without: "checks on what the agent says", Run: func(a *arena) error {
 				return a.arrives(m.mode)
@@ -119,6 +119,11 @@ sys.exit(5)
 	}
 	return append(cases, escapeCase(), stuckCase())
 }
+
+// soon is far more than a limit of 1.5 s, or ten seconds of patience, come to on a busy
+// machine, and far less than what else would end a run: the minute that an agent may say
+// nothing in the middle, and this test's own.
+const soon = 30 * time.Second
 
 // hostile runs a program with a hostile agent.
 func (t *trial) hostile(mode string, want int) error {
@@ -134,7 +139,7 @@ func (t *trial) hostile(mode string, want int) error {
 	if err := t.heapFine(); err != nil {
 		return err
 	}
-	if t.took > time.Minute {
+	if t.took > soon {
 		return fmt.Errorf("it took %v", t.took)
 	}
 	failed := t.err != nil || t.result.Status == sandbox.StatusError
@@ -235,17 +240,17 @@ func escapeCase() Case {
 func stuckCase() Case {
 	return Case{
 		ID: "PT-05", Title: "an agent that reports an end and answers nothing after it", Level: Agent, Severity: PeerDoS, Source: "own",
-		Expect: "the run ends within seconds; a success may be claimed, which is why causes come from the kernel",
+		Expect: "the run ends after three seconds of patience, not by a limit; a success may be claimed, which is why causes come from the kernel",
 		Do: func(t *trial) error {
 			program, err := t.hostileAgent("stuck")
 			if err != nil {
 				return err
 			}
 			e, _ := t.newEngine(program)
-			t.payload = Payload{Language: "shell", Code: "true", Artifacts: []string{"*"}}
+			t.payload = Payload{Language: "shell", Code: "true", Artifacts: []string{"*"}, Limits: sandbox.Limits{WallTimeMS: 600_000}}
 			t.attack(e)
-			if t.took > time.Minute {
-				return fmt.Errorf("it took %v", t.took)
+			if t.err == nil && (t.took > soon || t.result.Cause.Kind != sandbox.CauseExited) {
+				return fmt.Errorf("it took %v, %+v", t.took, t.result.Cause)
 			}
 			return t.err
 		},

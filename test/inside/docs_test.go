@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"pinfold"
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/sandbox"
@@ -53,9 +54,39 @@ func (r row) check(t *testing.T, local *pinfold.Local) {
 		t.Fatal(err)
 	}
 	out := strings.TrimSpace(result.Stdout + result.Stderr)
-	if !regexp.MustCompile(`^(?:` + r.want + `)$`).MatchString(out) {
-		t.Errorf("%s printed %q, not %q (%s, %+v)", r.code, out, r.want, result.Status, result.Cause)
+	want := strings.ReplaceAll(r.want, "{HOST_USR}", fmt.Sprint(size(t, "/usr")>>10))
+	if !regexp.MustCompile(`^(?:` + want + `)$`).MatchString(out) {
+		t.Errorf("%s printed %q, not %q (%s, %+v)", r.code, out, want, result.Status, result.Cause)
 	}
+}
+
+// Calls that fail with EPERM are named in the result, and those with ENOSYS are not:
+// libraries try these all the time.
+func TestRefusedCallsAreNamed(t *testing.T) {
+	ledger.Check(t)
+	local := open(t)
+	code := "import ctypes\nl = ctypes.CDLL(None)\nl.ptrace(0, 0, 0, 0)\nl.msgget(1, 0o1600)\nl.unshare(0x10000000)\nl.syscall(435, None, 0)\nl.syscall(9999)\n"
+	result, err := local.Run(t.Context(), sandbox.Spec{Language: "python", Code: code}, pinfold.RunOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []sandbox.DeniedSyscall{{Name: "msgget", Count: 1}, {Name: "ptrace", Count: 1}, {Name: "unshare", Count: 1}}
+	if diff := cmp.Diff(want, result.DeniedSyscalls); diff != "" {
+		t.Errorf("denied_syscalls (-want +got):\n%s", diff)
+	}
+	if os.Geteuid() == 0 {
+		t.Run("as user", func(t *testing.T) { asuser.Rerun(t, "TestRefusedCallsAreNamed", []string{agenttest.Agent}, nil) })
+	}
+}
+
+// size is that of the file system that holds a file, in bytes.
+func size(t *testing.T, name string) int64 {
+	t.Helper()
+	var s unix.Statfs_t
+	if err := unix.Statfs(name, &s); err != nil {
+		t.Fatal(err)
+	}
+	return int64(s.Blocks) * s.Bsize //nolint:gosec // no disk is that large
 }
 
 // TestDocs keeps the page what the rows say.

@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -27,6 +29,16 @@ import (
 //go:embed testdata/facts.py
 var facts string
 
+//go:embed testdata/Facts.java
+var javaFacts string
+
+// numcpu is a program that asks Go.
+const numcpu = "pinfold/test/inside/numcpu"
+
+// classEnv has the class of Facts.java, for the run that has no checkout and no time
+// for the compiler.
+const classEnv = "PINFOLD_TEST_FACTS_CLASS"
+
 // limits are other than the defaults, and other than any host's.
 func limits(cpus float64) sandbox.Limits {
 	return sandbox.Limits{CPUs: cpus, MemoryBytes: 700 << 20, DiskBytes: 300 << 20, Processes: 128, WallTimeMS: 120_000, CPUTimeMS: 120_000}
@@ -37,14 +49,15 @@ func limits(cpus float64) sandbox.Limits {
 func TestTools(t *testing.T) {
 	ledger.Check(t)
 	local := open(t)
+	with := programs(t)
 	for _, cpus := range []float64{0.5, 2} {
 		l := limits(cpus)
 		var want map[string]any
 		decode(t, wanted(t, l), &want)
-		for name, ask := range map[string]func(*testing.T, *pinfold.Local, sandbox.Limits) []byte{"cold": cold, "warm": warm, "living": living} {
+		for name, ask := range map[string]func(*testing.T, *pinfold.Local, sandbox.Limits, []sandbox.File) []byte{"cold": cold, "warm": warm, "living": living} {
 			t.Run(fmt.Sprintf("%s with %v CPUs", name, cpus), func(t *testing.T) {
 				var got map[string]any
-				decode(t, ask(t, local, l), &got)
+				decode(t, ask(t, local, l, with), &got)
 				lacking(t, got, want)
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("what programs find (-want +got):\n%s", diff)
@@ -53,8 +66,50 @@ func TestTools(t *testing.T) {
 		}
 	}
 	if os.Geteuid() == 0 {
-		t.Run("as user", func(t *testing.T) { asuser.Rerun(t, "TestTools", []string{agenttest.Agent}, nil) })
+		t.Run("as user", func(t *testing.T) { asuser.Rerun(t, "TestTools", []string{agenttest.Agent, numcpu}, classOf(with)) })
 	}
+}
+
+// programs are those that a sandbox gets: one of Go, and one of Java where the host has
+// its compiler.
+func programs(t *testing.T) []sandbox.File {
+	t.Helper()
+	all := []sandbox.File{{Path: "numcpu", Executable: true, ContentBase64: base64.StdEncoding.EncodeToString(agenttest.Program(t, numcpu))}}
+	class := os.Getenv(classEnv)
+	if _, err := exec.LookPath("javac"); err == nil && class == "" {
+		class = base64.StdEncoding.EncodeToString(compiled(t))
+	}
+	if class != "" {
+		all = append(all, sandbox.File{Path: "Facts.class", ContentBase64: class})
+	}
+	return all
+}
+
+func compiled(t *testing.T) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	source := filepath.Join(dir, "Facts.java")
+	if err := os.WriteFile(source, []byte(javaFacts), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "javac", "-d", dir, source).CombinedOutput(); err != nil { //nolint:gosec // a file of ours
+		t.Fatalf("javac: %v\n%s", err, out)
+	}
+	class, err := os.ReadFile(filepath.Join(dir, "Facts.class"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return class
+}
+
+// classOf hands the class on.
+func classOf(files []sandbox.File) (env []string) {
+	for _, f := range files {
+		if f.Path == "Facts.class" {
+			env = append(env, classEnv+"="+f.ContentBase64)
+		}
+	}
+	return env
 }
 
 // wanted is what tools should say.
@@ -62,9 +117,9 @@ func wanted(t *testing.T, l sandbox.Limits) []byte {
 	t.Helper()
 	n := max(1, min(int(math.Ceil(l.CPUs)), runtime.NumCPU()))
 	want := map[string]any{
-		"os.cpu_count": n, "affinity": n, "nproc": n, "available": n, "sysconf online": n, "lscpu": n, "lscpu sockets": 1, "r": n,
+		"os.cpu_count": n, "affinity": n, "nproc": n, "available": n, "sysconf online": n, "lscpu": n, "lscpu sockets": 1, "r": n, "go": n,
 		"free": l.MemoryBytes >> 10, "top": fmt.Sprintf("%.1f", float64(l.MemoryBytes)/(1<<20)),
-		"node": []any{n, l.MemoryBytes, true, true},
+		"node": []any{n, l.MemoryBytes, true, true}, "java": []any{n, "tmpfs"},
 		"uuid": 2,
 	}
 	for _, holds := range []string{
@@ -102,6 +157,10 @@ func lacking(t *testing.T, got, want map[string]any) {
 	}
 	near("df", got["df"])
 	delete(got, "df")
+	if _, has := want["java"]; has {
+		near("Java's file store", got["java df"])
+	}
+	delete(got, "java df")
 }
 
 func open(t *testing.T) *pinfold.Local {
@@ -122,9 +181,9 @@ func open(t *testing.T) *pinfold.Local {
 	return local
 }
 
-func run(t *testing.T, local *pinfold.Local, l sandbox.Limits) []byte {
+func run(t *testing.T, local *pinfold.Local, l sandbox.Limits, with []sandbox.File) []byte {
 	t.Helper()
-	r, err := local.Run(t.Context(), sandbox.Spec{Language: "python", Code: facts, Limits: l}, pinfold.RunOptions{})
+	r, err := local.Run(t.Context(), sandbox.Spec{Language: "python", Code: facts, Limits: l, Files: with}, pinfold.RunOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,13 +193,13 @@ func run(t *testing.T, local *pinfold.Local, l sandbox.Limits) []byte {
 	return []byte(r.Stdout)
 }
 
-func cold(t *testing.T, local *pinfold.Local, l sandbox.Limits) []byte {
+func cold(t *testing.T, local *pinfold.Local, l sandbox.Limits, with []sandbox.File) []byte {
 	t.Helper()
-	return run(t, local, l)
+	return run(t, local, l, with)
 }
 
 // warm waits until a pool has a sandbox ready; it has waited for a while then.
-func warm(t *testing.T, local *pinfold.Local, l sandbox.Limits) []byte {
+func warm(t *testing.T, local *pinfold.Local, l sandbox.Limits, with []sandbox.File) []byte {
 	t.Helper()
 	pool := sandbox.PoolSpec{Name: "facts", Language: "python", Limits: l, Min: 1}
 	pool.Limits.WallTimeMS, pool.Limits.CPUTimeMS = 0, 0
@@ -153,7 +212,7 @@ func warm(t *testing.T, local *pinfold.Local, l sandbox.Limits) []byte {
 		}
 	})
 	until(t, "a warm sandbox", func() bool { return info(t, local).Available > 0 })
-	out := run(t, local, l)
+	out := run(t, local, l, with)
 	if used := info(t, local); used.Hits+used.Forked != 1 {
 		t.Errorf("control: the run was not warm: %+v", used)
 	}
@@ -180,7 +239,7 @@ func until(t *testing.T, what string, done func() bool) {
 	}
 }
 
-func living(t *testing.T, local *pinfold.Local, l sandbox.Limits) []byte {
+func living(t *testing.T, local *pinfold.Local, l sandbox.Limits, with []sandbox.File) []byte {
 	t.Helper()
 	l.WallTimeMS, l.CPUTimeMS = 0, 0
 	box, err := local.Create(t.Context(), sandbox.Create{Limits: l})
@@ -192,6 +251,15 @@ func living(t *testing.T, local *pinfold.Local, l sandbox.Limits) []byte {
 			t.Error(err)
 		}
 	}()
+	for _, f := range with {
+		content, err := f.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := box.WriteFile(t.Context(), f.Path, 0o755, int64(len(content)), bytes.NewReader(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var out, errs bytes.Buffer
 	p, err := box.Exec(t.Context(), sandbox.Command{Args: []string{"python3", "-c", facts}}, client.ExecOptions{Stdout: &out, Stderr: &errs})
 	if err != nil {

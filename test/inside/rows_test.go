@@ -8,7 +8,7 @@ type row struct {
 	says  string
 	needs string // a command without which the host cannot show it
 	code  string // in bash
-	want  string // a regular expression for all that it prints
+	want  string // a regular expression for all that it prints; {HOST_USR} is the size of the host's /usr in KiB
 }
 
 // found is what there is.
@@ -27,7 +27,7 @@ var found = []row{
 	},
 	{
 		"disk", "`df` and `statfs` of `/tmp` and the home directory say `limits.disk_bytes`. Those of `/usr` say the host's.", "",
-		`df --output=target /tmp | tail -1`, `/tmp`,
+		`for dir in /tmp ~; do n=$(df -k --output=size $dir | tail -1); echo $((n >= 262144 && n <= 262144 + 4096)); done; stat -f -c '%b %S' /usr | awk '{print $1 * $2 / 1024}'`, `1\n1\n{HOST_USR}`,
 	},
 	{
 		"time and load", "`/proc/uptime`, `uptime`, `ps` and `/proc/stat` count from the sandbox's start; the load is what the sandbox used. All of the CPU time is shown as user time, and each processor has its share. They are written while a program runs, five times a second; the uptime is up to a second ahead.", "",
@@ -69,14 +69,17 @@ var found = []row{
 
 // refused is what there is not, and how a program notices.
 var refused = []row{
-	{"debuggers and tracers: `gdb`, `strace`, `ltrace`, `perf`", "`ptrace` and `perf_event_open` fail with EPERM. Use a sanitizer, `faulthandler`, or `catchsegv`-like tools that look at themselves.", "strace", `strace true 2>&1 | grep -o 'Operation not permitted' | head -1`, `Operation not permitted`},
+	{"debuggers and tracers: `gdb`, `strace`, `ltrace`, `perf`", "`ptrace` and `perf_event_open` fail with EPERM. Use a sanitizer, `faulthandler`, or `catchsegv`-like tools that look at themselves.", "strace", `strace true 2>&1 | grep -o 'Operation not permitted' | head -1; python3 -c '
+import ctypes, os, platform
+l = ctypes.CDLL(None, use_errno=True); attr = ctypes.create_string_buffer((112).to_bytes(8, "little"), 112)
+print(l.syscall({"x86_64": 298, "aarch64": 241}[platform.machine()], attr, 0, -1, -1, 0), os.strerror(ctypes.get_errno()))'`, `Operation not permitted\n-1 Operation not permitted`},
 	{"netlink: `ip`, Node's `os.networkInterfaces()`, `getifaddrs`", "`socket` fails with EAFNOSUPPORT, \"Address family not supported by protocol\". The one interface is `lo`, 127.0.0.1 and ::1.", "python3", `python3 -c 'import socket; socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0)' 2>&1 | tail -1`, `OSError: \[Errno 97\] Address family not supported by protocol`},
 	{"the network", "There is none: names do not resolve (`Temporary failure in name resolution`), addresses fail with ENETUNREACH.", "python3", `python3 -c 'import socket; socket.create_connection(("192.0.2.1", 80), 1)' 2>&1 | tail -1`, `OSError: \[Errno 101\] Network is unreachable`},
-	{"System V and POSIX message queues", "`msgget` and `mq_open` fail with EPERM: they are what exploits of the kernel lay out its memory with. Use a pipe, a socket or `multiprocessing.Queue`.", "python3", `python3 -c 'import ctypes, os; l = ctypes.CDLL(None, use_errno=True); print(l.msgget(1, 0o1600), os.strerror(ctypes.get_errno()))'`, `-1 Operation not permitted`},
+	{"System V and POSIX message queues", "`msgget` and `mq_open` fail with EPERM: they are what exploits of the kernel lay out its memory with. Use a pipe, a socket or `multiprocessing.Queue`.", "python3", `python3 -c 'import ctypes, os; l = ctypes.CDLL(None, use_errno=True); print(l.msgget(1, 0o1600), os.strerror(ctypes.get_errno())); ctypes.set_errno(0); print(l.mq_open(b"/queue", os.O_RDWR | os.O_CREAT, 0o600, None), os.strerror(ctypes.get_errno()))'`, `-1 Operation not permitted\n-1 Operation not permitted`},
 	{"namespaces, mounts and containers: `unshare`, `mount`, `bwrap`, Docker", "EPERM.", "unshare", `unshare -U true 2>&1`, `unshare: unshare failed: Operation not permitted`},
 	{"becoming somebody else: `sudo`, `su`, set-user-id programs", "They stay the user: `no_new_privs` is set.", "", `grep NoNewPrivs /proc/self/status`, `NoNewPrivs:\t1`},
-	{"core dumps", "None is written.", "", `ulimit -c`, `0`},
+	{"core dumps", "None is written.", "", `ulimit -Hc; (bash -c 'kill -SEGV $$'; echo $?) 2>/dev/null; ls -A | grep -v '^main'; ls -A /tmp | grep core`, `0\n139`},
 	{"`man`, `dpkg -l`, `apt`", "Their settings and databases in `/etc` and `/var` are not shown: \"can't open the manpath configuration file\". What is installed is in `/usr/share/doc`.", "", `ls /var/lib/dpkg 2>&1; ls -d /usr/share/doc`, `ls: cannot access '/var/lib/dpkg': No such file or directory\n/usr/share/doc`},
-	{"Java's `assert`", "Checks nothing without `-ea`, as with plain `java`. Set `JDK_JAVA_OPTIONS=-ea` in `env` (`--env JDK_JAVA_OPTIONS=-ea`); the launcher says on standard error that it picked it up.", "java", `JDK_JAVA_OPTIONS=-ea java -Xmx64m -version 2>&1 | head -1`, `NOTE: Picked up JDK_JAVA_OPTIONS: -ea`},
-	{"calls that a newer kernel or library makes and the filter does not know", "ENOSYS, as on an older kernel; [seccomp.md](seccomp.md) has the list. The result names what was refused in `denied_syscalls`.", "", `echo done`, `done`},
+	{"Java's `assert`", "Checks nothing without `-ea`, as with plain `java`. Set `JDK_JAVA_OPTIONS=-ea` in `env` (`--env JDK_JAVA_OPTIONS=-ea`); the launcher says on standard error that it picked it up.", "javac", `echo 'class A { public static void main(String[] a) { assert a.length > 0 : "checked"; System.out.println("unchecked"); } }' >A.java; java -Xmx64m -XX:+UseSerialGC A.java; JDK_JAVA_OPTIONS=-ea java -Xmx64m -XX:+UseSerialGC A.java 2>&1 | grep -v '^\sat'`, `unchecked\nNOTE: Picked up JDK_JAVA_OPTIONS: -ea\nException in thread "main" java.lang.AssertionError: checked`},
+	{"calls that a newer kernel or library makes and the filter does not know", "ENOSYS, as on an older kernel; [seccomp.md](seccomp.md) has the list. The result's `denied_syscalls` names calls that failed with EPERM, not these, which libraries try all the time (`TestRefusedCallsAreNamed`).", "python3", `python3 -c 'import ctypes, os; l = ctypes.CDLL(None, use_errno=True); print(l.syscall(435, None, 0), os.strerror(ctypes.get_errno())); print(l.syscall(9999), os.strerror(ctypes.get_errno()))'`, `-1 Function not implemented\n-1 Function not implemented`},
 }

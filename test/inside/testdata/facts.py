@@ -1,5 +1,5 @@
 """What programs find out about the computer they run on, one JSON object."""
-import json, os, shutil, subprocess, sys, time
+import json, os, shutil, subprocess, time
 
 found = {}
 
@@ -59,15 +59,11 @@ ask("vm.overcommit_memory", "cat", "/proc/sys/vm/overcommit_memory", pick=lambda
 ask("uuid", "sh", "-c", "sort -u /proc/sys/kernel/random/uuid; cat /proc/sys/kernel/random/uuid", pick=lambda o: len(set(o.split())))
 ask("node", "node", "-p", "const os = require('os'); JSON.stringify([os.cpus().length, os.totalmem(), os.freemem() <= os.totalmem(), os.uptime() < 3600])", pick=json.loads)
 ask("r", "Rscript", "-e", "cat(parallel::detectCores())", pick=int)
-JAVA = """import java.nio.file.*;
-public class Main { public static void main(String[] a) throws Exception {
-  FileStore s = Files.getFileStore(Path.of("/tmp"));
-  System.out.println(s.type() + " " + s.getTotalSpace() / 1024);
-} }
-"""
-if "java" in sys.argv and shutil.which("javac"):
-    open("/tmp/Main.java", "w").write(JAVA)
-    ask("java", "java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "/tmp/Main.java", pick=lambda o: o.split())
+ask("go", "./numcpu", pick=int)
+if os.path.exists("Facts.class"):
+    ask("java", "java", "-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", ".", "Facts", pick=json.loads)
+    if "java" in found:
+        found["java df"] = found["java"].pop()
 
 used, up = busy(), uptime()
 held = bytearray(os.urandom(1 << 20)) * 128

@@ -95,7 +95,7 @@ func TestFewDescriptors(t *testing.T) {
 	if refusal == nil || refusal.Code != sandbox.CodeResourceUnavailable || !strings.Contains(refusal.Hint, "LimitNOFILE=") {
 		t.Fatalf("after %d sandboxes: %+v", len(all), refusal)
 	}
-	if len(all) < 40 { // each holds four of 300, and what was opened for counters is closed before anybody is refused
+	if len(all) < 40 { // each holds three of 300, and what was opened for counters is closed before anybody is refused
 		t.Errorf("%d sandboxes with 300 descriptors", len(all))
 	}
 	t.Logf("%d sandboxes, then %s", len(all), refusal)

@@ -1,6 +1,9 @@
 package sandbox
 
 import (
+	"errors"
+	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -40,6 +43,9 @@ func TestLayout(t *testing.T) {
 				break
 			}
 		}
+		if err == nil {
+			_, err = l.Check()
+		}
 		switch {
 		case c.fault == "" && err != nil:
 			t.Errorf("%s: %v", c.what, err)
@@ -54,5 +60,70 @@ func TestLayout(t *testing.T) {
 	}
 	if _, err := NewLayout("", []Mount{{Host: "/x", Guest: Home}}); err != nil {
 		t.Errorf("a mount at home, and the program in it: %v", err)
+	}
+}
+
+// Which path is to blame does not hang on how the paths are sorted: it is the one
+// that was added later.
+func TestLayoutBlamesTheLater(t *testing.T) {
+	for _, c := range []struct {
+		paths string
+		which int
+	}{
+		{"z/1 a b z a", 3},
+		{"b/x/y c b/x a", 2},
+		{"d/ a/b.c a.b a/b a/b.c/d", 4},
+		{"a a", 1},
+	} {
+		l, err := NewLayout("main.py", nil)
+		for i, name := range strings.Fields(c.paths) {
+			add := l.AddFile
+			if strings.HasSuffix(name, "/") {
+				add = l.AddDir
+			}
+			err = errors.Join(err, add(fmt.Sprintf("files[%d]", i), name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if which, err := l.Check(); err == nil || which != c.which || AsError(err).Field != fmt.Sprintf("files[%d]", c.which) {
+			t.Errorf("%s: %d: %v, want %d", c.paths, which, err, c.which)
+		}
+	}
+}
+
+// A path of a thousand bytes may have five hundred directories: what a request
+// costs before anything is known of it must not grow with them.
+func TestLayoutKeepsNoDirectories(t *testing.T) {
+	names := make([]string, MaxFiles)
+	for i := range names {
+		names[i] = fmt.Sprintf("%05d", i) + strings.Repeat("/a", (MaxPathBytes-5)/2)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	l, err := NewLayout("main.py", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := CheckGuestPath("files", name); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.AddFile("files", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := l.Check(); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if took, text := after.TotalAlloc-before.TotalAlloc, uint64(MaxFiles*MaxPathBytes); took > 5*text {
+		t.Errorf("%d bytes of paths took %d bytes of memory", text, took)
+	}
+	if err := l.AddFile("files", names[7]+"/b"); err != nil {
+		t.Fatal(err)
+	}
+	if which, err := l.Check(); err == nil || which != MaxFiles || !strings.Contains(err.Error(), "which is a file") {
+		t.Errorf("a file below a file among them: %d, %v", which, err)
 	}
 }

@@ -154,7 +154,7 @@ func TestSpecValidate(t *testing.T) {
 		"entrypoint":              func(s *Spec) { s.Entrypoint = "a" },
 		"limits.memory_bytes":     func(s *Spec) { s.Limits.MemoryBytes = -1 },
 		"files[0].path":           func(s *Spec) { s.Files = []File{{Path: "../x"}} },
-		"files[1].path":           func(s *Spec) { s.Files = []File{{Path: "a"}, {Path: "a"}} },
+		"files[1].path":           func(s *Spec) { s.Files = []File{{Path: "a"}, {Path: "/a"}} },
 		"files[0]":                func(s *Spec) { s.Files = []File{{Path: "a", Content: "x", ContentBase64: "eA=="}} },
 		"files[0].content_base64": func(s *Spec) { s.Files = []File{{Path: "a", ContentBase64: "!"}} },
 		"args[0]":                 func(s *Spec) { s.Args = []string{"a\x00"} },

@@ -18,12 +18,18 @@ import (
 // only when it is copied. The caller closes it after the run.
 type inputs struct {
 	list    []engine.Input
+	from    []flagged // of each
 	roots   []*os.Root
 	layout  *sandbox.Layout
 	program programFile
 
-	host string // that is being added
-	tree bool   // it is a directory
+	adding flagged
+}
+
+// flagged is what a flag names on the host.
+type flagged struct {
+	host string
+	tree bool // it is a directory
 }
 
 // programFile is the program that was named, and where it will lie inside.
@@ -57,6 +63,10 @@ func collectInputs(flags []string, program programFile, mounts []sandbox.Mount) 
 			return nil, err
 		}
 	}
+	if which, err := layout.Check(); err != nil {
+		in.close()
+		return nil, program.explain(err, in.list[which].Path, in.from[which])
+	}
 	return in, nil
 }
 
@@ -75,7 +85,7 @@ func (in *inputs) add(flag string) error {
 	if err != nil {
 		return prefixed("--file", openError(host, err))
 	}
-	in.host, in.tree = host, info.IsDir()
+	in.adding = flagged{host, info.IsDir()}
 	switch {
 	case info.IsDir():
 		return in.addTree(host, guest)
@@ -158,40 +168,40 @@ func (in *inputs) append(guest string, info fs.FileInfo, open func() (io.ReadClo
 	if guest == in.program.guest && in.program.info != nil && os.SameFile(info, in.program.info) {
 		return nil // it lies there already
 	}
-	add := in.layout.AddFile
-	if info.IsDir() {
-		add = in.layout.AddDir
-	}
-	if err := add("files", guest); err != nil {
-		return in.program.explain(err, guest, in.host, in.tree)
-	}
 	if len(in.list) == sandbox.MaxFiles {
 		return prefixed("--file", &sandbox.Error{
 			Code: sandbox.CodeTooLarge, Message: fmt.Sprintf("more than %d files", sandbox.MaxFiles),
 			Hint: "show a large directory with --mount HOST:GUEST instead of copying it",
 		})
 	}
+	add := in.layout.AddFile
+	if info.IsDir() {
+		add = in.layout.AddDir
+	}
+	if err := add("files", guest); err != nil {
+		return in.program.explain(err, guest, in.adding)
+	}
 	input := engine.Input{Path: guest, Mode: uint32(info.Mode().Perm() & 0o755), Dir: info.IsDir()}
 	if !input.Dir {
 		input.Size, input.Open = info.Size(), open
 	}
-	in.list = append(in.list, input)
+	in.list, in.from = append(in.list, input), append(in.from, in.adding)
 	return nil
 }
 
 // explain says what to type instead of a --file that would have replaced the
 // program.
-func (p programFile) explain(err error, guest, host string, tree bool) error {
+func (p programFile) explain(err error, guest string, from flagged) error {
 	e := sandbox.AsError(err).WithField("") // the flag is named
 	top, _, _ := strings.Cut(guest, "/")
 	if p.guest == "" || top != p.guest {
 		return prefixed("--file", e)
 	}
 	other := "other" + path.Ext(top)
-	if full, err := filepath.Abs(host); tree && err == nil {
+	if full, err := filepath.Abs(from.host); from.tree && err == nil {
 		other = filepath.Base(full)
 	}
-	return prefixed("--file", e.WithHint("copy it to another path: "+pasteable("--file HOST:GUEST", []string{"--file", host + ":" + other})))
+	return prefixed("--file", e.WithHint("copy it to another path: "+pasteable("--file HOST:GUEST", []string{"--file", from.host + ":" + other})))
 }
 
 // parseMounts reads the --mount flags, each HOST:GUEST[:ro|rw].

@@ -81,7 +81,8 @@ func (j *job) checkLayout() error {
 			return err
 		}
 	}
-	return nil
+	_, err = layout.Check()
+	return err
 }
 
 // fill copies everything into the sandbox that has to be there before the

@@ -210,16 +210,12 @@ func (c *call) run() error {
 		return c.startRun(engine.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true, OpenStdin: open, Released: done})
 	}
 	defer done()
-	ctx := c.r.Context()
-	if key != "" { // the client may come back for the answer
-		ctx = context.WithoutCancel(ctx)
-	}
 	// Files that were not declared would be gone with the sandbox anyway.
 	req := engine.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true, OpenStdin: open}
 	if c.wants == typeEvents {
-		return c.streamRun(ctx, req)
+		return c.streamRun(c.r.Context(), req)
 	}
-	result, err := c.o.Engine.Run(ctx, req)
+	result, err := c.o.Engine.Run(c.r.Context(), req)
 	if err != nil {
 		return err
 	}

@@ -22,16 +22,16 @@ type flight struct{ done chan struct{} }
 func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
 	r := newRecord(j)
 	if r.IdempotencyKey != "" {
-		ctx = context.WithoutCancel(ctx)
 		land := e.takeOff(flightKey{r.Tenant, r.IdempotencyKey})
 		if land == nil {
-			return e.earlier(ctx, r, r.IdempotencyKey)
+			return e.earlier(ctx, r)
 		}
 		defer land()
+		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, j.live = e.track(ctx, r, j.stdin)
 	defer e.untrack(j.live)
-	earlier, err := e.options.Store.BeginRun(ctx, r)
+	earlier, err := e.beginRun(ctx, r)
 	if err != nil {
 		return nil, e.refused(ctx, err)
 	}
@@ -40,6 +40,12 @@ func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
 	}
 	failpoint.Hit("run.recorded")
 	return e.complete(ctx, j, r)
+}
+
+// beginRun records a run, also when its caller goes away meanwhile: a write that is
+// cut off may have been done all the same, and then nobody would give the run a result.
+func (e *Engine) beginRun(ctx context.Context, r RunRecord) (earlier *RunRecord, err error) {
+	return e.options.Store.BeginRun(context.WithoutCancel(ctx), r)
 }
 
 func newRecord(j *job) RunRecord {
@@ -92,15 +98,20 @@ func (e *Engine) takeOff(key flightKey) (land func()) {
 	}
 }
 
-// earlier waits for the run that has the key and gives its result.
-func (e *Engine) earlier(ctx context.Context, r RunRecord, key string) (*sandbox.Result, error) {
+// earlier waits for the run that has the key and gives its result. The run goes on
+// when ctx ends, and may then have hours before it; the one who asked again does not.
+func (e *Engine) earlier(ctx context.Context, r RunRecord) (*sandbox.Result, error) {
 	e.mu.Lock()
-	f := e.flights[flightKey{r.Tenant, key}]
+	f := e.flights[flightKey{r.Tenant, r.IdempotencyKey}]
 	e.mu.Unlock()
 	if f != nil {
-		<-f.done
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, e.refused(ctx, context.Cause(ctx))
+		}
 	}
-	found, err := e.options.Store.BeginRun(ctx, r)
+	found, err := e.beginRun(ctx, r)
 	switch {
 	case err != nil:
 		return nil, e.refused(ctx, err)

@@ -76,7 +76,7 @@ func (e *Engine) start(ctx context.Context, j *job) (shown RunRecord, own bool, 
 		leave()
 		land()
 	}
-	earlier, err := e.options.Store.BeginRun(ctx, r)
+	earlier, err := e.beginRun(ctx, r)
 	switch {
 	case err != nil:
 		giveUp()

@@ -3,7 +3,10 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -180,6 +183,39 @@ func TestRunsWithAKeyCanBeCancelled(t *testing.T) {
 	if result.ID != run.ID || result.Cause.Kind != sandbox.CauseCancelled {
 		t.Errorf("%+v", result)
 	}
+}
+
+// A client that asks again for a run with a key, and goes away, leaves nothing that
+// waits for the end of the run.
+func TestWaitingForARunEndsWithTheClient(t *testing.T) {
+	w := newWorld(t, func(s *settings) { s.script = holding })
+	keyed := request{key: "alpha", method: "POST", path: "/v1/runs?wait=false", body: held(), header: map[string]string{"Idempotency-Key": "k"}}
+	var run api.Run
+	w.must(202, keyed).json(t, &run)
+	answered := func() int { return strings.Count(w.log.String(), `method=POST route="POST /v1/runs"`) }
+	before := answered()
+	body, err := json.Marshal(held())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(conn, "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\nIdempotency-Key: k\r\nAuthorization: Bearer %s\r\n\r\n%s", len(body), w.keys["alpha"], body)
+	if err := errors.Join(err, conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for soon := soon(t); answered() == before; time.Sleep(time.Millisecond) {
+		if soon.Err() != nil {
+			t.Fatal("the server still waits for the run")
+		}
+	}
+	w.must(200, request{key: "alpha", method: "GET", path: "/v1/runs/" + run.ID}).json(t, &run)
+	if run.State == sandbox.RunFinished {
+		t.Errorf("the run has ended: %+v", run)
+	}
+	w.must(200, request{key: "alpha", method: "POST", path: "/v1/runs/" + run.ID + "/cancel"})
 }
 
 // Whoever watches loses nothing of the server's: a stream ends with its key.

@@ -1,0 +1,96 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/driver/fake"
+	"pinfold/internal/engine"
+	"pinfold/internal/store/memstore"
+	"pinfold/sandbox"
+)
+
+// A run with an idempotency key goes on without its callers, for hours if need be:
+// one who asks for it again and goes away must not be held until it ends.
+func TestWaitingForAKeyEndsWithItsCaller(t *testing.T) {
+	h := newHeld(t)
+	s := serve(t, engine.Options{}, h.script)
+	req := asks("alice", "x")
+	req.IdempotencyKey = "k"
+	first := s.start(t, req)
+	<-h.printed
+	type answer struct {
+		result *sandbox.Result
+		err    error
+	}
+	ask := func(ctx context.Context) <-chan answer {
+		told := make(chan answer, 1)
+		go func() {
+			r, err := s.Run(ctx, req)
+			told <- answer{r, err}
+		}()
+		return told
+	}
+	ctx, leave := context.WithCancel(soon(t))
+	gone, stays := ask(ctx), ask(soon(t))
+	leave()
+	select {
+	case a := <-gone:
+		if code(a.err) != string(sandbox.CodeDisconnected) {
+			t.Errorf("who went away: %+v, %v", a.result, a.err)
+		}
+	case <-soon(t).Done():
+		t.Fatal("who went away is held")
+	}
+	select {
+	case a := <-stays:
+		t.Fatalf("an answer before the run has ended: %+v", a)
+	default:
+	}
+	h.letGo()
+	if a := <-stays; a.err != nil || a.result.ID != first.ID || a.result.Status != sandbox.StatusSucceeded {
+		t.Errorf("who stayed: %+v", a)
+	}
+}
+
+// leaving is a store whose callers go away while it writes: what it writes is
+// there, and says so only to those whose context has not ended.
+type leaving struct {
+	*memstore.Store
+	leave context.CancelFunc
+}
+
+func (l *leaving) BeginRun(ctx context.Context, r engine.RunRecord) (*engine.RunRecord, error) {
+	earlier, err := l.Store.BeginRun(ctx, r)
+	l.leave()
+	return earlier, errors.Join(err, ctx.Err())
+}
+
+// A run that was recorded gets a result, also when its caller went away at that
+// very moment.
+func TestCallerLeavesWhileTheRunIsRecorded(t *testing.T) {
+	for name, ask := range map[string]func(s *served, ctx context.Context) error{
+		"detached": func(s *served, ctx context.Context) error { _, err := s.Start(ctx, asks("alice", "x")); return err },
+		"waited":   func(s *served, ctx context.Context) error { _, err := s.Run(ctx, asks("alice", "x")); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, leave := context.WithCancel(t.Context())
+			s := serve(t, engine.Options{Store: &leaving{memstore.New(memstore.Options{}), leave}}, func(driver.Plan) fake.Script {
+				return fake.Script{Program: func(*fake.Process) fake.Exit { return fake.Exit{} }}
+			})
+			if err := ask(s, ctx); err != nil {
+				t.Errorf("%v", err)
+			}
+			page, err := s.Runs(t.Context(), "alice", engine.Query{})
+			if err != nil || len(page.Items) != 1 {
+				t.Fatalf("%+v, %v", page, err)
+			}
+			r, err := s.AwaitRun(soon(t), "alice", page.Items[0].ID)
+			if err != nil || r.State != sandbox.RunFinished || r.Result == nil {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
+	}
+}

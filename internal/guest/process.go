@@ -84,20 +84,32 @@ func (g *Guest) Start(ctx context.Context, cmd Command, s Streams) (*Process, er
 	}
 	go p.copyOut(wire.Stdout, s.Stdout)
 	go p.copyOut(wire.Stderr, s.Stderr)
-	select {
-	case <-p.started:
-	case <-p.c.over:
-		if err := p.c.result(); err != nil {
-			return nil, err
-		}
-	case <-ctx.Done():
-		p.c.abandon()
-		return nil, context.Cause(ctx)
+	if err := p.awaitStart(ctx); err != nil {
+		return nil, err
 	}
 	if s.Stdin != nil {
 		go p.copyIn(s.Stdin)
 	}
 	return p, nil
+}
+
+// awaitStart waits until the program runs. One that ran is a process, however soon
+// after that the connection ended: what became of it is another question.
+func (p *Process) awaitStart(ctx context.Context) error {
+	select {
+	case <-p.started:
+		return nil
+	case <-p.c.over:
+	case <-ctx.Done():
+		p.c.abandon()
+		return context.Cause(ctx)
+	}
+	select {
+	case <-p.started:
+		return nil
+	default:
+		return p.c.result()
+	}
 }
 
 // startRequest checks a command: what cannot be sent unchanged is refused.

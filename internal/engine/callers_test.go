@@ -3,6 +3,8 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"net"
+	"sync/atomic"
 	"testing"
 
 	"pinfold/internal/driver"
@@ -92,5 +94,54 @@ func TestCallerLeavesWhileTheRunIsRecorded(t *testing.T) {
 				t.Errorf("%+v, %v", r, err)
 			}
 		})
+	}
+}
+
+// breaking is a driver whose machines panic when they are dialled, as long as it is
+// broken.
+type breaking struct {
+	*fake.Driver
+	broken atomic.Bool
+}
+
+func (b *breaking) Create(ctx context.Context, plan driver.Plan) (driver.Machine, error) {
+	m, err := b.Driver.Create(ctx, plan)
+	if err != nil || !b.broken.Load() {
+		return m, err
+	}
+	return brokenMachine{m}, nil
+}
+
+type brokenMachine struct{ driver.Machine }
+
+func (brokenMachine) Dial(context.Context) (net.Conn, error) { panic("a fault of ours") }
+
+// A fault of ours ends the run in which it shows, and nothing else: not the server,
+// not the machine's end, not the record.
+func TestPanicEndsOneRun(t *testing.T) {
+	d := &breaking{Driver: fake.New(fake.Options{Script: func(driver.Plan) fake.Script {
+		return fake.Script{Program: func(*fake.Process) fake.Exit { return fake.Exit{} }}
+	}})}
+	s := serve(t, engine.Options{Drivers: []driver.Driver{d}, Capacity: engine.Capacity{Runs: 1}}, nil)
+	d.broken.Store(true)
+	started := s.start(t, asks("alice", "x"))
+	r, err := s.AwaitRun(soon(t), "alice", started.ID)
+	if err != nil || r.State != sandbox.RunFinished || r.Result == nil || r.Result.Error == nil || r.Result.Error.Code != sandbox.CodeInternal {
+		t.Errorf("detached: %+v, %v", r, err)
+	}
+	if _, err := s.Run(soon(t), asks("bob", "x")); code(err) != string(sandbox.CodeInternal) {
+		t.Errorf("waited: %v", err)
+	}
+	if n := d.Living(); n != 0 {
+		t.Errorf("%d machines are left", n)
+	}
+	d.broken.Store(false)
+	for _, tenant := range []string{"alice", "bob"} { // there is room for one
+		if r, err := s.Run(soon(t), asks(tenant, "x")); err != nil || r.Status != sandbox.StatusSucceeded {
+			t.Errorf("afterwards: %+v, %v", r, err)
+		}
+		if n := s.states(t, tenant, engine.Query{}); n[sandbox.RunFinished] != 2 {
+			t.Errorf("%s: %v", tenant, n)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"runtime/debug"
 	"time"
 
 	"pinfold/internal/failpoint"
@@ -55,22 +56,34 @@ func newRecord(j *job) RunRecord {
 	}
 }
 
-// complete performs a job that is recorded, and keeps its result.
-func (e *Engine) complete(ctx context.Context, j *job, r RunRecord) (*sandbox.Result, error) {
-	result, err := e.perform(ctx, j)
+// complete performs a job that is recorded, and keeps its result. Nobody may be there
+// to whom a panic could be told: it is an error of this run, and of no other.
+func (e *Engine) complete(ctx context.Context, j *job, r RunRecord) (result *sandbox.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			e.log.Error("panic", "run", r.ID, "panic", p, "stack", string(debug.Stack()))
+			result, err = nil, e.refused(ctx, &sandbox.Error{Code: sandbox.CodeInternal, Message: "the server failed"})
+			e.keepResult(j, r, failedResult(r, err))
+		}
+	}()
+	result, err = e.perform(ctx, j)
 	final := result
 	if err != nil {
 		final = failedResult(r, err)
 	}
-	e.saveResult(r.Tenant, r.ID, final)
-	failpoint.Hit("run.finished")
-	j.live.finish(final)
+	e.keepResult(j, r, final)
 	u := final.Usage
 	e.account(r.Tenant, Consumption{
 		Runs: 1, CPUMS: u.CPUMS, WallMS: u.WallMS, MemoryMiBMS: u.MemoryPeakBytes >> 20 * u.WallMS,
 		OutputBytes: final.StdoutBytes + final.StderrBytes, ArtifactBytes: artifactBytes(final),
 	})
 	return result, err
+}
+
+func (e *Engine) keepResult(j *job, r RunRecord, final *sandbox.Result) {
+	e.saveResult(r.Tenant, r.ID, final)
+	failpoint.Hit("run.finished")
+	j.live.finish(final)
 }
 
 func artifactBytes(r *sandbox.Result) (n int64) {

@@ -276,6 +276,12 @@ func (j *job) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	ended := false
+	defer func() {
+		if !ended { // a panic: what is in there must not go on
+			j.destroy(ctx, s, pool)
+		}
+	}()
 	j.result.Isolation = s.plan.Posture
 	failpoint.Hit("run.machine")
 	err = j.fill(ctx, s)
@@ -287,6 +293,7 @@ func (j *job) run(ctx context.Context) error {
 	if err == nil {
 		err = j.execute(ctx, s)
 	}
+	ended = true
 	return j.end(ctx, s, pool, err)
 }
 

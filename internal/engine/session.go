@@ -37,15 +37,21 @@ type session struct {
 	late    error        // why it could not be destroyed in time, when that was tried last
 }
 
-// openSession makes a machine and greets its agent. On error nothing is left.
-func openSession(ctx context.Context, d driver.Driver, plan driver.Plan) (*session, error) {
+// openSession makes a machine and greets its agent. On error nothing is left, nor
+// after a panic.
+func openSession(ctx context.Context, d driver.Driver, plan driver.Plan) (opened *session, err error) {
 	m, err := d.Create(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
 	s := &session{plan: plan, machine: m}
+	defer func() {
+		if opened == nil {
+			err = errors.Join(err, s.close(ctx))
+		}
+	}()
 	if _, err := s.agent(ctx); err != nil {
-		return nil, errors.Join(err, s.close(ctx))
+		return nil, err
 	}
 	return s, nil
 }

@@ -68,21 +68,13 @@ func (c *call) openTunnel() error {
 	// before the last words are said.
 	reading, drop := context.WithCancel(context.WithoutCancel(ctx))
 	defer drop()
-	t := &tunnel{ws: ws, conn: conn, sent: make(chan struct{})}
-	in := make(chan error, 1)
-	go func() {
-		err := t.inward(reading)
-		if err != nil {
-			cancel(err)
-		}
-		in <- err
-	}()
+	t := &tunnel{ws: ws, conn: conn, full: make(chan struct{})}
+	go func() { cancel(t.inward(reading)) }()
 	go t.ping(ctx, c.o.Heartbeat, c.o.Patience)
 	err = t.outward(ctx)
 	if err == nil { // what the client still sends goes in
 		select {
-		case err = <-in:
-		case <-t.sent:
+		case <-t.full:
 		case <-ctx.Done():
 		}
 	}
@@ -97,34 +89,65 @@ func (c *call) openTunnel() error {
 type tunnel struct {
 	ws   *websocket.Conn
 	conn net.Conn
-	sent chan struct{} // closed when the client has said that nothing more comes
+	full chan struct{} // closed when nothing more goes in
+
+	// These belong to inward.
+	said    bool // by the client: nothing more comes
+	refused bool // by the server inside: it takes no more
 }
 
 // inward copies what the client sends, no faster than the server inside takes
-// it. It returns nil when that takes no more.
+// it. Nothing goes in any more after the client has said so, or when the server
+// takes no more; what comes then is read all the same, for its pongs and its end.
+// It returns why it read no more.
 func (t *tunnel) inward(ctx context.Context) error {
+	chunk := make([]byte, tunnelChunk)
 	for {
-		kind, frame, err := t.ws.Read(ctx)
+		kind, frame, err := t.ws.Reader(ctx)
 		switch {
 		case err != nil:
-			return errors.Join(context.Canceled, err) // the client is gone
+			return clientGone(err)
 		case kind != websocket.MessageBinary:
 			return errBadFrame
-		case len(frame) == 0:
-			select {
-			case <-t.sent:
-				return errBadFrame
-			default:
-			}
-			closeWrite(t.conn)
-			close(t.sent)
-			continue // from now on only pongs come, and the end
 		}
-		if _, err := t.conn.Write(frame); err != nil {
-			return nil //nolint:nilerr // it reads no more; what it says may go on
+		n, err := t.put(frame, chunk)
+		switch {
+		case err != nil:
+			return clientGone(err)
+		case t.said:
+			return errBadFrame
+		case n == 0:
+			t.said = true
+			closeWrite(t.conn)
+			if !t.refused {
+				close(t.full)
+			}
 		}
 	}
 }
+
+// put copies one frame, a chunk at a time: whatever clients send, and do not send on,
+// no more of it is gathered.
+func (t *tunnel) put(frame io.Reader, chunk []byte) (size int64, err error) {
+	for {
+		n, err := frame.Read(chunk)
+		size += int64(n)
+		if n > 0 && !t.said && !t.refused {
+			if _, err := t.conn.Write(chunk[:n]); err != nil { // it reads no more; what it says may go on
+				t.refused = true
+				close(t.full)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return size, nil
+		case err != nil:
+			return size, err
+		}
+	}
+}
+
+func clientGone(err error) error { return errors.Join(context.Canceled, err) }
 
 // outward copies what the server inside sends, until it has sent everything.
 func (t *tunnel) outward(ctx context.Context) error {
@@ -133,7 +156,7 @@ func (t *tunnel) outward(ctx context.Context) error {
 		n, err := t.conn.Read(chunk)
 		if n > 0 {
 			if err := t.ws.Write(ctx, websocket.MessageBinary, chunk[:n]); err != nil {
-				return errors.Join(context.Canceled, err)
+				return clientGone(err)
 			}
 		}
 		switch {
@@ -151,7 +174,10 @@ func closeWrite(conn net.Conn) {
 	}
 }
 
-// ping shows everything between that the connection lives.
+// ping shows everything between that the connection lives; where it has broken, inward
+// learns of it. That no answer comes says nothing: a client that does not read, because
+// whoever it reads for has paused or has nothing to ask, answers no ping, and its bytes
+// may wait for a server inside that takes none.
 func (t *tunnel) ping(ctx context.Context, every, patience time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -162,7 +188,7 @@ func (t *tunnel) ping(ctx context.Context, every, patience time.Duration) {
 		case <-ticker.C:
 		}
 		limit, cancel := context.WithTimeout(ctx, patience)
-		_ = t.ws.Ping(limit) // a client that is slow to read answers late
+		_ = t.ws.Ping(limit)
 		cancel()
 	}
 }

@@ -22,15 +22,22 @@ const linger = 10 * time.Second
 // Dial connects to a TCP server in the sandbox, on 127.0.0.1 or else on ::1.
 // When none listens there the error has code port_closed. The connection is a
 // *Conn; it lives until it is closed or the sandbox's connection ends, whatever
-// becomes of ctx. At most wire.MaxDials are open at once.
+// becomes of ctx. At most wire.MaxDials are open at once, by the host's own count.
 func (g *Guest) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if port < 1 || port > 65535 {
 		return nil, &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "port", Message: fmt.Sprintf("%d is not a port", port), Hint: "ports are 1 to 65535"}
 	}
-	d := &dialing{opened: make(chan struct{})}
+	d := &dialing{g: g, opened: make(chan struct{})}
+	if g.dials.Add(1) > wire.MaxDials {
+		g.dials.Add(-1)
+		return nil, &sandbox.Error{
+			Code: sandbox.CodeResourceUnavailable, Message: fmt.Sprintf("%d connections into the sandbox are open already", wire.MaxDials), Hint: "close some of them",
+		}
+	}
 	req := wire.Request{Op: wire.OpDial, Dial: &wire.DialRequest{Port: port}}
 	c, err := g.open(ctx, req, d, shape{upload: true, downloads: 1})
 	if err != nil {
+		g.dials.Add(-1)
 		return nil, err
 	}
 	select {
@@ -59,6 +66,7 @@ func portError(port int, err error) error {
 
 // dialing is the use of a connection's channel.
 type dialing struct {
+	g      *Guest
 	opened chan struct{}
 	is     bool // opened is closed; reading loop only
 
@@ -77,6 +85,7 @@ func (d *dialing) lingers(late *time.Timer) {
 }
 
 func (d *dialing) finished() {
+	d.g.dials.Add(-1)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.over = true; d.late != nil {

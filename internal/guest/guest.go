@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pinfold/internal/wire"
@@ -31,6 +32,7 @@ type Guest struct {
 	out     *outbox
 	reading sync.WaitGroup
 	done    chan struct{}
+	dials   atomic.Int32 // connections into the sandbox: that the agent counts them, too, is no bound of ours
 
 	mu       sync.Mutex
 	err      error // why the connection ended

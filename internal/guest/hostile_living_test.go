@@ -3,6 +3,8 @@ package guest_test
 import (
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -173,6 +175,46 @@ func TestDialWindowOverrun(t *testing.T) {
 		t.Errorf("%v, want a violation", g.Err())
 	}
 	if c != nil {
+		_ = c.Close()
+	}
+}
+
+// However many connections an agent would open, the host counts for itself; what is
+// over makes room.
+func TestDialsAreCountedOutside(t *testing.T) {
+	g, p := newPeer(t)
+	go func() {
+		for range wire.MaxDials + 1 {
+			f := p.await(wire.KindOpen)
+			p.send(message(wire.KindEvent, f.Channel, opened))
+		}
+	}()
+	var all []net.Conn
+	for range wire.MaxDials {
+		c, err := g.Dial(deadline(t), 80)
+		if err != nil {
+			t.Fatalf("connection %d: %v", len(all), err)
+		}
+		all = append(all, c)
+	}
+	if _, err := g.Dial(deadline(t), 80); code(err) != sandbox.CodeResourceUnavailable {
+		t.Fatalf("one more: %v", err)
+	}
+	p.send(join(wire.AppendEOF(nil, 1, 1), closing(`{}`))) // the agent ends the first
+	if _, err := all[0].Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	for soon := deadline(t); ; time.Sleep(time.Millisecond) {
+		c, err := g.Dial(soon, 80)
+		if err == nil {
+			all = append(all, c)
+			break
+		}
+		if code(err) != sandbox.CodeResourceUnavailable {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range all {
 		_ = c.Close()
 	}
 }

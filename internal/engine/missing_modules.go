@@ -7,18 +7,19 @@ import (
 	"pinfold/sandbox"
 )
 
-// missing are the last words of programs whose language did not find a module.
+// missing are the last words of programs whose language did not find a module. They
+// are compiled when a program has failed: every start would wait for it.
 var missing = []struct {
 	language string
-	words    *regexp.Regexp
+	words    string
 	way      string
 }{
 	{
-		"python", regexp.MustCompile(`^ModuleNotFoundError: No module named '([A-Za-z0-9_]{1,60})`),
+		"python", `^ModuleNotFoundError: No module named '([A-Za-z0-9_]{1,60})`,
 		"pip install --target site PACKAGE, then the directory site with the program, and PYTHONPATH=site",
 	},
 	{
-		"javascript", regexp.MustCompile(`^Error(?: \[ERR_MODULE_NOT_FOUND\])?: Cannot find (?:module|package) '((?:@[a-z0-9_.-]{1,60}/)?[a-z0-9_][a-z0-9_.-]{0,60})'`),
+		"javascript", `^Error(?: \[ERR_MODULE_NOT_FOUND\])?: Cannot find (?:module|package) '((?:@[a-z0-9_.-]{1,60}/)?[a-z0-9_][a-z0-9_.-]{0,60})'`,
 		"npm install PACKAGE, then the directory node_modules with the program",
 	},
 }
@@ -34,7 +35,7 @@ func (j *job) advise(r *execResult) {
 		if m.language != j.result.Language && (m.language != "javascript" || j.result.Language != "typescript") {
 			continue
 		}
-		if found := m.words.FindStringSubmatch(complaint(r.stderr.text())); found != nil {
+		if found := regexp.MustCompile(m.words).FindStringSubmatch(complaint(r.stderr.text())); found != nil {
 			c.Hint = fmt.Sprintf("%s is not where this program ran, and there is no network inside; bring it along: %s (docs/packages.md)", found[1], m.way)
 		}
 	}

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -63,10 +64,12 @@ func (c *copies) read(path string) ([]byte, bool) {
 	if unix.Fstat(fd, &st) != nil || !showable(st) {
 		return nil, false
 	}
-	content, err := io.ReadAll(io.LimitReader(f, maxShownFile))
-	if err != nil || int64(len(content)) != st.Size { // it is being written
+	content := make([]byte, st.Size+1) // one more than there should be
+	n, err := io.ReadFull(f, content)
+	if !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) || int64(n) != st.Size { // it is being written
 		return nil, false
 	}
+	content = content[:n]
 	if c.known == nil {
 		c.known = map[string]copied{}
 	}

@@ -6,6 +6,7 @@ package highfd
 
 import (
 	"math"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,9 +36,13 @@ func Move(fd int) int {
 	if err != nil || high > math.MaxInt32 {
 		return fd
 	}
+	moved.Store(true)
 	_ = unix.Close(fd)
 	return high
 }
+
+// moved is set once a descriptor of this process has a high number.
+var moved atomic.Bool
 
 // Reserve is how many descriptors are kept for what goes on already (counters that
 // are read, clients that come, the database) and not given to new sandboxes, where
@@ -57,6 +62,9 @@ func Room() (ok bool, limit uint64) {
 		return false, l.Cur
 	}
 	defer unix.Close(fd) //nolint:errcheck // only a number was wanted
+	if fd < few && !moved.Load() {
+		return true, l.Cur // and no reason to have the table enlarged
+	}
 	reserve := Reserve(l.Cur)
 	if l.Cur < 2*from {
 		return lowest(fd, 0)+reserve < l.Cur, l.Cur

@@ -3,9 +3,16 @@
 package attacks
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pinfold/sandbox"
 )
 
 // computer is attacks on what is made up in /proc and /sys.
@@ -24,7 +31,81 @@ func computer() []Case {
 				Want:    "1\nMemTotal:\n0\n37",
 			},
 		},
+		{
+			ID: "FS-31", Title: "leases on the files of /proc that the host writes to, taken again and again", Level: User, Severity: HostDoS, Source: "own",
+			Expect:  "no lease is had, also on one's own files; the wall time ends the run",
+			Attack:  Payload{Code: leaseCode, Limits: sandbox.Limits{WallTimeMS: 1000}},
+			Judge:   func(t *trial) error { return t.leased() },
+			Control: Control{Without: "the filter and opens that wait for nobody", Run: waitsForLease},
+		},
 	}
+}
+
+// leaseCode holds leases for as long as it lives.
+const leaseCode = `
+import fcntl
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+held = {}
+for p in "/proc/stat /proc/meminfo /proc/loadavg /proc/uptime".split():
+    held[p] = os.open(p, os.O_RDONLY)
+    attempt(p, lambda: fcntl.fcntl(held[p], fcntl.F_SETLEASE, fcntl.F_RDLCK))
+open("own", "w").close()
+attempt("own", lambda: fcntl.fcntl(os.open("own", os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK))
+while True:
+    for fd in held.values():
+        try: fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        except OSError: pass
+`
+
+// leaseBreakTime is how long the kernel lets an open wait for the end of a lease.
+const leaseBreakTime = 45 * time.Second
+
+// leased wants no lease, and a run that ends as any other.
+func (t *trial) leased() error {
+	if t.err != nil {
+		return t.err
+	}
+	got := doorValues(t.result.Stdout)
+	if len(got) != 5 {
+		return fmt.Errorf("only %v", got)
+	}
+	for key, value := range got {
+		if value != "EINVAL" {
+			return fmt.Errorf("a lease on %s: %s", key, value)
+		}
+	}
+	if t.result.Cause.Kind != sandbox.CauseWallTime || t.result.Cleanup != nil || t.took > leaseBreakTime/2 {
+		return fmt.Errorf("%s after %v, cleaned up: %+v", t.result.Cause.Kind, t.took, t.result.Cleanup)
+	}
+	return nil
+}
+
+// waitsForLease shows that an open for writing waits for the end of a lease.
+func waitsForLease(a *arena) error {
+	name := filepath.Join(a.dir, "leased")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		return err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
+		return err
+	}
+	opened := make(chan error, 1)
+	go func() {
+		w, err := os.OpenFile(name, os.O_WRONLY, 0)
+		opened <- errors.Join(err, w.Close())
+	}()
+	select {
+	case err := <-opened:
+		return fmt.Errorf("it did not wait: %w", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
+	return errors.Join(err, <-opened)
 }
 
 const computerCode = `

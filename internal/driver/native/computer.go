@@ -188,11 +188,13 @@ func (c told) tell() {
 }
 
 // write writes files. What cannot be written stays as it was: nothing depends on it
-// but what a program reads there.
+// but what a program reads there. The open must wait for nobody: where the files are
+// the guest's by their owner, it may hold a lease on them (fcntl(2), F_SETLEASE), for
+// whose end an open for writing waits 45 s.
 func (t *meter) write(files []image.File) {
 	for _, f := range files {
 		fd, err := unix.Openat2(t.root, rel(f.Path), &unix.OpenHow{
-			Flags: unix.O_WRONLY | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+			Flags: unix.O_WRONLY | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 		})
 		if err == nil {
 			_, _ = unix.Pwrite(fd, f.Content, 0)

@@ -212,7 +212,7 @@ func (m *machine) endProcesses(ctx context.Context) error {
 		return nil
 	default:
 	}
-	m.meter.beginEnd()
+	m.meter.ending.Store(true) // the meter's lock comes after the kill: a reading may take long
 	if err := m.child.Kill(); err != nil {
 		return setupError("kill the sandbox's processes", err)
 	}

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -36,6 +37,21 @@ func newDriver(t testing.TB, state string) *Driver {
 		}
 	})
 	return d
+}
+
+// made makes a machine that is destroyed when the test ends.
+func made(t testing.TB, d *Driver, id string) *machine {
+	t.Helper()
+	m, err := d.Create(t.Context(), planFor(t, d, id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.Destroy(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return m.(*machine)
 }
 
 func TestConformance(t *testing.T) {

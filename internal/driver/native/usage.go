@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
@@ -25,17 +26,17 @@ const (
 // meter reads a machine's counters. It is safe for concurrent use.
 type meter struct {
 	machine *machine
+	ending  atomic.Bool // Destroy has begun
 
-	mu     sync.Mutex
-	root   int // O_PATH descriptor of the sandbox's root, -1 when closed
-	base   unix.Statfs_t
-	limit  int64 // the memory limit in force
-	agent  int64 // the agent's tasks
-	last   driver.Usage
-	open   bool // the counters are, see openMeters
-	fresh  bool // they were read lately
-	ended  bool // last is the final reading
-	ending bool // Destroy has begun
+	mu    sync.Mutex
+	root  int // O_PATH descriptor of the sandbox's root, -1 when closed
+	base  unix.Statfs_t
+	limit int64 // the memory limit in force
+	agent int64 // the agent's tasks
+	last  driver.Usage
+	open  bool // the counters are, see openMeters
+	fresh bool // they were read lately
+	ended bool // last is the final reading
 }
 
 // begin takes the root's descriptor and measures the empty disk. It opens the
@@ -88,17 +89,10 @@ func (t *meter) discard() {
 	t.ended = true
 }
 
-// beginEnd notes that the machine's owner is ending it.
-func (t *meter) beginEnd() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ending = true
-}
-
 func (t *meter) verdict() (oomKills int64, ending bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.last.OOMKills, t.ending
+	return t.last.OOMKills, t.ending.Load()
 }
 
 // BeginRun implements driver.RunMeter. A fork that waits has used nothing but CPU

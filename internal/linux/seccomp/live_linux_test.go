@@ -390,6 +390,8 @@ func TestConstantsAreTheKernels(t *testing.T) {
 		{tiocSETD, unix.TIOCSETD},
 		{tiocCONS, unix.TIOCCONS},
 		{tiocLINUX, 0x541c},
+		{fSETLEASE, unix.F_SETLEASE},
+		{fSETDELEG, unix.F_SETDELEG},
 		{modeTypeMask, unix.S_IFMT},
 		{modeFIFO, unix.S_IFIFO},
 		{modeRegular, unix.S_IFREG},

@@ -22,6 +22,8 @@ const (
 
 	cloneParent = 0x8000
 
+	fSETLEASE, fSETDELEG = 1024, 1040
+
 	mapHUGETLB, mfdHUGETLB, shmHUGETLB = 0x40000, 4, 0o4000
 
 	fadvDONTNEED = 4
@@ -66,6 +68,10 @@ var conditions = map[string][]check{
 	}, {
 		arg: 1, notIn: []uint32{fiBMAP, fsIocFIEMAP}, otherwise: errno(eOPNOTSUPP),
 		why: "not where on the host's disk a file lies",
+	}},
+	"fcntl": {{
+		arg: 1, notIn: []uint32{fSETLEASE, fSETDELEG}, otherwise: errno(eINVAL),
+		why: "no leases: whoever of the host's opens the file would wait for their end",
 	}},
 	"fadvise64": {{
 		arg: 3, notIn: []uint32{fadvDONTNEED}, otherwise: errno(0),

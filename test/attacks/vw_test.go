@@ -115,6 +115,7 @@ say('disks', sum(' - ' in l and l.split(' - ')[1].split()[1].startswith('/dev/')
 			Doors:   []Door{{"extents", "ENOTSUP|ENOTTY", "0"}, {"disks", "0", "[1-9]\\d*"}},
 			Control: Control{Without: "the filter and layers of the sandbox's own", Jail: true},
 		},
+		laterCase(),
 	}
 }
 

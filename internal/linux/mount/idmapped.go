@@ -21,6 +21,7 @@ var ErrNotMappable = errors.New("the file system does not support id-mapped moun
 // IDMapped copies the mount that shows path (nothing mounted below it comes
 // along) so that files of one owner on disk belong to another owner as seen
 // through the copy, in both directions; files of everybody else belong to nobody.
+// What is mounted below path later does not come along either, see private.
 // It is for root: the copy is made by this process, to be attached by a sandbox.
 // The caller closes the descriptor.
 func IDMapped(path string, flags uint64, onDisk, seen Owner) (*os.File, error) {
@@ -35,7 +36,7 @@ func IDMapped(path string, flags uint64, onDisk, seen Owner) (*os.File, error) {
 	}
 	tree := os.NewFile(uintptr(fd), path)
 	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{
-		Attr_set: flags | unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(namespace.Fd()),
+		Attr_set: flags | unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(namespace.Fd()), Propagation: private,
 	})
 	if err != nil {
 		_ = tree.Close()
@@ -46,6 +47,11 @@ func IDMapped(path string, flags uint64, onDisk, seen Owner) (*os.File, error) {
 	}
 	return tree, nil
 }
+
+// private cuts a copy off from what it is a copy of. Under systemd all mounts are
+// shared: what the host mounts below one appears in each copy that is not cut off,
+// without the copy's flags.
+const private = unix.MS_PRIVATE
 
 // mapping returns a user namespace that maps one owner to the other. Its only
 // process waits to be killed: a namespace lives as long as a descriptor of it.

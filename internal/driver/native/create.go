@@ -169,12 +169,9 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 		return nil, err
 	}
 	defer closeFiles([]*os.File{n.tmpfs})
-	state := h.mounts.look()
-	n.nested = state.nested
 	clone := spawn.Clone{Flags: m.birth.namespaces, Below: m.birth.below, CopyLow: true}
-	m.ground, m.counted = h.grounds.take(state), true
-	if m.ground != nil && !m.isParent() && !slices.Contains(n.trees, nil) && n.layered == h.layered(state) {
-		n.onGround, clone.Mounts = true, int(m.ground.namespace.Fd())
+	if err := m.stand(n, &clone); err != nil {
+		return nil, err
 	}
 	if m.cgroup != nil {
 		if m.entries, err = m.cgroup.JoinFiles(); err != nil {
@@ -196,6 +193,29 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	child, err := m.birth.program(n).Start(clone)
 	runtime.KeepAlive(h.agent)
 	return child, err
+}
+
+// stand puts the sandbox on a ground, where it has one.
+func (m *machine) stand(n *pen, clone *spawn.Clone) (err error) {
+	h := m.host
+	state := h.mounts.look()
+	n.nested = state.nested
+	if n.layered && !h.layered(state) { // it was planned before that was mounted
+		return &sandbox.Error{
+			Code:    sandbox.CodeSetupFailed,
+			Message: fmt.Sprintf("cannot make the sandbox: meanwhile a single file was mounted at %s, of which the kernel makes no overlay", sandbox.SafeText(state.file, 200)),
+			Hint:    "try again",
+		}
+	}
+	need := n.layered && len(state.nested) > 0 && !m.isParent()
+	m.counted = true
+	if m.ground, err = h.grounds.take(state, need); err != nil {
+		return err
+	}
+	if m.ground != nil && !m.isParent() && n.layered == h.layered(state) {
+		n.onGround, clone.Mounts = true, int(m.ground.namespace.Fd())
+	}
+	return nil
 }
 
 // closeEntries closes the ways into the cgroup, after everybody has entered.

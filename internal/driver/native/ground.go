@@ -3,11 +3,13 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/linux/highfd"
@@ -32,14 +34,22 @@ import (
 // that is not seen above, but for that /proc; and only who may unmount in the
 // sandbox's mount namespace could lay it bare. Nobody inside may.
 //
-// Where few live, and nothing is mounted below the views, nothing would be gained: what a ground saves in mounts is lost in
-// the process that enters it. For forks' machines, which such
-// a process makes anyway, it was measured: no less CPU time altogether that could be
-// told from noise. Ordinary users do without: they may not enter a namespace of root's.
+// Where few live, and nothing is mounted below the views, nothing would be gained: what
+// a ground saves in mounts is lost in the process that enters it. For forks' machines,
+// which such a process makes anyway, it was measured: no less CPU time altogether that
+// could be told from noise. Ordinary users do without: they may not enter a namespace of
+// root's.
+//
+// Where something is mounted below the views, a sandbox with layers of its own cannot do
+// without (see views.go): there it is an error that no ground can be made.
 
 const (
 	groundFrom = 32 // as many do without: making a ground takes as long as making a sandbox
 	groundSize = 64 // as many share one
+
+	// groundPause is for how long nobody tries again to make one that sandboxes can do
+	// without.
+	groundPause = 10 * time.Second
 )
 
 // groundPlace is where on a ground a sandbox's root is built.
@@ -58,23 +68,26 @@ type ground struct {
 // grounds hands them out. It is safe for concurrent use.
 type grounds struct {
 	views func(mountState) []hostView
-	from  int // groundFrom, or less in tests
+	make  func([]hostView) (*os.File, error) // newGround, but in tests
+	from  int                                // groundFrom, or less in tests
 
 	mu     sync.Mutex
 	off    bool // not to be had here
 	living int
 	all    []*ground
-	shows  string // of the host, when somebody looked last
+	shows  string    // of the host, when somebody looked last
+	failed time.Time // when none could be made last
 }
 
-// take returns the ground for a new machine, nil where it needs none. Each take
-// is followed by a give.
-func (g *grounds) take(state mountState) *ground {
+// take returns the ground for a new machine, nil where it does without. One that needs
+// a ground, and for which none can be made, is an error. Each take is followed by a
+// give, also after an error.
+func (g *grounds) take(state mountState, need bool) (*ground, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.living++
-	if g.off || g.living <= g.from && len(state.nested) == 0 {
-		return nil
+	if g.off || !need && (g.living <= g.from || time.Since(g.failed) < groundPause) {
+		return nil, nil
 	}
 	// A view of a directory that was replaced still shows the old one, and not what
 	// was mounted below it since.
@@ -83,17 +96,20 @@ func (g *grounds) take(state mountState) *ground {
 	for _, found := range g.all {
 		if found.users < groundSize && found.shows == g.shows {
 			found.users++
-			return found
+			return found, nil
 		}
 	}
-	namespace, err := newGround(g.views(state))
+	namespace, err := g.make(g.views(state))
 	if err != nil {
-		g.off = true // sandboxes can do without; it only takes longer
-		return nil
+		g.failed = time.Now()
+		if need {
+			return nil, fmt.Errorf("make a ground for sandboxes: %w", err)
+		}
+		return nil, nil // it only takes longer
 	}
 	made := &ground{namespace: namespace, shows: g.shows, users: 1}
 	g.all = append(g.all, made)
-	return made
+	return made, nil
 }
 
 // give takes note that a machine is gone.
@@ -143,7 +159,7 @@ func newGround(shown []hostView) (*os.File, error) {
 		return nil, err
 	}
 	if n, err := ours.Read(make([]byte, 1)); n != 1 {
-		return nil, fmt.Errorf("make a ground for sandboxes: %w: %w", child.WaitExec(), err)
+		return nil, errors.Join(child.WaitExec(), err)
 	}
 	defer child.Abandon()
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/mnt", child.PID), unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,12 +11,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/image"
+	"pinfold/internal/linux/mount"
+	"pinfold/sandbox"
 	"pinfold/test/ledger"
 )
 
@@ -191,20 +195,106 @@ func TestGroundsFollowTheHost(t *testing.T) {
 	replace()
 	shown := image.Template{Binds: []image.Bind{{Source: dir, Target: "/dir", Dir: true}}}
 	mounts := hostMounts{template: shown}
-	g := grounds{views: func(s mountState) []hostView { return hostViews(shown, true, true, s.nested) }}
+	g := grounds{make: newGround, views: func(s mountState) []hostView { return hostViews(shown, true, true, s.nested) }}
 	defer g.close()
-	first, again := g.take(mounts.look()), g.take(mounts.look())
+	take := func() *ground {
+		t.Helper()
+		got, err := g.take(mounts.look(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	first, again := take(), take()
 	if first == nil || first != again {
 		t.Fatalf("two sandboxes stand on %p and %p", first, again)
 	}
 	replace()
 	mounts.looked = mounts.looked.Add(-2e9) // two seconds ago
-	if next := g.take(mounts.look()); next == nil || next == first {
+	if next := take(); next == nil || next == first {
 		t.Error("a sandbox stands on the ground that shows the old directory")
 	}
 	g.give(first)
 	g.give(again)
 	if len(g.all) != 1 {
 		t.Errorf("%d grounds are kept, of which only one shows the host as it is", len(g.all))
+	}
+}
+
+// A ground that could not be made is no reason never to make one again. Who can do
+// without one does; who cannot says so, once.
+func TestGroundsThatFail(t *testing.T) {
+	failing := errors.New("no more mounts")
+	var fail error
+	tried := 0
+	g := grounds{
+		views: func(mountState) []hostView { return nil },
+		make: func([]hostView) (*os.File, error) {
+			tried++
+			if fail != nil {
+				return nil, fail
+			}
+			return os.Open(os.DevNull)
+		},
+	}
+	defer g.close()
+	fail = failing
+	if got, err := g.take(mountState{}, true); got != nil || !errors.Is(err, failing) {
+		t.Errorf("who needs a ground stands on %v: %v", got, err)
+	}
+	g.give(nil)
+	tried, g.failed = 0, time.Time{}
+	for range 3 {
+		if got, err := g.take(mountState{}, false); got != nil || err != nil {
+			t.Errorf("who needs none stands on %v: %v", got, err)
+		}
+	}
+	if tried != 1 {
+		t.Errorf("%d attempts at once", tried)
+	}
+	fail = nil
+	needing, err := g.take(mountState{}, true)
+	if needing == nil || err != nil {
+		t.Errorf("who needs a ground waits for those who can do without: %v", err)
+	}
+	g.failed = time.Now().Add(-groundPause)
+	if got, err := g.take(mountState{}, false); got == nil || err != nil {
+		t.Errorf("nobody tries again: %v", err)
+	}
+}
+
+// The next sandbox is made where one could not be, also where none can do without a
+// ground.
+func TestSandboxesAfterAGroundThatFailed(t *testing.T) {
+	state, dir := filepath.Join(t.TempDir(), "state"), mountedBelow(t)
+	ledger.Check(t, state)
+	d := showing(t, state, dir, "/etc/hostname")
+	h, err := d.prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.grounds.make = func([]hostView) (*os.File, error) { return nil, unix.EAGAIN }
+	m, err := d.Create(t.Context(), planFor(t, d, "without"))
+	if e := sandbox.AsError(err); e == nil || e.Code != sandbox.CodeResourceUnavailable || !strings.Contains(e.Message, "ground") {
+		t.Errorf("%v, %v", m, err)
+	}
+	h.grounds.make = newGround
+	made(t, d, "with")
+}
+
+// A read-only mount of a file system that cannot translate ids is shown as it is, also
+// to those who stand on a ground.
+func TestPlainMountOnGround(t *testing.T) {
+	state, dir := filepath.Join(t.TempDir(), "state"), mountedBelow(t)
+	ledger.Check(t, state)
+	const plain = "/sys/kernel" // sysfs
+	if _, err := mount.IDMapped(plain, mount.ReadOnly, mount.Owner{}, mount.Owner{UID: 1, GID: 1}); !errors.Is(err, mount.ErrNotMappable) {
+		t.Fatalf("control: its ids can be translated: %v", err)
+	}
+	d := showing(t, state, dir, "/etc/hostname")
+	plan := planFor(t, d, "plain")
+	plan.Mounts = []sandbox.Mount{{Host: plain, Guest: "/mnt/shown"}}
+	if out := printedBy(t, d, plan, "ls /mnt/shown; touch /mnt/shown/x 2>&1; cat /opt/dir/below/mounted"); !strings.Contains(out, "mm\n") || !strings.Contains(out, "Read-only") || !strings.HasSuffix(out, "mounted") {
+		t.Errorf("inside is %q", out)
 	}
 }

@@ -17,11 +17,11 @@ import (
 // viewFlags hold for every view of the host but the device files.
 const viewFlags = mount.NoSuid | mount.NoDev
 
-// openMounts makes the views of host directories that need a hand from outside:
-// as root, the sandbox's user has other ids than the directory's owner, and the
-// view must translate. An ordinary user's sandbox has the user's own id and
-// needs none. The result has an entry for each mount, nil where the sandbox can
-// do it by itself.
+// openMounts makes the views of host directories that need a hand from outside: as
+// root, the sandbox's user has other ids than the directory's owner, and the view must
+// translate; and who stands on a ground does not see the directory. An ordinary user's
+// sandbox has the user's own id and needs none. The result has an entry for each mount,
+// nil where the sandbox does it by itself: all of them or none.
 func (m *machine) openMounts() ([]*os.File, error) {
 	trees := make([]*os.File, len(m.plan.Mounts))
 	if m.block == nil {
@@ -66,7 +66,7 @@ func openMount(want sandbox.Mount, seen mount.Owner) (*os.File, error) {
 	tree, err := mount.IDMapped(want.Host, flags, mount.Owner{UID: int(st.Uid), GID: int(st.Gid)}, seen)
 	if errors.Is(err, mount.ErrNotMappable) {
 		if !want.Writable {
-			return nil, nil
+			return mount.Plain(want.Host, flags)
 		}
 		return nil, &sandbox.Error{
 			Code: sandbox.CodeSetupFailed, Err: err,

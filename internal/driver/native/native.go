@@ -152,7 +152,7 @@ func (d *Driver) open() (*host, error) {
 	}
 	h.skeleton = (&pen{template: h.template}).skeletonInodes()
 	h.mounts.template = h.template
-	h.grounds.views, h.grounds.from, h.grounds.off = h.views, groundFrom, !h.ids.root
+	h.grounds.views, h.grounds.make, h.grounds.from, h.grounds.off = h.views, newGround, groundFrom, !h.ids.root
 	return h, nil
 }
 

@@ -46,7 +46,11 @@ func showing(t *testing.T, state, dir, file string) *Driver {
 // printedInside runs a shell script in a new sandbox and returns what it prints.
 func printedInside(t *testing.T, d *Driver, id, script string) string {
 	t.Helper()
-	plan := planFor(t, d, id)
+	return printedBy(t, d, planFor(t, d, id), script)
+}
+
+func printedBy(t *testing.T, d *Driver, plan driver.Plan, script string) string {
+	t.Helper()
 	m, err := d.Create(t.Context(), plan)
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +70,25 @@ func printedInside(t *testing.T, d *Driver, id, script string) string {
 		t.Fatal(err)
 	}
 	return out.String()
+}
+
+// mountedBelow returns a directory with a mount below it.
+func mountedBelow(t *testing.T) (dir string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounts take root; for users see TestFilesFinding")
+	}
+	dir = t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		_ = os.Chmod(d, 0o755) //nolint:gosec // of the test
+	}
+	below := filepath.Join(dir, "below")
+	err := errors.Join(os.Mkdir(below, 0o755), unix.Mount("tmpfs", below, "tmpfs", 0, "size=64k"))
+	t.Cleanup(func() { _ = unix.Unmount(below, unix.MNT_DETACH) })
+	if err = errors.Join(err, os.WriteFile(filepath.Join(below, "mounted"), []byte("mounted"), 0o644)); err != nil { //nolint:gosec // for everybody
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // What is mounted below a directory that is shown is shown too, through a layer of its

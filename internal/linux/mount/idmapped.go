@@ -53,6 +53,21 @@ func IDMapped(path string, flags uint64, onDisk, seen Owner) (*os.File, error) {
 // without the copy's flags.
 const private = unix.MS_PRIVATE
 
+// Plain copies the mount that shows path, with everything mounted below it, and gives
+// the copy the flags. What is mounted below it later does not come along. It is for root, as IDMapped is. The caller closes the descriptor.
+func Plain(path string, flags uint64) (*os.File, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return nil, &os.PathError{Op: "open_tree", Path: path, Err: err}
+	}
+	tree := os.NewFile(uintptr(fd), path)
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: flags, Propagation: private}); err != nil {
+		_ = tree.Close()
+		return nil, &os.PathError{Op: "mount_setattr", Path: path, Err: err}
+	}
+	return tree, nil
+}
+
 // mapping returns a user namespace that maps one owner to the other. Its only
 // process waits to be killed: a namespace lives as long as a descriptor of it.
 func mapping(from, to Owner) (*os.File, error) {

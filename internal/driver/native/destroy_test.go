@@ -3,13 +3,11 @@
 package native
 
 import (
-	"os"
 	"path/filepath"
-	"strconv"
 	"testing"
-	"time"
 
 	"pinfold/internal/guest"
+	"pinfold/test/freezer"
 	"pinfold/test/ledger"
 )
 
@@ -17,21 +15,6 @@ import (
 // process that cannot wait leaves it to the next one, which finds it as it finds
 // what a dead one has left. Here a freezer keeps the sandbox from ending.
 func TestDestroyInVain(t *testing.T) {
-	freezer := "/sys/fs/cgroup/freezer/pinfold-test-" + strconv.Itoa(os.Getpid())
-	if err := os.Mkdir(freezer, 0o755); err != nil {
-		t.Skipf("needs the freezer of cgroup version 1: %v", err)
-	}
-	put := func(file, value string) {
-		if err := os.WriteFile(filepath.Join(freezer, file), []byte(value), 0); err != nil {
-			t.Error(err)
-		}
-	}
-	defer func() {
-		put("freezer.state", "THAWED")
-		for os.Remove(freezer) != nil {
-			time.Sleep(time.Millisecond)
-		}
-	}()
 	state := filepath.Join(t.TempDir(), "state")
 	ledger.Check(t, state)
 	d, next := newDriver(t, state), newDriver(t, state)
@@ -45,22 +28,14 @@ func TestDestroyInVain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer g.Close()
-	put("cgroup.procs", strconv.Itoa(m.(*machine).child.PID))
-	put("freezer.state", "FROZEN")
-	for state := ""; state != "FROZEN\n"; {
-		b, err := os.ReadFile(filepath.Join(freezer, "freezer.state"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		state = string(b)
-	}
+	thaw := freezer.Freeze(t, m.(*machine).child.PID)
 	if err := m.Destroy(t.Context()); err == nil {
 		t.Fatal("Destroy says that nothing is left, while the sandbox's first process is frozen")
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	put("freezer.state", "THAWED")
+	thaw()
 	found, err := next.Leftovers(t.Context())
 	if err != nil {
 		t.Fatal(err)

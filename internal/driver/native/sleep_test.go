@@ -158,8 +158,8 @@ func TestAsleep(t *testing.T) {
 	if u := s.Usage(); u.Processes != 1 {
 		t.Errorf("%d processes of the guest, not 1", u.Processes)
 	}
-	if begin := time.Now(); s.Destroy(t.Context()) != nil || time.Since(begin) > time.Minute {
-		t.Errorf("its end took %v", time.Since(begin))
+	if err := s.Destroy(t.Context()); err != nil {
+		t.Error(err)
 	}
 	// The control: what the program itself does not collect is seen.
 	s = lull(t, p, plan)

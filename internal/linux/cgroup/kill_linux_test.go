@@ -2,16 +2,12 @@ package cgroup
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"path"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"pinfold/test/freezer"
 )
 
 // Who is killed at its limits needs memory and time to end: the limits go
@@ -21,7 +17,7 @@ func TestKillLiftsLimits(t *testing.T) {
 	g := group(t, h, Limits{Memory: 64 * mib, Pids: 50, CPUQuotaUS: 50_000})
 	c := start(t, g, "alloc:32")
 	c.line(t)
-	thaw := freeze(t, c.Process.Pid)
+	thaw := freezer.Freeze(t, c.Process.Pid)
 	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 	defer cancel()
 	if err := g.Kill(ctx); err == nil {
@@ -84,65 +80,4 @@ func (g *Group) isLifted(t *testing.T) {
 			t.Errorf("%s = %s, want %s", name, got, want)
 		}
 	}
-}
-
-// freeze keeps a process from ending by itself, by version 1's freezer, which
-// holds back even SIGKILL. A host of version 2 has none mounted, but root can.
-func freeze(t *testing.T, pid int) (thaw func()) {
-	t.Helper()
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at, ok := pick(parseMountinfo(string(text)), "freezer")
-	if !ok {
-		at.dir = mountFreezer(t)
-	}
-	dir := path.Join(at.dir, testPrefix()+"freeze")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	put := func(file, value string) {
-		if err := os.WriteFile(path.Join(dir, file), []byte(value), 0); err != nil {
-			t.Error(err)
-		}
-	}
-	put("cgroup.procs", fmt.Sprint(pid))
-	put("freezer.state", "FROZEN")
-	for state := ""; state != "FROZEN\n"; {
-		b, err := os.ReadFile(path.Join(dir, "freezer.state"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		state = string(b)
-	}
-	t.Cleanup(func() {
-		put("freezer.state", "THAWED")
-		if err := wait(context.Background(), func() error {
-			if err := rmdir(dir); err != nil {
-				return errors.Join(errAgain, err)
-			}
-			return nil
-		}); err != nil {
-			t.Error(err)
-		}
-	})
-	return func() { put("freezer.state", "THAWED") }
-}
-
-func mountFreezer(t *testing.T) string {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs the freezer of cgroup version 1, which root can mount")
-	}
-	dir := t.TempDir()
-	if err := unix.Mount("freezer", dir, "cgroup", 0, "freezer"); err != nil {
-		t.Fatalf("the freezer of cgroup version 1: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }

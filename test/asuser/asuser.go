@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"pinfold/internal/agentbin/agenttest"
+	"pinfold/test/ledger"
 )
 
 // ID is the user and group id of the ordinary user: in a range that no
@@ -58,6 +59,7 @@ func Rerun(t *testing.T, name string, programs, env []string) {
 	cmd.Env = append([]string{
 		"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + home, "TMPDIR=" + home, agenttest.DirEnv + "=" + dir,
 		"CI=" + os.Getenv("CI"), "PINFOLD_TEST_ALL=" + os.Getenv("PINFOLD_TEST_ALL"),
+		ledger.EmulatedEnv + "=" + os.Getenv(ledger.EmulatedEnv),
 	}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Credential: &syscall.Credential{Uid: ID, Gid: ID, Groups: []uint32{}},

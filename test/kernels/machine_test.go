@@ -16,6 +16,7 @@ import (
 
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/test/kernels/vm"
+	"pinfold/test/ledger"
 )
 
 // suite is a package whose tests run in a machine.
@@ -165,7 +166,7 @@ func (b *builder) jobs(suites []suite) []vm.Job {
 		}
 		j := vm.Job{
 			Name: s.name, Path: bin, Args: append([]string{"-test.v", "-test.timeout=" + timeout.String()}, s.args...), Dir: b.source(s.pkg),
-			Env:      append([]string{"PINFOLD_TEST_ALL=1", agenttest.DirEnv + "=" + programsDir}, s.env...),
+			Env:      append([]string{"PINFOLD_TEST_ALL=1", ledger.EmulatedEnv + "=1", agenttest.DirEnv + "=" + programsDir}, s.env...),
 			Delegate: s.delegate, Timeout: timeout + 10*time.Second,
 		}
 		if s.user {

@@ -23,6 +23,7 @@ const (
 	kindDescriptor = "descriptor"
 	kindGoroutines = "goroutines"
 	kindThreads    = "threads"
+	kindProcess    = "process"
 )
 
 // kinds are the things that are counted.
@@ -31,7 +32,7 @@ func kinds(dirs []string) map[string]func() map[string]int {
 		kindDescriptor:      descriptors,
 		kindGoroutines:      func() map[string]int { return map[string]int{"of this process": runtime.NumGoroutine()} },
 		kindThreads:         func() map[string]int { return map[string]int{"of this process": len(names("/proc/self/task"))} },
-		"process":           processes,
+		kindProcess:         processes,
 		"mount":             mounts,
 		"cgroup":            cgroups,
 		"network namespace": networks,
@@ -70,19 +71,24 @@ func (p process) String() string {
 	return fmt.Sprintf("%d %s, user %d, born %s, parent %d", p.pid, p.name, p.uid, p.born, p.parent)
 }
 
-// processes lists sandboxes' processes, by their ids or their program, and
-// everything below this process, the dead that nobody waited for included.
+// processes lists what sandboxed finds.
 func processes() map[string]int {
-	all := allProcesses()
-	ours := below(all, os.Getpid())
 	found := map[string]int{}
-	for _, p := range all {
-		inRange := p.uid >= idblock.First && p.uid < idblock.First+idblock.Count*idblock.Size
-		if ours[p.pid] || inRange || strings.HasPrefix(p.exe, "/memfd:pinfold-agent") {
-			found[p.String()]++
-		}
+	for _, p := range sandboxed() {
+		found[p.String()]++
 	}
 	return found
+}
+
+// sandboxed lists sandboxes' processes, by their ids or their program, and
+// everything below this process, the dead that nobody waited for included.
+func sandboxed() []process {
+	all := allProcesses()
+	ours := below(all, os.Getpid())
+	return slices.DeleteFunc(all, func(p process) bool {
+		inRange := p.uid >= idblock.First && p.uid < idblock.First+idblock.Count*idblock.Size
+		return !ours[p.pid] && !inRange && !strings.HasPrefix(p.exe, "/memfd:pinfold-agent")
+	})
 }
 
 // Below lists the processes below one: children, their children, and so on.
@@ -144,19 +150,26 @@ func readProcess(pid int) (p process, ok bool) {
 	if err != nil {
 		return p, false
 	}
-	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
-	if open < 0 || end < open {
+	name, fields, ok := statFields(stat)
+	if !ok {
 		return p, false
 	}
-	fields := strings.Fields(string(stat[end+1:]))
-	if len(fields) < 20 {
-		return p, false
-	}
-	p = process{pid: pid, name: string(stat[open : end+1]), born: fields[19], uid: realUID(dir)}
+	p = process{pid: pid, name: name, born: fields[19], uid: realUID(dir)}
 	p.parent, _ = strconv.Atoi(fields[1])
 	p.dead = fields[0] == "Z" || fields[0] == "X"
 	p.exe, _ = os.Readlink(dir + "/exe")
 	return p, true
+}
+
+// statFields takes a stat file of /proc apart: the name in its brackets, and what
+// comes after it, the state first.
+func statFields(stat []byte) (name string, fields []string, ok bool) {
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+	if open < 0 || end < open {
+		return "", nil, false
+	}
+	fields = strings.Fields(string(stat[end+1:]))
+	return string(stat[open : end+1]), fields, len(fields) >= 20
 }
 
 // realUID is -1 for a process that has just ended.

@@ -10,8 +10,8 @@
 //	}
 //
 // It looks at the whole host, on which other sandboxes may come and go. So only
-// what is new and stays for the whole of the patience counts as left behind.
-// It reads and never cleans up: what it finds is for a person to see.
+// what is new and stays for the whole of the patience (see Patience) counts as left
+// behind. It reads and never cleans up: what it finds is for a person to see.
 package ledger
 
 import (
@@ -22,10 +22,6 @@ import (
 	"testing"
 	"time"
 )
-
-// patience bounds how long things may take to go away: the kernel frees
-// namespaces late, and goroutines end after what they wait for.
-const patience = time.Minute
 
 // Snapshot is what there is at one moment: for each kind of thing, each thing
 // by a name that tells it from others of its kind, and how many there are.
@@ -47,9 +43,7 @@ func Check(tb testing.TB, dirs ...string) {
 	tb.Helper()
 	before := Take(dirs...)
 	tb.Cleanup(func() {
-		if left := Wait(before, dirs...); len(left) > 0 {
-			tb.Errorf("left behind on the host:\n%s", strings.Join(left, "\n"))
-		}
+		settled(tb, "on the host", before, func() Snapshot { return Take(dirs...) })
 	})
 }
 
@@ -59,10 +53,21 @@ func CheckSelf(tb testing.TB) {
 	tb.Helper()
 	before := takeSelf()
 	tb.Cleanup(func() {
-		if left := wait(before, takeSelf); len(left) > 0 {
-			tb.Errorf("left behind in this process:\n%s", strings.Join(left, "\n"))
-		}
+		settled(tb, "in this process", before, takeSelf)
 	})
+}
+
+// settled fails the test if something is left for good, and says so if it took long.
+func settled(tb testing.TB, where string, before Snapshot, take func() Snapshot) {
+	tb.Helper()
+	begin, p := time.Now(), Usual()
+	left, last := p.wait(before, take)
+	took := time.Since(begin)
+	if len(left) > 0 {
+		tb.Errorf("left behind %s, %v later (%v):\n%s", where, took, p, strings.Join(left, "\n"))
+	} else if took > worthSaying {
+		tb.Logf("%v until nothing was left %s (%v); last:\n%s", took, where, p, strings.Join(last, "\n"))
+	}
 }
 
 func takeSelf() Snapshot {
@@ -76,21 +81,35 @@ func takeSelf() Snapshot {
 // Wait waits until there is nothing more than before, and returns what stayed
 // all the time otherwise, one line each.
 func Wait(before Snapshot, dirs ...string) []string {
-	return wait(before, func() Snapshot { return Take(dirs...) })
+	left, _ := Usual().wait(before, func() Snapshot { return Take(dirs...) })
+	return left
 }
 
-func wait(before Snapshot, take func() Snapshot) []string {
-	deadline := time.Now().Add(patience)
-	left := More(before, take())
-	for pause := 5 * time.Millisecond; len(left) > 0 && time.Now().Before(deadline); pause = min(2*pause, 250*time.Millisecond) {
+// Wait waits for as long as that until there is nothing more than before, and returns
+// what stayed all the time otherwise.
+func (p *Patience) Wait(before Snapshot, dirs ...string) []string {
+	left, _ := p.wait(before, func() Snapshot { return Take(dirs...) })
+	return left
+}
+
+// wait also returns what was there when something was there last.
+func (p *Patience) wait(before Snapshot, take func() Snapshot) (left, last []string) {
+	begin := time.Now()
+	left = More(before, take())
+	for pause := 5 * time.Millisecond; len(left) > 0; pause = min(2*pause, 250*time.Millisecond) {
+		last = left
+		p.look(before)
+		if time.Since(begin) >= p.bound() {
+			return left, last
+		}
 		time.Sleep(pause)
 		now := More(before, take())
-		left = slices.DeleteFunc(left, func(line string) bool { return !slices.Contains(now, line) })
+		left = slices.DeleteFunc(slices.Clone(left), func(line string) bool { return !slices.Contains(now, line) })
 		if len(left) == 0 { // other things may be new
 			left = now
 		}
 	}
-	return left
+	return nil, last
 }
 
 // threadSlack is how many threads the Go runtime may have added: it makes one

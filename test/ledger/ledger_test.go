@@ -6,8 +6,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Each kind of thing that a test can leave behind without privilege is seen,
@@ -76,5 +78,40 @@ func TestSeesWhatIsLeft(t *testing.T) {
 				t.Errorf("still there after it was undone: %q", left)
 			}
 		})
+	}
+}
+
+// Where others want the processors too, everything takes longer; what stays because it
+// keeps them busy by itself gets no more time for that.
+func TestPatience(t *testing.T) {
+	t.Setenv(EmulatedEnv, "")
+	cpus := float64(runtime.NumCPU())
+	for _, c := range []struct {
+		others float64
+		want   time.Duration
+	}{{0, usual}, {cpus - 1, usual}, {2*cpus - 1, 2 * usual}, {100 * cpus, longest}} {
+		if got := (&Patience{quiet: usual, looks: 10, wanted: 10 * c.others}).bound(); got != c.want {
+			t.Errorf("with %.0f others on %.0f processors: %v, want %v", c.others, cpus, got, c.want)
+		}
+	}
+	before := Take()
+	burner := exec.Command("sh", "-c", "while :; do :; done")
+	if err := burner.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = burner.Process.Kill(); _ = burner.Wait() }()
+	for busy(before) == 0 { // the test's own patience bounds it
+		time.Sleep(time.Millisecond)
+	}
+	if n := busy(Take()); n != 0 {
+		t.Errorf("%d of those who were there before count as left", n)
+	}
+	p := Within(50 * time.Millisecond)
+	if left := p.Wait(before); len(left) == 0 || p.looks == 0 {
+		t.Errorf("%q is left after %v", left, p)
+	}
+	t.Setenv(EmulatedEnv, "1")
+	if got := Usual().bound(); got != longest {
+		t.Errorf("on an emulated machine: %v", got)
 	}
 }

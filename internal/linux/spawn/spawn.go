@@ -58,6 +58,7 @@ type Child struct {
 
 	mu       sync.Mutex
 	released bool
+	waits    bool          // Wait was called
 	reaped   bool          // by Wait: PID may be another's
 	polled   *os.File      // Pidfd, once Wait has given it to the runtime's poller
 	resting  chan struct{} // closed by Wake; nil unless it rests
@@ -234,6 +235,9 @@ func (c *Child) Kill() error {
 // poller, on the one pidfd, so that a thousand children cost neither a thousand
 // threads nor a thousand descriptors more. It must be called once, before Release.
 func (c *Child) Wait() (status syscall.WaitStatus) {
+	c.mu.Lock()
+	c.waits = true
+	c.mu.Unlock()
 	collect := func(uintptr) bool { return c.collect(&status) }
 	for !c.ended() {
 		raw, resting := c.poll()
@@ -305,14 +309,19 @@ func (c *Child) poll() (raw syscall.RawConn, resting chan struct{}) {
 // for it.
 func (c *Child) Rest() {
 	c.mu.Lock()
-	if c.released || c.reaped || c.polled == nil || c.resting != nil {
+	if c.released || c.reaped || !c.waits || c.Pidfd < 0 || c.resting != nil {
 		c.mu.Unlock()
 		return
 	}
 	polled := c.polled
+	if polled == nil { // Wait has not come to it yet
+		_ = unix.Close(c.Pidfd)
+	}
 	c.polled, c.Pidfd, c.resting = nil, -1, make(chan struct{})
 	c.mu.Unlock()
-	_ = polled.Close() // waits for Wait's look at it, which needs the lock
+	if polled != nil {
+		_ = polled.Close() // waits for Wait's look at it, which needs the lock
+	}
 }
 
 // Wake ends the rest. Where there is no descriptor to be had, Wait looks at the child

@@ -337,9 +337,13 @@ func TestRest(t *testing.T) {
 		})
 	}
 	stop.Wait()
-	for child.Pidfd >= 0 { // until Wait has come to its descriptor
-		child.Rest()
-		runtime.Gosched()
+	for rested := 0; rested < 1000; { // also when Wait has not come to its descriptor yet
+		child.Wake()
+		if child.Rest(); child.Pidfd < 0 {
+			rested++
+		} else if rested > 0 {
+			t.Fatal("a child that Wait waits for does not rest")
+		}
 	}
 	if err := child.Kill(); err != nil {
 		t.Fatal(err)

@@ -19,9 +19,10 @@ const (
 	// alive: below that it does not collect. With 3200 percent, a server in which 1 MiB
 	// was alive grew to 128 MiB before the first collection, and stayed there.
 	smallestHeap = 4 << 20
-	// quietTime is after how long without a collection there is one more. What a flood
-	// of requests has left is given back then; by itself the runtime collects a server
-	// that does little every two minutes, and waits for two of them.
+	// quietTime is after how long without a collection there is one more, and all that is
+	// free goes back to the host, the slack included: a flood of requests leaves nothing,
+	// and who comes next pays some microseconds. By itself the runtime collects a server
+	// that does little every two minutes, and keeps the slack.
 	quietTime = 10 * time.Second
 )
 
@@ -43,7 +44,7 @@ func newCollector(quiet time.Duration) *collector {
 	c := &collector{after: quiet}
 	c.quiet = time.AfterFunc(quiet, func() {
 		c.ours.Store(true)
-		runtime.GC()
+		debug.FreeOSMemory()
 	})
 	c.quiet.Stop()
 	return c

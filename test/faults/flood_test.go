@@ -18,7 +18,7 @@ import (
 )
 
 // Five thousand ask at once for room that a hundred have. A hundred get it, the
-// others learn that they should come back, and the server stays itself.
+// others learn that they should come back, and the server stays itself and no larger.
 func TestFlood(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the ledger of what is left on the host needs root")
@@ -33,6 +33,8 @@ func TestFlood(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 120*time.Second)
 	defer cancel()
+	m := &many{t: t, server: s}
+	begin := m.memory()
 	var mu sync.Mutex
 	var got []*client.Sandbox
 	refused := map[string]int{}
@@ -57,6 +59,7 @@ func TestFlood(t *testing.T) {
 	if p, err := got[0].Exec(ctx, sandbox.Command{Args: []string{"/bin/true"}}, client.ExecOptions{}); err != nil || p.Status != sandbox.StatusSucceeded {
 		t.Errorf("one of them does not work: %+v, %v", p, err)
 	}
+	m.givesBack(begin, capacity)
 	if err := s.Stop(); err != nil {
 		t.Error(err)
 	}

@@ -27,7 +27,7 @@ var levels = []int{20, 520, 1020, 2000, 5000}
 
 // As many sandboxes live at once as the host is said to carry, and each answers. The
 // server holds three descriptors for each that is idle, nobody is told 500, and in
-// the end nothing is left.
+// the end nothing is left, and no memory is kept.
 func TestManyLiving(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the ledger of what is left on the host needs root")
@@ -52,7 +52,7 @@ func TestManyLiving(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := m.descriptors()
+	before, begin := m.descriptors(), m.memory()
 	for len(m.all) < *living {
 		m.all = append(m.all, m.create())
 		if slices.Contains(levels, len(m.all)) || len(m.all) == *living {
@@ -87,6 +87,7 @@ func TestManyLiving(t *testing.T) {
 	}
 	close(next)
 	wg.Wait()
+	m.givesBack(begin, int64(len(m.all)))
 	if err := m.server.Stop(); err != nil {
 		t.Error(err)
 	}
@@ -97,6 +98,7 @@ type many struct {
 	t      *testing.T
 	server *server.Server
 	all    []*client.Sandbox
+	most   int64 // memory that the server was seen to have
 }
 
 func (m *many) create() *client.Sandbox {
@@ -156,19 +158,49 @@ func (m *many) measure() {
 		slices.Sort(took[what])
 		return float64(took[what][rounds/2].Microseconds()) / 1000
 	}
-	m.t.Logf("%d living: create %.1f, true %.1f, run %.1f ms; the server %s", len(m.all), median("create"), median("true"), median("run"), m.memory())
+	m.t.Logf("%d living: create %.1f, true %.1f, run %.1f ms; the server %d KiB", len(m.all), median("create"), median("true"), median("run"), m.memory()>>10)
 }
 
-// memory is the server's.
-func (m *many) memory() string {
+// A server may hold so much more memory than before when much work is over: code that
+// was not read in before, and what it remembers of each sandbox that has ended.
+const kept, keptEach = 24 << 20, 8 << 10
+
+// givesBack waits until the server, which does nothing now, has given its memory back to
+// the host. That takes it some ten seconds; without it a hundred and more MiB stay for
+// as long as it lives.
+func (m *many) givesBack(before, sandboxes int64) {
+	m.t.Helper()
+	begin, bound := time.Now(), before+kept+sandboxes*keptEach
+	for now := m.memory(); ; now = m.memory() {
+		if now <= bound {
+			m.t.Logf("the server had %d KiB, then %d and now %d", before>>10, m.most>>10, now>>10)
+			break
+		}
+		if time.Since(begin) > 2*time.Minute {
+			m.t.Errorf("the server had %d KiB, then %d and keeps %d, more than %d", before>>10, m.most>>10, now>>10, bound>>10)
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if m.most <= bound {
+		m.t.Errorf("control: from %d to %d KiB, the work has taken too little memory to tell", before>>10, m.most>>10)
+	}
+}
+
+// memory is what the server has of the host's, in bytes.
+func (m *many) memory() int64 {
+	m.t.Helper()
 	text, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(m.server.PID), "status"))
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "VmRSS:") {
-			return strings.Join(strings.Fields(line)[1:], " ")
+		var kib int64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
+			m.most = max(m.most, kib<<10)
+			return kib << 10
 		}
 	}
-	return ""
+	m.t.Fatalf("no VmRSS:\n%s", text)
+	return 0
 }

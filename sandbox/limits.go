@@ -73,7 +73,7 @@ var limitTable = []LimitInfo{
 	{"cpu_time_ms", "cpu-time", UnitMilliseconds, 1, maxTimeMS, CauseCPUTime, "CPU time of all processes together"},
 	{"memory_bytes", "memory", UnitBytes, 8 << 20, maxBytes, CauseMemory, "memory of all processes together"},
 	{"processes", "processes", UnitCount, 1, 1 << 20, CauseProcesses, "processes and threads at once"},
-	{"disk_bytes", "disk", UnitBytes, 64 << 10, maxBytes, CauseDisk, "bytes in all writable places"},
+	{"disk_bytes", "disk", UnitBytes, 64 << 10, maxBytes, CauseDisk, "bytes in all writable places, which lie in memory but are counted apart"},
 	{"inodes", "inodes", UnitCount, 16, 1 << 28, CauseInodes, "files and directories in all writable places"},
 	{"output_bytes", "output-limit", UnitBytes, 1, 1 << 30, CauseOutput, "bytes kept of each output stream"},
 	{"open_files", "open-files", UnitCount, 8, 1 << 20, CauseOpenFiles, "descriptors of each process"},

@@ -67,7 +67,7 @@ func (a *app) completeSandboxes(cmd *cobra.Command, args []string, _ string) ([]
 		if err != nil || len(ids) == completionMost {
 			break
 		}
-		ids = append(ids, sandbox.SafeText(info.ID, maxID)+"\t"+sandbox.SafeText(labels(info.Metadata), 60))
+		ids = append(ids, sandbox.SafeText(info.ID, maxID)+"\t"+sandbox.SafeText(notes(info.Metadata), 60))
 	}
 	return ids, cobra.ShellCompDirectiveNoFileComp
 }

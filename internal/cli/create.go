@@ -49,7 +49,7 @@ func (a *app) createCommand() *cobra.Command {
 	set.Var(timeValue{&f.create.IdleMS, "idle_ms"}, "idle", "end it when nobody has used it for so long (default the time to live)")
 	set.StringVar(&f.create.OnOutOfMemory, "on-out-of-memory", "", "what ends when the memory limit is reached: sandbox (default) or process")
 	set.VarP(pairs{f.create.Env, "a variable"}, "env", "e", "set a variable for every process; may be repeated")
-	set.Var(pairs{f.create.Metadata, "a label"}, "metadata", "label the sandbox; may be repeated")
+	set.Var(pairs{f.create.Metadata, "metadata"}, "metadata", "a note of yours on the sandbox, to find it by; may be repeated")
 	group(set, "Sandbox", "ttl TIME", "idle TIME", "on-out-of-memory WHAT", "env K=V", "metadata K=V")
 	bindLimits(set, &f.create.Limits)
 	bindIsolation(set, &f.create.Driver, &f.create.Template, &f.create.Network, &f.create.Require)
@@ -161,17 +161,22 @@ func (a *app) extendCommand() *cobra.Command {
 	return cmd
 }
 
+const killLong = `With sandboxes alone it destroys each of them, with its files and all that runs
+in it, and returns when nothing of them is left on the host. With a sandbox and
+one of its processes (pinfold ps lists them) only that process gets a signal;
+the sandbox lives on. A run is ended with pinfold cancel.`
+
 const killExamples = `  pinfold kill $box                     destroy a sandbox
   pinfold kill $(pinfold ls -q)         destroy all of yours
-  pinfold kill --signal INT $box prc_…  send a signal to a process`
+  pinfold kill --signal INT $box prc_…  send a signal to a process in it`
 
 func (a *app) killCommand() *cobra.Command {
 	var asJSON bool
 	var signal string
 	cmd := &cobra.Command{
 		Use:               "kill [flags] SANDBOX... | SANDBOX PROCESS",
-		Short:             "Destroy sandboxes, or send a signal to a process",
-		Long:              "Without a process it returns when nothing of the sandboxes is left on the host.",
+		Short:             "Destroy sandboxes; or send a signal to one process in one",
+		Long:              killLong,
 		Example:           killExamples,
 		Args:              needArgs(1, -1, "at least one sandbox"),
 		ValidArgsFunction: a.completeSandboxes,
@@ -201,7 +206,7 @@ func (a *app) killCommand() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVarP(&signal, "signal", "s", "", "the signal, by name or number (default TERM)")
+	cmd.Flags().StringVarP(&signal, "signal", "s", "", "the process's signal, by name or number (default TERM)")
 	group(cmd.Flags(), "Flags", "signal NAME")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd

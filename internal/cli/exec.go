@@ -70,7 +70,7 @@ func (a *app) execCommand() *cobra.Command {
 	set.StringVarP(&f.command.Dir, "dir", "w", "", "the working directory (default /home/user)")
 	set.BoolVar(&f.shell, "shell", false, "COMMAND is one line for /bin/sh")
 	set.BoolVarP(&f.detach, "detach", "d", false, "start it, print its id and go")
-	set.Var(pairs{f.command.Metadata, "a label"}, "metadata", "label the process; may be repeated")
+	set.Var(pairs{f.command.Metadata, "metadata"}, "metadata", "a note of yours on the process; may be repeated")
 	group(set, groupProgram, "interactive", "tty", "env K=V", "dir DIR", "shell", "detach", "metadata K=V")
 	for _, info := range sandbox.LimitTable() {
 		switch info.Field {

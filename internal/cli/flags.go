@@ -49,7 +49,7 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.StringSliceVar(&f.warm, "warm", nil, "modules that the interpreter shall have loaded already, where a server keeps such interpreters")
 	set.BoolVar(&f.cold, "cold", false, "start the interpreter, or compile the program, for this run")
 	set.StringArrayVar(&f.imports, "allow-import", nil, "let the program import this module and only those named (advice, not isolation); may be repeated")
-	set.Var(pairs{f.metadata, "a label"}, "metadata", "label the result; may be repeated")
+	set.Var(pairs{f.metadata, "metadata"}, "metadata", "a note of yours on the run, to find it by; may be repeated")
 	group(set, groupProgram, "language NAME", "stdin FILE|-", "env K=V", "spec FILE|-", "warm MODULE,...", "cold", "allow-import NAME", "metadata K=V")
 
 	defaults := sandbox.DefaultLimits()

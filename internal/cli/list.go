@@ -51,7 +51,7 @@ func (a *app) lsCommand() *cobra.Command {
 	set := cmd.Flags()
 	set.BoolVarP(&f.all, "all", "a", false, "sandboxes that have ended, too")
 	set.StringSliceVar(&f.states, "state", nil, "only in these states: creating, running, ending, ended")
-	set.Var(pairs{f.metadata, "a label"}, "metadata", "only with this label; may be repeated")
+	set.Var(pairs{f.metadata, "metadata"}, "metadata", "only with this metadata; may be repeated")
 	set.IntVar(&f.depth, "depth", 1, "of files: how many levels down")
 	set.BoolVarP(&f.quiet, "quiet", "q", false, "print ids, or paths, only")
 	set.BoolVar(&f.json, "json", false, "print JSON")
@@ -97,13 +97,13 @@ func (a *app) listSandboxes(ctx context.Context, c *client.Client, f *lsFlags) e
 			Sandboxes []sandbox.Info `json:"sandboxes"`
 		}{all})
 	}
-	t := newTable("SANDBOX", "STATE", "TEMPLATE", "CREATED", "ENDS", "COMMANDS", "MEMORY", "LABELS")
+	t := newTable("SANDBOX", "STATE", "TEMPLATE", "CREATED", "ENDS", "COMMANDS", "MEMORY", "METADATA")
 	for _, i := range all {
 		ends := until(i.ExpiresAt)
 		if i.State == sandbox.StateEnded && i.Cause != nil {
 			ends = string(i.Cause.Kind)
 		}
-		t.row(i.ID, string(i.State), i.Template, since(i.CreatedAt), ends, fmt.Sprint(i.Processes), sandbox.FormatSize(i.Usage.MemoryPeakBytes), labels(i.Metadata))
+		t.row(i.ID, string(i.State), i.Template, since(i.CreatedAt), ends, fmt.Sprint(i.Processes), sandbox.FormatSize(i.Usage.MemoryPeakBytes), notes(i.Metadata))
 	}
 	return a.writeTable(t, f.quiet)
 }
@@ -197,8 +197,8 @@ func (a *app) writeTable(t *table, quiet bool) error {
 	return a.write(out.Bytes())
 }
 
-// labels writes metadata in one cell.
-func labels(m map[string]string) string {
+// notes writes metadata in one cell.
+func notes(m map[string]string) string {
 	var parts []string
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		parts = append(parts, k+"="+m[k])

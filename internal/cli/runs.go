@@ -63,7 +63,7 @@ func (a *app) runsCommand() *cobra.Command {
 	set.StringSliceVar(&f.states, "state", nil, "only in these states: queued, running, finished")
 	set.StringSliceVar(&f.statuses, "status", nil, "only those that ended so: succeeded, failed, killed, error")
 	set.StringSliceVarP(&f.languages, "language", "l", nil, "only in these languages")
-	set.Var(pairs{f.metadata, "a label"}, "metadata", "only with this label; may be repeated")
+	set.Var(pairs{f.metadata, "metadata"}, "metadata", "only with this metadata; may be repeated")
 	set.DurationVar(&f.since, "since", 0, "only those that were asked for within this time")
 	set.IntVar(&f.most, "limit", 50, "how many at most")
 	set.BoolVarP(&f.quiet, "quiet", "q", false, "print ids only")
@@ -116,7 +116,7 @@ func (a *app) listRuns(ctx context.Context, c *client.Client, f *runsFlags) erro
 	}
 	t := newTable("RUN", "STATE", "LANGUAGE", "CREATED", "TOOK", "ENDED BY", "METADATA")
 	for _, r := range all {
-		t.row(r.ID, cmpText(string(r.Status), string(r.State)), r.Language, since(r.CreatedAt), took(r), string(r.Cause), labels(r.Metadata))
+		t.row(r.ID, cmpText(string(r.Status), string(r.State)), r.Language, since(r.CreatedAt), took(r), string(r.Cause), notes(r.Metadata))
 	}
 	return a.writeTable(t, f.quiet)
 }

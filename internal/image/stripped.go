@@ -40,23 +40,25 @@ func strip(text []byte, least int) []byte {
 	for len(text) > 0 {
 		line, rest, _ := bytes.Cut(text, []byte{'\n'})
 		text = rest
-		line = bytes.TrimLeft(line, " \t\r")
-		if len(line) == 0 || line[0] == '#' {
-			continue
-		}
-		begin, words, space := len(said), 1, false
-		for _, c := range line {
-			if c == ' ' || c == '\t' || c == '\r' {
-				space = true
+		begin, words := len(said), 0
+		for i := 0; i < len(line); i++ {
+			word := i
+			for i < len(line) && line[i] != ' ' && line[i] != '\t' && line[i] != '\r' {
+				i++
+			}
+			if word == i {
 				continue
 			}
-			if space {
-				said, space = append(said, ' '), false
-				words++
+			if words == 0 && line[word] == '#' {
+				break
 			}
-			said = append(said, c)
+			if words > 0 {
+				said = append(said, ' ')
+			}
+			said = append(said, line[word:i]...)
+			words++
 		}
-		if words < least {
+		if words < max(least, 1) {
 			said = said[:begin]
 			continue
 		}

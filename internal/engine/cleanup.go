@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"pinfold/internal/driver"
@@ -21,16 +22,15 @@ func (j *job) end(ctx context.Context, s *session, p *pool, runErr error) error 
 	if j.engine.options.DestroyLater && runErr == nil {
 		select {
 		case j.engine.late <- struct{}{}: // the peaks are those of the program's end
-			release := j.release
-			j.release = nil
+			j.room.hold()
 			j.engine.background.Go(func() {
+				defer j.room.letGo()
 				<-j.told
 				if d, ok := s.machine.(driver.Discarder); ok {
 					d.Discard() // the result is complete
 				}
 				j.engine.destroyLater(remainder{s, p})
 				<-j.engine.late
-				release()
 			})
 			return nil
 		default: // enough of them wait: this one pays for itself
@@ -102,20 +102,38 @@ func gone(from *pool) {
 	}
 }
 
-// settle gives back what admission granted, unless the background does.
-func (j *job) settle() {
-	release := j.release
-	if release == nil {
-		release = func() {}
+// room is what admission granted to a run. It is given back when nothing of the run
+// is there any more: the run itself, and each sandbox that outlives it, hold it.
+type room struct {
+	holders atomic.Int32
+	give    func()
+}
+
+// newRoom returns a room that its maker holds.
+func newRoom(give func()) *room {
+	r := &room{give: give}
+	r.hold()
+	return r
+}
+
+func (r *room) hold() { r.holders.Add(1) }
+
+func (r *room) letGo() {
+	if r.holders.Add(-1) == 0 {
+		r.give()
 	}
+}
+
+// settle lets go of what admission granted, once that is gone which could not be
+// destroyed in time.
+func (j *job) settle() {
 	if len(j.left) == 0 {
-		release()
+		j.room.letGo()
 		return
 	}
-	left := j.left
 	j.engine.background.Go(func() {
-		defer release()
-		for _, r := range left {
+		defer j.room.letGo()
+		for _, r := range j.left {
 			if !j.engine.pause(destroyRetry) {
 				return
 			}

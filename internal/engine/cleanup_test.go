@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -83,4 +84,42 @@ func TestCloseGivesUpLateCleanup(t *testing.T) {
 			t.Errorf("Close waited %v", took)
 		}
 	})
+}
+
+// A place in the capacity is free when nothing of the run is on the host any more,
+// whichever of its two sandboxes is late, and however the other one ends.
+func TestLateCompileSandboxKeepsItsPlace(t *testing.T) {
+	for name, later := range map[string]bool{"destroyed before the answer": false, "destroyed after it": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var held atomic.Bool
+				held.Store(true)
+				e, d := newEngine(t, func(p driver.Plan) fake.Script {
+					if !strings.HasSuffix(p.ID, "-c") {
+						return fake.Script{Program: exits(fake.Exit{})}
+					}
+					return clings(&held, func(p *fake.Process) fake.Exit {
+						p.Machine.Files.Put(product, "compiled")
+						return fake.Exit{}
+					})(p)
+				})
+				e.options.DestroyLater = later
+				r := run(t, e, Request{Spec: sandbox.Spec{Language: "c", Code: "int main;"}})
+				if r.Status != sandbox.StatusSucceeded || r.Cleanup == nil {
+					t.Errorf("%s, cleanup %+v", r.Status, r.Cleanup)
+				}
+				time.Sleep(10 * destroyRetry) // of the test's clock
+				synctest.Wait()
+				if s := e.Stats(); s.Runs != 1 || s.Undestroyed != 1 || d.Living() != 1 {
+					t.Errorf("the compile sandbox is there: %d runs, %d left, %d machines", s.Runs, s.Undestroyed, d.Living())
+				}
+				held.Store(false)
+				time.Sleep(2 * destroyRetry)
+				synctest.Wait()
+				if s := e.Stats(); s.Runs != 0 || s.Undestroyed != 0 || d.Living() != 0 {
+					t.Errorf("afterwards %d runs, %d left, %d machines", s.Runs, s.Undestroyed, d.Living())
+				}
+			})
+		})
+	}
 }

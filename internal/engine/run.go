@@ -121,7 +121,7 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 	}
 	failpoint.Hit("run.admitted")
 	j.live.admitted()
-	j.release = release
+	j.room = newRoom(release)
 	defer j.settle()
 	e.observer.Queued(time.Since(queued))
 	j.result.Timings.QueueMS = milliseconds(time.Since(queued))
@@ -161,7 +161,7 @@ type job struct {
 	engine  *Engine
 	place   *place   // in the queue; nil: not there yet
 	live    *liveRun // nil: there is no store in which it could be found
-	release func()   // gives back what admission granted
+	room    *room    // nil: not admitted yet
 	request Request
 	spec    sandbox.Spec
 	driver  driver.Driver

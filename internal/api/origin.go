@@ -112,18 +112,20 @@ func (s *server) checkOrigin(w http.ResponseWriter, r *http.Request) error {
 		h.Add("Vary", "Origin")
 		return nil
 	}
-	// A page that came by a link is sandboxed and has no origin. What it asks for
-	// below a link is allowed by the address alone, and by nothing that a browser
-	// adds of itself.
-	if _, _, _, byLink := linkPath(r.URL.EscapedPath()); byLink && len(origins) == 1 && origins[0] == "null" {
-		w.Header().Set("Access-Control-Allow-Origin", "null")
-		w.Header().Add("Vary", "Origin")
-		return nil
-	}
-	if _, isPort := s.portHost(hostName(r)); isPort && len(origins) == 1 {
+	_, isPort := s.portHost(hostName(r))
+	switch _, _, _, byLink := linkPath(r.URL.EscapedPath()); {
+	case len(origins) > 1:
+	case isPort: // where every path is the guest's, also one that looks like a link's
 		if _, host, ok := strings.Cut(origins[0], "://"); ok && strings.EqualFold(host, r.Host) {
 			return nil
 		}
+	case byLink && origins[0] == "null":
+		// A page that came by a link is sandboxed and has no origin. What it asks for
+		// below a link is allowed by the address alone, and by nothing that a browser
+		// adds of itself.
+		w.Header().Set("Access-Control-Allow-Origin", "null")
+		w.Header().Add("Vary", "Origin")
+		return nil
 	}
 	return &sandbox.Error{
 		Code: sandbox.CodeForbidden, Message: "requests from the origin \"" + sandbox.SafeText(origins[0], 80) + "\" are not accepted",

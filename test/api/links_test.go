@@ -80,7 +80,7 @@ func TestLinksServeAPortWithoutAKey(t *testing.T) {
 // A link opens one port of one sandbox, for its time, as long as the key that
 // made it is good, and nothing else.
 func TestLinksOpenNothingElse(t *testing.T) {
-	w, path, _ := portWorld(t)
+	w, path, host := portWorld(t)
 	box := strings.TrimSuffix(path, "/ports/8000")
 	l := w.link("alpha", box, map[string]any{"port": 8000})
 	token := strings.Trim(strings.TrimPrefix(l.Path, "/p/"), "/")
@@ -94,10 +94,16 @@ func TestLinksOpenNothingElse(t *testing.T) {
 	for _, r := range []request{
 		{method: "GET", path: l.Path, header: map[string]string{"Origin": "https://evil.example"}},
 		{method: "GET", path: "/v1/whoami", header: map[string]string{"Origin": "null"}},
+		// Under the name of a port every path is the guest's.
+		{key: "alpha", method: "GET", path: "/p/a/", header: map[string]string{"Origin": "null", "Host": host}},
+		{key: "alpha", method: "GET", path: l.Path, header: map[string]string{"Origin": "null", "Host": host}},
 	} {
 		if a := w.do(r); a.status != 403 {
 			t.Errorf("%s from %s: %d", r.path, r.header["Origin"], a.status)
 		}
+	}
+	for path, header := range map[string]map[string]string{l.Path: {"Origin": "null"}, "/p/a/": {"Origin": "http://" + host, "Host": host}} {
+		w.must(200, request{key: "alpha", method: "GET", path: path, header: header})
 	}
 	if a := w.do(request{method: "GET", path: "/v1/whoami", header: map[string]string{"Authorization": "Bearer " + token}}); a.status != 401 {
 		t.Errorf("a link as a key: %d", a.status)

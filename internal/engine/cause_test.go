@@ -2,6 +2,7 @@ package engine
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -182,6 +183,40 @@ func TestBaselineIsTakenOff(t *testing.T) {
 	r := run(t, e, shell(sandbox.Limits{}))
 	if r.Status != sandbox.StatusSucceeded || r.Usage.CPUMS != 0 {
 		t.Errorf("%s, %+v, %+v", r.Status, r.Cause, r.Usage)
+	}
+}
+
+// A program that coped with a thousand refused forks and leaves something behind has
+// done nothing for which it could be ended; one that leaves a flood behind has.
+func TestRefusedForksOfWhatIsLeftBehind(t *testing.T) {
+	for name, c := range map[string]struct {
+		life  time.Duration
+		usage func(life time.Duration) driver.Usage
+		want  fate
+	}{
+		"coped": {3 * time.Second, func(life time.Duration) driver.Usage {
+			if life < time.Second {
+				return driver.Usage{ProcessesDenied: life.Milliseconds(), Processes: 64}
+			}
+			return driver.Usage{ProcessesDenied: 1000, Processes: 2, CPUNanos: life.Nanoseconds()}
+		}, fate{sandbox.StatusSucceeded, sandbox.CauseExited, 0, "", false}},
+		"a flood": {50 * time.Millisecond, func(life time.Duration) driver.Usage {
+			return driver.Usage{ProcessesDenied: life.Milliseconds(), Processes: 64}
+		}, fate{sandbox.StatusKilled, sandbox.CauseProcesses, 0, "", false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e, _ := newEngine(t, always(fake.Script{Usage: c.usage, Program: func(p *fake.Process) fake.Exit {
+					p.Held = true
+					p.Sleep(c.life)
+					return fake.Exit{}
+				}}))
+				r := run(t, e, shell(sandbox.Limits{Processes: 64}))
+				if diff := cmp.Diff(c.want, fateOf(r)); diff != "" || !r.PipesHeld {
+					t.Errorf("(-want +got):\n%s\n%+v", diff, r.Cause)
+				}
+			})
+		})
 	}
 }
 

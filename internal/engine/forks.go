@@ -4,13 +4,12 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
-	"pinfold/sandbox"
 )
 
 // A refused fork is an answer: a program may try again later, do with fewer threads,
 // or fail. What is ended for it is a flood, which does nothing else: at the limit of
 // tasks, so many refusals a second that a quarter of all tasks could each have had
-// one, no CPU time to speak of but for them, in so many intervals in a row.
+// one, no CPU time to speak of but for them, in so many intervals in a row, and on it goes.
 const (
 	floodInterval  = time.Second
 	floodIntervals = 2
@@ -33,6 +32,9 @@ func (j *forkJudge) flood(now time.Time, u driver.Usage, limit int64) bool {
 		j.begun, j.at = now, u // an interval begins with a refusal
 		return false
 	}
+	if j.floods >= floodIntervals && j.goesOn(u, limit) {
+		return true
+	}
 	took := now.Sub(j.begun)
 	if took < floodInterval {
 		return false
@@ -43,7 +45,16 @@ func (j *forkJudge) flood(now time.Time, u driver.Usage, limit int64) bool {
 		j.floods = 0
 	}
 	j.begun, j.at = now, u
-	return j.floods >= floodIntervals
+	return false
+}
+
+// goesOn says whether there was more since the last interval: a thousand refusals at
+// once take two intervals on a busy host, and then they are over.
+func (j *forkJudge) goesOn(u driver.Usage, limit int64) bool {
+	if u.ProcessesFull {
+		return j.flooded(0, u, limit)
+	}
+	return u.ProcessesDenied > j.at.ProcessesDenied && atLimit(u, limit)
 }
 
 // flooded judges one interval.
@@ -63,11 +74,16 @@ func floodRate(limit int64) int64 { return max(floodLeast, limit/floodShare) }
 // atLimit says whether the tasks that there are leave little room.
 func atLimit(u driver.Usage, limit int64) bool { return u.Processes > limit-max(1, limit/4) }
 
-// leftFlood says whether what a program left behind was flooding when it was ended,
-// by the counters from the program's begin to that moment.
-func leftFlood(u driver.Usage, l sandbox.Limits) bool {
-	if u.ProcessesFull {
-		return u.ProcessesDenied > 0
+// leftFlood says whether what a program left behind is flooding, by a reading before
+// the program's end, one soon after it, and one when its output was cut off. What the
+// program itself was refused, and coped with, is not part of it: refusals go on, and are
+// many. In that quarter of a second many of a shell's fork bomb go to sleep, and others
+// end: more than a quarter of the tasks are a crowd.
+func leftFlood(before, soon, now driver.Usage, limit int64) bool {
+	if now.ProcessesFull {
+		return now.ProcessesDenied > 0 && now.Processes > limit
 	}
-	return u.ProcessesDenied >= floodRate(l.Processes)
+	refused := now.ProcessesDenied - before.ProcessesDenied
+	return now.ProcessesDenied > soon.ProcessesDenied && refused >= floodRate(limit) && now.Processes > limit/floodShare &&
+		now.CPUNanos-before.CPUNanos <= refused*floodCost.Nanoseconds()
 }

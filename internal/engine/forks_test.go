@@ -24,19 +24,20 @@ func TestForkJudge(t *testing.T) {
 		life  []doing // second by second, the last one again and again
 		ends  int     // within that many seconds
 	}{
-		"a shell's fork bomb, whose shells sleep before they try again": {64, []doing{{0, 40, 70, 64}, {0, 61, 50, 64}, {0, 27, 30, 64}, {0, 41, 20, 64}}, 3},
-		"the same with more processes":                                  {256, []doing{{0, 199, 240, 250}, {0, 253, 150, 256}, {0, 64, 40, 256}, {0, 194, 60, 256}}, 3},
-		"a fork bomb in Python":                                         {64, []doing{{900, 0, 320, 64}}, 3},
-		"a fork bomb in C":                                              {64, []doing{{3000, 0, 1000, 64}}, 3},
-		"a small one":                                                   {4, []doing{{900, 0, 320, 4}}, 3},
-		"one refused thread, then work":                                 {64, []doing{{0, 1, 100, 64}, {0, 0, 1000, 64}}, never},
-		"a thousand refused threads, then work":                         {64, []doing{{0, 1000, 300, 64}, {0, 0, 1000, 64}}, never},
-		"a thousand refused threads, then waiting":                      {64, []doing{{0, 1000, 300, 64}, {0, 0, 0, 64}}, never},
-		"a shell that tries again":                                      {64, []doing{{0, 1, 34, 64}, {0, 1, 1, 64}, {0, 19, 60, 64}, {0, 0, 0, 30}}, never},
-		"tries again every tenth of a second":                           {64, []doing{{10, 0, 5, 64}}, never},
-		"tries again in a loop while others compute":                    {64, []doing{{100, 0, 1000, 64}}, never},
-		"refused although there is room by now":                         {64, []doing{{900, 0, 320, 20}}, never},
-		"two floods of a second":                                        {64, []doing{{900, 0, 320, 64}, {0, 0, 0, 20}, {900, 0, 320, 64}, {0, 0, 0, 20}}, never},
+		"a shell's fork bomb, whose shells sleep before they try again":   {64, []doing{{0, 40, 70, 64}, {0, 61, 50, 64}, {0, 27, 30, 64}, {0, 41, 20, 64}}, 3},
+		"the same with more processes":                                    {256, []doing{{0, 199, 240, 250}, {0, 253, 150, 256}, {0, 64, 40, 256}, {0, 194, 60, 256}}, 3},
+		"a fork bomb in Python":                                           {64, []doing{{900, 0, 320, 64}}, 3},
+		"a fork bomb in C":                                                {64, []doing{{3000, 0, 1000, 64}}, 3},
+		"a small one":                                                     {4, []doing{{900, 0, 320, 4}}, 3},
+		"one refused thread, then work":                                   {64, []doing{{0, 1, 100, 64}, {0, 0, 1000, 64}}, never},
+		"a thousand refused threads, then work":                           {64, []doing{{0, 1000, 300, 64}, {0, 0, 1000, 64}}, never},
+		"a thousand refused threads, then waiting":                        {64, []doing{{0, 1000, 300, 64}, {0, 0, 0, 64}}, never},
+		"a thousand in a second and a half, on a busy host, then waiting": {64, []doing{{700, 0, 200, 64}, {0, 300, 100, 64}, {0, 0, 0, 64}}, never},
+		"a shell that tries again":                                        {64, []doing{{0, 1, 34, 64}, {0, 1, 1, 64}, {0, 19, 60, 64}, {0, 0, 0, 30}}, never},
+		"tries again every tenth of a second":                             {64, []doing{{10, 0, 5, 64}}, never},
+		"tries again in a loop while others compute":                      {64, []doing{{100, 0, 1000, 64}}, never},
+		"refused although there is room by now":                           {64, []doing{{900, 0, 320, 20}}, never},
+		"two floods of a second":                                          {64, []doing{{900, 0, 320, 64}, {0, 0, 0, 20}, {900, 0, 320, 64}, {0, 0, 0, 20}}, never},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, step := range []time.Duration{2 * time.Millisecond, slowestReading, latestReading} {
@@ -45,6 +46,35 @@ func TestForkJudge(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What a program leaves behind is judged by what it does then, and not by what the
+// program was refused while it ran. The numbers of floods are those of real ones.
+func TestForksOfWhatIsLeftBehind(t *testing.T) {
+	at := func(refused, tasks, cpuMS int64) driver.Usage {
+		return driver.Usage{ProcessesDenied: refused, Processes: tasks, CPUNanos: cpuMS * 1e6}
+	}
+	for name, c := range map[string]struct {
+		before, soon, now driver.Usage
+		want              bool
+	}{
+		"a shell's fork bomb whose first shell has gone":     {at(0, 1, 2), at(0, 20, 4), at(37, 37, 30), true},
+		"the same, most of it before we looked":              {at(0, 1, 2), at(36, 64, 25), at(37, 37, 30), true},
+		"one whose shells all try again":                     {at(50, 64, 50), at(60, 64, 60), at(308, 63, 295), true},
+		"one in Python":                                      {at(40, 64, 50), at(45, 64, 60), at(1100, 64, 500), true},
+		"a thousand refused before, and one child":           {at(1000, 2, 300), at(1000, 1, 300), at(1000, 1, 300), false},
+		"a thousand refused before, and sixty children":      {at(1000, 61, 300), at(1000, 60, 300), at(1000, 60, 300), false},
+		"a thousand refused just before the end, and sixty":  {at(10, 61, 300), at(1000, 60, 300), at(1000, 60, 300), false},
+		"a thousand refused, the last ones just at the end":  {at(900, 2, 300), at(990, 2, 310), at(1000, 1, 310), false},
+		"children that are refused now and then":             {at(16, 64, 300), at(16, 64, 300), at(20, 64, 310), false},
+		"as many as may be, that compute and are refused":    {at(0, 64, 10), at(0, 64, 10), at(20, 64, 510), false},
+		"refusals are not counted, and it is in its limit":   {at(1, 66, 0), at(1, 66, 0), driver.Usage{ProcessesFull: true, ProcessesDenied: 1, Processes: 60}, false},
+		"refusals are not counted, and it is beyond a limit": {at(1, 66, 0), at(1, 66, 0), driver.Usage{ProcessesFull: true, ProcessesDenied: 1, Processes: 200}, true},
+	} {
+		if got := leftFlood(c.before, c.soon, c.now, 64); got != c.want {
+			t.Errorf("%s: a flood %v", name, got)
+		}
 	}
 }
 

@@ -143,6 +143,7 @@ type execution struct {
 type execResult struct {
 	exit    *exit
 	held    bool
+	floods  bool // what holds the pipes
 	trigger *trigger
 	death   *driver.Death
 	usage   driver.Usage
@@ -156,7 +157,7 @@ type execResult struct {
 func (r *execResult) evidence(l sandbox.Limits) evidence {
 	return evidence{
 		limits: l, usage: r.usage, wallMS: r.wall.Milliseconds(),
-		trigger: r.trigger, death: r.death, exit: r.exit, held: r.held,
+		trigger: r.trigger, death: r.death, exit: r.exit, held: r.held, floods: r.floods,
 	}
 }
 
@@ -182,11 +183,12 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 		r.trigger = cancelled(ctx)
 		return r, nil //nolint:nilerr // that the caller ended the run is a result
 	}
-	w := startWatch(s.machine, x.limits, base, r.stdout, r.stderr)
+	w := startWatch(s.machine, x.limits, base, p.Exited(), r.stdout, r.stderr)
 	err = s.await(ctx, p, w, r)
 	r.wall = time.Since(w.started)
 	r.trigger = w.end()
 	r.usage = since(meter.EndRun(), base)
+	r.floods = r.held && w.leftFlood(r.usage)
 	if r.trigger != nil || r.death != nil {
 		return r, nil
 	}

@@ -19,6 +19,7 @@ type evidence struct {
 	death   *driver.Death // the machine ended before the program was seen to end
 	exit    *exit         // how the program ended, when it was seen to
 	held    bool          // processes that it left behind were ended by the host
+	floods  bool          // they were a flood of forks
 }
 
 // exit is a program's own end.
@@ -56,7 +57,7 @@ func verdict(e evidence) (sandbox.Status, sandbox.Cause) {
 		return e.deathVerdict()
 	case e.exit == nil:
 		return sandbox.StatusError, sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the program's end was not seen"}
-	case e.held && leftFlood(e.usage, e.limits):
+	case e.floods:
 		// The program is gone, but what it left behind went on forking until
 		// it was ended.
 		return sandbox.StatusKilled, e.refusal(sandbox.CauseProcesses)

@@ -25,7 +25,8 @@ const (
 	ageShare       = 4 // of the time that the program runs
 	fastestReading = 2 * time.Millisecond
 	firstReading   = 5 * time.Millisecond
-	readingShare   = 4 // and so that reading takes no more than a fifth of the time
+	heldReading    = time.Millisecond // after the program's end: by then the output of most has ended, too
+	readingShare   = 4                // and so that reading takes no more than a fifth of the time
 	// Where the machine is so busy that readings come late, the next one comes
 	// this many times as late: a hundred watches must leave the programs the time
 	// that they need to get near a limit. The kernel keeps the limits meanwhile.
@@ -58,6 +59,10 @@ type watch struct {
 
 	forks forkJudge
 
+	exited <-chan struct{} // closed when the program has ended, while its output may be held
+	before driver.Usage    // the last counters before that
+	soon   *driver.Usage   // those soon after it; nil: nobody held it so long
+
 	mu     sync.Mutex
 	reason *trigger
 	stop   chan struct{} // closed when there is a reason
@@ -66,9 +71,9 @@ type watch struct {
 }
 
 // startWatch begins to watch. quit must be closed through end.
-func startWatch(m driver.Machine, l sandbox.Limits, base driver.Usage, outputs ...*capture) *watch {
+func startWatch(m driver.Machine, l sandbox.Limits, base driver.Usage, exited <-chan struct{}, outputs ...*capture) *watch {
 	w := &watch{
-		machine: m, limits: l, base: base, started: time.Now(), outputs: outputs,
+		machine: m, limits: l, base: base, started: time.Now(), outputs: outputs, exited: exited,
 		stop: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go w.loop()
@@ -94,6 +99,12 @@ func (w *watch) end() *trigger {
 	return w.reason
 }
 
+// leftFlood says whether what holds the output is a flood of forks, by the last reading.
+// It is for after end.
+func (w *watch) leftFlood(last driver.Usage) bool {
+	return w.soon != nil && leftFlood(w.before, *w.soon, last, w.limits.Processes)
+}
+
 func (w *watch) loop() {
 	defer close(w.done)
 	wall := time.Duration(w.limits.WallTimeMS) * time.Millisecond
@@ -101,8 +112,15 @@ func (w *watch) loop() {
 	defer deadline.Stop()
 	tick, due := time.NewTimer(firstReading), time.Now().Add(firstReading)
 	defer tick.Stop()
+	exited := w.exited
+	var held <-chan time.Time
 	for {
 		select {
+		case <-exited:
+			exited, held = nil, time.After(heldReading)
+		case <-held:
+			u := since(w.machine.Usage(), w.base)
+			w.soon = &u
 		case <-w.quit:
 			return
 		case <-w.stop: // fired by somebody else
@@ -114,6 +132,9 @@ func (w *watch) loop() {
 		case <-tick.C:
 			begun := time.Now()
 			u := since(w.machine.Usage(), w.base)
+			if exited != nil {
+				w.before = u
+			}
 			if t := w.judge(u); t != nil {
 				w.fire(t)
 				return

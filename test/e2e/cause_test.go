@@ -55,6 +55,11 @@ var causes = []struct {
 		code: "import os\nwhile True:\n  try: os.fork()\n  except OSError: pass",
 		kind: sandbox.CauseProcesses, status: sandbox.StatusKilled, exit: 137,
 	},
+	{
+		name: "fork bomb that is left behind", language: "python", args: []string{"--processes", "32"},
+		code: "import os\nif os.fork() == 0:\n  while True:\n    try: os.fork()\n    except OSError: pass",
+		kind: sandbox.CauseProcesses, status: sandbox.StatusKilled, exit: 137,
+	},
 	{ // without the last command the program has ended before its bomb has grown
 		name: "fork bomb in Bash", language: "bash", code: ":(){ :|:& };:; exec sleep 60", args: []string{"--processes", "32"},
 		kind: sandbox.CauseProcesses, status: sandbox.StatusKilled, exit: 137, stderr: "fork: retry: Resource temporarily unavailable",

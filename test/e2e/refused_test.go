@@ -36,6 +36,19 @@ time.sleep(3)
 over.set()
 print("coped", refused > 900)`, "coped True\n",
 	},
+	{ // what counts is not what it was refused before it ended well
+		"many refused processes, and a child that stays", "python", `
+import os, subprocess, time
+made, refused = [], 0
+for i in range(150):
+    try:
+        if (pid := os.fork()) == 0: time.sleep(1); os._exit(0)
+        made.append(pid)
+    except OSError: refused += 1
+for pid in made: os.waitpid(pid, 0)
+subprocess.Popen(["sleep", "60"])
+print("coped", refused > 100)`, "coped True\n",
+	},
 	{ // Bash sleeps for one second and then for two; nothing of its own ends meanwhile
 		"a shell that tries again", "bash", `
 ( for i in $(seq 26); do sleep 2 & done; wait; exec sleep 30 ) &

@@ -130,6 +130,10 @@ func (p *Process) Sleep(d time.Duration) bool {
 	}
 }
 
+// grace is how long the output of a program is read after its end, when something
+// holds it.
+const grace = 250 * time.Millisecond
+
 // run is the life of the process on its channel.
 func (p *Process) run() wire.Outcome {
 	defer func() {
@@ -156,5 +160,11 @@ func (p *Process) run() wire.Outcome {
 	close(p.ended)
 	exit := wire.Exit{Code: e.Code, Signal: e.Signal, WallNS: time.Since(begin).Nanoseconds()}
 	p.a.message(wire.KindEvent, p.c.id, &wire.Event{Kind: wire.EventExited, Exit: &exit})
+	if held { // the agent waits as long for the end of the output
+		select {
+		case <-time.After(grace):
+		case <-p.Machine.dead:
+		}
+	}
 	return wire.Outcome{Held: held}
 }

@@ -24,6 +24,7 @@ import (
 	"pinfold/internal/image"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
+	"pinfold/test/ledger"
 )
 
 // prelude stands in front of every Python payload.
@@ -91,6 +92,9 @@ type trial struct {
 	mu      sync.Mutex
 	files   map[string][]byte // artifacts that came out
 	notes   map[string]string // what Around saw
+
+	patience     *ledger.Patience
+	struck, gone time.Time // see watchEnd
 }
 
 // request turns a payload into what the engine takes.

@@ -98,8 +98,8 @@ func (p *Patience) wait(before Snapshot, take func() Snapshot) (left, last []str
 	left = More(before, take())
 	for pause := 5 * time.Millisecond; len(left) > 0; pause = min(2*pause, 250*time.Millisecond) {
 		last = left
-		p.look(before)
-		if time.Since(begin) >= p.bound() {
+		p.Look(before)
+		if time.Since(begin) >= p.Bound() {
 			return left, last
 		}
 		time.Sleep(pause)

@@ -90,7 +90,7 @@ func TestPatience(t *testing.T) {
 		others float64
 		want   time.Duration
 	}{{0, usual}, {cpus - 1, usual}, {2*cpus - 1, 2 * usual}, {100 * cpus, longest}} {
-		if got := (&Patience{quiet: usual, looks: 10, wanted: 10 * c.others}).bound(); got != c.want {
+		if got := (&Patience{quiet: usual, looks: 10, wanted: 10 * c.others}).Bound(); got != c.want {
 			t.Errorf("with %.0f others on %.0f processors: %v, want %v", c.others, cpus, got, c.want)
 		}
 	}
@@ -111,7 +111,7 @@ func TestPatience(t *testing.T) {
 		t.Errorf("%q is left after %v", left, p)
 	}
 	t.Setenv(EmulatedEnv, "1")
-	if got := Usual().bound(); got != longest {
+	if got := Usual().Bound(); got != longest {
 		t.Errorf("on an emulated machine: %v", got)
 	}
 }

@@ -43,13 +43,13 @@ func Within(quiet time.Duration) *Patience { return &Patience{quiet: quiet} }
 
 // String says how long it is and why.
 func (p *Patience) String() string {
-	return fmt.Sprintf("%v are allowed: beside it %.1f others wanted %d processors", p.bound().Round(time.Millisecond), p.others(), runtime.NumCPU())
+	return fmt.Sprintf("%v are allowed: beside it %.1f others wanted %d processors", p.Bound().Round(time.Millisecond), p.others(), runtime.NumCPU())
 }
 
 func (p *Patience) others() float64 { return p.wanted / max(1, p.looks) }
 
-// bound is how long it is, by what was seen until now.
-func (p *Patience) bound() time.Duration {
+// Bound is how long it is, by what was seen until now.
+func (p *Patience) Bound() time.Duration {
 	if os.Getenv(EmulatedEnv) != "" {
 		return longest
 	}
@@ -57,8 +57,8 @@ func (p *Patience) bound() time.Duration {
 	return min(longest, time.Duration(float64(p.quiet)*max(1, crowd)))
 }
 
-// look counts once who wants a processor.
-func (p *Patience) look(before Snapshot) {
+// Look counts once who wants a processor, beside what there was not before.
+func (p *Patience) Look(before Snapshot) {
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return

@@ -20,7 +20,8 @@ import (
 // The first process has a number, which is its own until we have waited for it. So
 // its pidfd is closed as well once somebody reads what the agent says: when the
 // process ends, so does that connection, whose other end nobody else can hold for
-// longer, and then the pidfd is opened again to wait for the rest of the sandbox.
+// longer, and then the pidfd is opened again to wait for the rest of the sandbox, and
+// stays open, as it does once the process was killed: who ends may need a while.
 
 // restAfter is for how long at least counters that nobody reads stay open. It is
 // several times the slowest pause between two readings of one that works.

@@ -94,7 +94,7 @@ func (m *machine) Dial(context.Context) (conn net.Conn, err error) {
 	err = errors.New("native: the connection to the agent was taken before")
 	m.connOnce.Do(func() {
 		if err = m.wake(); err == nil {
-			m.conn.ended = m.child.Wake
+			m.conn.ended = m.child.StayAwake
 			m.dialled.Store(true)
 			conn = told{m.conn, &m.meter}
 		}
@@ -216,7 +216,6 @@ func (m *machine) endProcesses(ctx context.Context) error {
 	if err := m.child.Kill(); err != nil {
 		return setupError("kill the sandbox's processes", err)
 	}
-	m.child.Wake()
 	if m.parent != nil { // whose child the fork is
 		defer time.AfterFunc(reapPatience, m.parent.kill).Stop()
 	}

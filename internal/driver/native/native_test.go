@@ -15,7 +15,10 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
+	"pinfold/internal/guest"
 	"pinfold/internal/image"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
 	"pinfold/test/asuser"
 )
 
@@ -52,6 +55,21 @@ func made(t testing.TB, d *Driver, id string) *machine {
 		}
 	})
 	return m.(*machine)
+}
+
+// greeted returns the host's half of a machine's agent.
+func greeted(t testing.TB, m *machine) *guest.Guest {
+	t.Helper()
+	conn, err := m.Dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := guest.New(t.Context(), conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, Home: sandbox.Home, SwitchUser: m.plan.SwitchUser})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = g.Close() })
+	return g
 }
 
 func TestConformance(t *testing.T) {

@@ -4,10 +4,15 @@ package native
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"pinfold/test/freezer"
 )
 
 // leaseBreakTime is how long the kernel lets an open wait for the end of a lease.
@@ -74,4 +79,57 @@ func TestKillsBeforeReadingsEnd(t *testing.T) {
 	if err := <-destroyed; err != nil {
 		t.Error(err)
 	}
+}
+
+// A sandbox that takes long to end may be swept meanwhile, since nobody reads its
+// counters any more. Its end is noticed all the same.
+func TestEndsThatTakeLongAreNoticed(t *testing.T) {
+	for name, end := range map[string]func(m *machine, done chan<- error){
+		"destroyed": func(m *machine, done chan<- error) { done <- m.Destroy(t.Context()) },
+		"its connection ends": func(m *machine, done chan<- error) {
+			m.conn.ended()
+			err := unix.Kill(m.child.PID, unix.SIGKILL)
+			<-m.Dead()
+			done <- err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sweptByHand(t)
+			m := made(t, d, "slow-end")
+			g := greeted(t, m)
+			thaw := freezer.Freeze(t, m.child.PID)
+			_ = g.Close() // an agent that is killed closes its end at once, and once only
+			done := make(chan error, 1)
+			go end(m, done)
+			for !killed(t, m.child.PID) {
+				time.Sleep(time.Millisecond)
+			}
+			m.Usage()
+			d.host.meters.sweep(true)
+			thaw()
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(2 * destroyPatience):
+				t.Error("nobody notices its end")
+			}
+		})
+	}
+}
+
+// killed says whether SIGKILL waits for a process.
+func killed(t *testing.T, pid int) bool {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\nShdPnd:\t")
+	pending, err := strconv.ParseUint(rest[:16], 16, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pending>>(unix.SIGKILL-1)&1 == 1
 }

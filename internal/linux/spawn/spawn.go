@@ -59,6 +59,7 @@ type Child struct {
 	mu       sync.Mutex
 	released bool
 	waits    bool          // Wait was called
+	ending   bool          // it is to rest no more
 	reaped   bool          // by Wait: PID may be another's
 	polled   *os.File      // Pidfd, once Wait has given it to the runtime's poller
 	resting  chan struct{} // closed by Wake; nil unless it rests
@@ -211,10 +212,12 @@ func (c *Child) Abandon() {
 	c.reap()
 }
 
-// Kill sends SIGKILL. Killing a dead process is not an error.
+// Kill sends SIGKILL, and has Wait notice the end, however late that comes. Killing a
+// dead process is not an error.
 func (c *Child) Kill() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer c.stayAwake()
 	if c.released || c.reaped {
 		return nil
 	}
@@ -305,11 +308,11 @@ func (c *Child) poll() (raw syscall.RawConn, resting chan struct{}) {
 
 // Rest closes Pidfd of a child that Wait waits for, to save the descriptor. Until
 // Wake, Wait does not notice its end: it is for who learns of that in another way, and
-// then calls Wake. Nobody else can get its number meanwhile, since nobody has waited
+// then calls StayAwake. Nobody else can get its number meanwhile, since nobody has waited
 // for it.
 func (c *Child) Rest() {
 	c.mu.Lock()
-	if c.released || c.reaped || !c.waits || c.Pidfd < 0 || c.resting != nil {
+	if c.released || c.reaped || c.ending || !c.waits || c.Pidfd < 0 || c.resting != nil {
 		c.mu.Unlock()
 		return
 	}
@@ -329,6 +332,23 @@ func (c *Child) Rest() {
 func (c *Child) Wake() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.wake()
+}
+
+// StayAwake ends the rest for good: the child is about to end, which may take it a
+// while, and nobody will say so again.
+func (c *Child) StayAwake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stayAwake()
+}
+
+func (c *Child) stayAwake() {
+	c.ending = true
+	c.wake()
+}
+
+func (c *Child) wake() {
 	if c.resting == nil {
 		return
 	}

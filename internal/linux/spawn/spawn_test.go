@@ -345,7 +345,7 @@ func TestRest(t *testing.T) {
 			t.Fatal("a child that Wait waits for does not rest")
 		}
 	}
-	if err := child.Kill(); err != nil {
+	if err := unix.Kill(child.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -353,7 +353,8 @@ func TestRest(t *testing.T) {
 		t.Fatalf("collected at rest: %v", status)
 	default:
 	}
-	child.Wake()
+	child.StayAwake()
+	child.Rest() // no more
 	if status := <-ended; !status.Signaled() || status.Signal() != unix.SIGKILL {
 		t.Errorf("status %v", status)
 	}

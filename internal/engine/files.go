@@ -5,8 +5,11 @@ import (
 	"io"
 	"net"
 	"path"
+	"slices"
+	"strings"
 	"time"
 
+	"pinfold/internal/image"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -164,15 +167,27 @@ func (s *Sandbox) Move(ctx context.Context, from, to string) error {
 	return s.operate(ctx, func() error { return s.session.guest.Move(ctx, from, to) })
 }
 
-// Remove deletes a file, or a directory with everything below it.
+// Remove deletes a file, or a directory with everything below it. The places in which
+// a program can write, and what holds them, stay.
 func (s *Sandbox) Remove(ctx context.Context, name string) error {
-	if at := absolute(name); at == "/" || at == "/home" || at == sandbox.Home {
+	template, err := s.engine.options.Template(s.request.Template)
+	if err != nil {
+		return err
+	}
+	if at := absolute(name); holdsPlace(at, template.Writable, s.request.Mounts) {
 		return &sandbox.Error{
-			Code: sandbox.CodePathInvalid, Field: "path", Message: at + " itself cannot be removed",
+			Code: sandbox.CodePathInvalid, Field: "path", Message: sandbox.SafeText(at, 80) + " itself cannot be removed",
 			Hint: "remove what is in it, by name",
 		}
 	}
 	return s.operate(ctx, func() error { return s.session.guest.Remove(ctx, name) })
+}
+
+// holdsPlace says whether a path is a writable place or a mount, or above one.
+func holdsPlace(at string, writable []image.Dir, mounts []sandbox.Mount) bool {
+	below := strings.TrimSuffix(at, "/") + "/"
+	return slices.ContainsFunc(writable, func(w image.Dir) bool { return w.Path == at || strings.HasPrefix(w.Path, below) }) ||
+		slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Guest == at || strings.HasPrefix(m.Guest, below) })
 }
 
 // Watch calls f for each change in a directory until ctx or the sandbox ends, or

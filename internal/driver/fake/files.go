@@ -51,6 +51,9 @@ func (f *Files) PutLink(name string) {
 	f.set(name, file{kind: wire.TypeSymlink, mode: 0o777, target: "/nowhere"})
 }
 
+// PutPipe makes what is neither a file, a directory nor a link.
+func (f *Files) PutPipe(name string) { f.set(name, file{kind: wire.TypeOther, mode: 0o644}) }
+
 // Get returns a file's content and whether there is such a file.
 func (f *Files) Get(name string) (content string, ok bool) {
 	f.mu.Lock()

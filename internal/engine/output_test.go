@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pinfold/internal/driver/fake"
@@ -76,12 +75,8 @@ func TestLiveReaderStuck(t *testing.T) {
 	until := make(chan struct{})
 	defer close(until)
 	req.Streams.Stdout = stuck{until}
-	start := time.Now()
-	if r := run(t, e, req); r.Cause.Kind != sandbox.CauseWallTime {
+	if r := run(t, e, req); r.Cause.Kind != sandbox.CauseWallTime { // while the reader is still stuck
 		t.Errorf("%s by %+v", r.Status, r.Cause)
-	}
-	if took := time.Since(start); took > time.Minute {
-		t.Errorf("it took %v", took)
 	}
 }
 

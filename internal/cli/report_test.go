@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"pinfold/sandbox"
@@ -80,6 +82,32 @@ func TestShellQuote(t *testing.T) {
 	} {
 		if got := shellQuote(word); got != want {
 			t.Errorf("%q: %s, want %s", word, got, want)
+		}
+	}
+}
+
+// What could not be destroyed in time is said, beside what became of the program, and
+// nothing is said where nothing is left.
+func TestReportSaysWhatIsLeft(t *testing.T) {
+	for name, c := range map[string]struct {
+		cleanup *sandbox.Error
+		want    string
+	}{
+		"nothing": {nil, ""},
+		"something": {
+			&sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "something of it is still on the host: \x1b[2Jprocesses", Hint: "nothing has to be done"},
+			"pinfold: something of it is still on the host: \\x1b[2Jprocesses. Hint: nothing has to be done\n",
+		},
+	} {
+		stderr, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &app{Deps: Deps{Stderr: stderr}}
+		a.report(&sandbox.Result{Status: sandbox.StatusSucceeded, Cause: sandbox.Cause{Kind: sandbox.CauseExited}, Cleanup: c.cleanup}, reportOptions{})
+		_ = stderr.Close()
+		if said, err := os.ReadFile(stderr.Name()); err != nil || string(said) != c.want {
+			t.Errorf("%s: %q %v, want %q", name, said, err, c.want)
 		}
 	}
 }

@@ -212,27 +212,10 @@ func (a *app) killCommand() *cobra.Command {
 	return cmd
 }
 
-// destroy ends them all, also when one of them fails, and returns the first
-// failure.
 func (a *app) destroy(ctx context.Context, c *client.Client, ids []string, asJSON bool) error {
-	ended := []sandbox.Info{}
-	var first error
-	for _, id := range ids {
-		info, err := c.Sandbox(id).Destroy(ctx)
-		if err == nil {
-			ended = append(ended, info)
-			continue
-		}
-		e := *sandbox.AsError(err)
-		e.Message = sandbox.SafeText(id, maxID) + ": " + e.Message
-		if first == nil {
-			first = &e
-		} else {
-			a.say("%s", sandbox.SafeText(e.Message, maxMessage))
-		}
-	}
-	if first != nil || !asJSON {
-		return first
+	ended, err := endAll(a, ids, func(id string) (sandbox.Info, error) { return c.Sandbox(id).Destroy(ctx) })
+	if err != nil || !asJSON {
+		return err
 	}
 	return a.writeJSON(struct {
 		Sandboxes []sandbox.Info `json:"sandboxes"`

@@ -279,15 +279,14 @@ func (a *app) cancelCommand() *cobra.Command {
 	return cmd
 }
 
-// cancelRuns cancels them all, also when one of them fails, and returns the
-// first failure.
-func (a *app) cancelRuns(ctx context.Context, c *client.Client, ids []string, asJSON bool) error {
-	ended := []client.RunRecord{}
-	var first error
+// endAll ends all that have the ids, also when one of them fails, and returns those
+// that it ended, and the first failure; it says the others.
+func endAll[T any](a *app, ids []string, end func(id string) (T, error)) (ended []T, first error) {
+	ended = []T{}
 	for _, id := range ids {
-		r, err := c.CancelRun(ctx, id)
+		x, err := end(id)
 		if err == nil {
-			ended = append(ended, r)
+			ended = append(ended, x)
 			continue
 		}
 		e := *sandbox.AsError(err)
@@ -298,8 +297,13 @@ func (a *app) cancelRuns(ctx context.Context, c *client.Client, ids []string, as
 			a.say("%s", sandbox.SafeText(e.Message, maxMessage))
 		}
 	}
-	if first != nil || !asJSON {
-		return first
+	return ended, first
+}
+
+func (a *app) cancelRuns(ctx context.Context, c *client.Client, ids []string, asJSON bool) error {
+	ended, err := endAll(a, ids, func(id string) (client.RunRecord, error) { return c.CancelRun(ctx, id) })
+	if err != nil || !asJSON {
+		return err
 	}
 	return a.writeJSON(struct {
 		Runs []client.RunRecord `json:"runs"`

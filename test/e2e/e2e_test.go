@@ -37,17 +37,7 @@ func again(t *testing.T) {
 // pinfold returns the program's path; the agent lies beside it.
 func pinfold(t *testing.T) string {
 	t.Helper()
-	if dir := os.Getenv(agenttest.DirEnv); dir != "" {
-		return filepath.Join(dir, "pinfold")
-	}
-	dir := t.TempDir()
-	for _, pkg := range programs {
-		name := filepath.Join(dir, filepath.Base(pkg))
-		if err := os.WriteFile(name, agenttest.Program(t, pkg), 0o755); err != nil { //nolint:gosec // a program
-			t.Fatal(err)
-		}
-	}
-	return filepath.Join(dir, "pinfold")
+	return filepath.Join(agenttest.Install(t, programs...), "pinfold")
 }
 
 // output is what a command line did.

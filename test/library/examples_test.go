@@ -16,12 +16,7 @@ import (
 // TestExamples: the programs in examples/ do what they show.
 func TestExamples(t *testing.T) {
 	ledger.Check(t)
-	dir := t.TempDir()
-	for name, pkg := range map[string]string{"library": "pinfold/examples/library", "client": "pinfold/examples/client", "agent": "pinfold/examples/agent", "pinfold-agent": agenttest.Agent} {
-		if err := os.WriteFile(filepath.Join(dir, name), agenttest.Program(t, pkg), 0o755); err != nil { //nolint:gosec // a program
-			t.Fatal(err)
-		}
-	}
+	dir := agenttest.Install(t, "pinfold/examples/library", "pinfold/examples/client", "pinfold/examples/agent", agenttest.Agent)
 	if got := output(t, filepath.Join(dir, "library")); got != "killed cpu_time\n1\n2\n3\nsucceeded\n" {
 		t.Errorf("library printed %q", got)
 	}

@@ -36,14 +36,7 @@ const outsider = 65534
 // build makes the program under test, with its agent beside it.
 func build(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	for _, pkg := range []string{"pinfold/cmd/pinfold", agenttest.Agent} {
-		name := filepath.Join(dir, filepath.Base(pkg))
-		if err := os.WriteFile(name, agenttest.Program(t, pkg), 0o755); err != nil { //nolint:gosec // a program
-			t.Fatal(err)
-		}
-	}
-	return filepath.Join(dir, "pinfold")
+	return filepath.Join(agenttest.Install(t, "pinfold/cmd/pinfold", agenttest.Agent), "pinfold")
 }
 
 // outside runs a command line in dir as a program without Pinfold would be run

@@ -38,6 +38,22 @@ func Program(tb testing.TB, pkg string) []byte {
 	return program
 }
 
+// Install puts the executables of packages into a directory, each under the name of
+// its package, and returns the directory: that of DirEnv where there is one.
+func Install(tb testing.TB, pkgs ...string) (dir string) {
+	tb.Helper()
+	if dir := os.Getenv(DirEnv); dir != "" {
+		return dir
+	}
+	dir = tb.TempDir()
+	for _, pkg := range pkgs {
+		if err := os.WriteFile(filepath.Join(dir, path.Base(pkg)), Program(tb, pkg), 0o755); err != nil { //nolint:gosec // a program
+			tb.Fatal(err)
+		}
+	}
+	return dir
+}
+
 var built sync.Map // package to its sync.OnceValues
 
 func build(pkg string) ([]byte, error) {

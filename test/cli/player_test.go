@@ -34,9 +34,9 @@ import (
 //	artifact "path" "text"  leaves a file
 //	big "path" N            leaves a file of N bytes
 //	error CODE "message"    could not be started
-//	hang                    waits to be cancelled
+//	hang FILE               makes a file, and waits to be cancelled
 //	shout                   writes until it is cancelled
-//	stubborn                does not end when cancelled
+//	stubborn FILE THEN      makes a file, and another one when cancelled, and does not end
 //	held                    leaves a process behind
 //	lost                    its sandbox vanishes
 type player struct{}
@@ -103,17 +103,24 @@ func words() map[string]func(p *play, rest string) {
 			name, n := twoQuoted(rest)
 			p.artifact(name, strings.Repeat("x", number(n)))
 		},
-		"error":    func(p *play, rest string) { code, text, _ := strings.Cut(rest, " "); p.fail(code, unquote(text)) },
-		"warm":     func(p *play, _ string) { p.result.Warm = true },
-		"notwarm":  func(p *play, rest string) { p.result.ColdBecause = rest },
-		"held":     func(p *play, _ string) { p.result.PipesHeld = true },
-		"stubborn": func(*play, string) { time.Sleep(time.Minute) },
+		"error":   func(p *play, rest string) { code, text, _ := strings.Cut(rest, " "); p.fail(code, unquote(text)) },
+		"warm":    func(p *play, _ string) { p.result.Warm = true },
+		"notwarm": func(p *play, rest string) { p.result.ColdBecause = rest },
+		"held":    func(p *play, _ string) { p.result.PipesHeld = true },
+		"stubborn": func(p *play, rest string) {
+			begun, told, _ := strings.Cut(rest, " ")
+			p.mark(begun)
+			<-p.ctx.Done()
+			p.mark(told)
+			time.Sleep(time.Hour)
+		},
 		"lost": func(p *play, _ string) {
 			p.end(sandbox.StatusError, sandbox.CauseLost)
 			p.result.Cause.Evidence = "gone\x1b"
 		},
-		"hang": func(p *play, _ string) {
+		"hang": func(p *play, rest string) {
 			p.out("waiting\n")
+			p.mark(rest)
 			<-p.ctx.Done()
 			p.end(sandbox.StatusKilled, sandbox.CauseCancelled)
 		},
@@ -123,6 +130,13 @@ func words() map[string]func(p *play, rest string) {
 			}
 			p.end(sandbox.StatusKilled, sandbox.CauseCancelled)
 		},
+	}
+}
+
+// mark makes a file outside, where the script waits for it.
+func (p *play) mark(name string) {
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		p.err = err
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -29,9 +30,12 @@ func TestSeesWhatIsLeft(t *testing.T) {
 			return func() { _ = f.Close() }
 		}, "descriptor: /dev/null"},
 		{"goroutine", func(*testing.T) func() {
-			stop, stopped := make(chan bool), make(chan bool)
-			go func() { <-stop; close(stopped) }()
-			return func() { close(stop); <-stopped }
+			stop := make(chan bool)
+			var all sync.WaitGroup
+			for range 8 { // some that were there before may have ended meanwhile
+				all.Go(func() { <-stop })
+			}
+			return func() { close(stop); all.Wait() }
 		}, "goroutines: of this process"},
 		{"process", func(t *testing.T) func() {
 			cmd := exec.Command("sleep", "60")

@@ -23,16 +23,7 @@ func TestShown(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	ledger.Check(t, state)
 	d := newDriver(t, state)
-	made, err := d.Create(t.Context(), planFor(t, d, "shown"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := made.Destroy(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	m := made.(*machine)
+	m := made(t, d, "shown")
 	first := func(path string) float64 {
 		t.Helper()
 		fd, err := m.meter.openBelow(path, 0)
@@ -67,7 +58,7 @@ func TestShown(t *testing.T) {
 		t.Errorf("a program that starts finds %v s", up)
 	}
 	m.inside.offset, m.inside.shown = m.inside.offset-1000, time.Time{}
-	conn, err := made.Dial(t.Context())
+	conn, err := m.Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

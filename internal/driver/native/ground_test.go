@@ -68,16 +68,7 @@ func TestConformanceOnGround(t *testing.T) {
 // what covers the ground, and looks.
 func TestBelowTheRoot(t *testing.T) {
 	d := onGrounds(t, filepath.Join(t.TempDir(), "state"))
-	made, err := d.Create(t.Context(), planFor(t, d, "below"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := made.Destroy(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	m := made.(*machine)
+	m := made(t, d, "below")
 	if m.ground == nil || len(d.host.grounds.all) != 1 {
 		t.Fatal("control: the sandbox stands on no ground")
 	}

@@ -13,12 +13,29 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
 	"pinfold/internal/probe"
-	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
 // idleDescriptors is what an idle sandbox may cost of ours.
 const idleDescriptors = probe.Descriptors
+
+// withOpenFiles calls f while this process may have that many descriptors at most.
+func withOpenFiles(t *testing.T, n uint64, f func()) {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	f()
+}
 
 func openDescriptors(t *testing.T) int {
 	t.Helper()
@@ -46,27 +63,11 @@ func sweptByHand(t *testing.T) *Driver {
 func TestIdleMachinesHoldThreeDescriptors(t *testing.T) {
 	d := sweptByHand(t)
 	const n = 8
-	var all []driver.Machine
+	var all []*machine
 	live := func() {
-		m, err := d.Create(t.Context(), planFor(t, d, fmt.Sprintf("idle-%d", len(all))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := made(t, d, fmt.Sprintf("idle-%d", len(all)))
 		all = append(all, m)
-		t.Cleanup(func() {
-			if err := m.Destroy(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-		conn, err := m.Dial(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		g, err := guest.New(t.Context(), conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, Home: sandbox.Home, SwitchUser: m.(*machine).plan.SwitchUser})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = g.Close() })
+		greeted(t, m)
 	}
 	live() // what is opened once for all
 	idle := func() int {
@@ -101,25 +102,16 @@ func TestIdleMachinesHoldThreeDescriptors(t *testing.T) {
 // counters are read: on cgroup version 2 the kernel keeps it for the open file.
 func TestPeakOutlivesARest(t *testing.T) {
 	d := sweptByHand(t)
-	m, err := d.Create(t.Context(), planFor(t, d, "peak-rest"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := m.Destroy(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	meter := m.(driver.RunMeter)
+	m := made(t, d, "peak-rest")
 	before := openDescriptors(t)
-	meter.BeginRun()
+	m.BeginRun()
 	for range 2 {
 		d.host.meters.sweep(false)
 	}
 	if got := openDescriptors(t); d.host.hierarchy.Usable() && got >= before {
 		t.Errorf("%d descriptors at rest, %d before", got, before)
 	}
-	g := m.(*machine).cgroup
+	g := m.cgroup
 	if g == nil {
 		return // no mark without a cgroup
 	}
@@ -131,15 +123,7 @@ func TestPeakOutlivesARest(t *testing.T) {
 // Counters that nobody reads are closed by themselves.
 func TestCountersAreClosedByThemselves(t *testing.T) {
 	d := newDriver(t, filepath.Join(t.TempDir(), "state"))
-	m, err := d.Create(t.Context(), planFor(t, d, "rest"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := m.Destroy(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
+	made(t, d, "rest")
 	meters := &d.host.meters
 	open := func() int {
 		meters.mu.Lock()
@@ -166,25 +150,16 @@ func TestEachDescriptorMayBeTheLast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-			t.Fatal(err)
-		}
-	}()
 	before := openDescriptors(t)
 	free := 0
 	for made := false; !made; free++ {
-		tight := unix.Rlimit{Cur: uint64(before + free), Max: old.Max} //nolint:gosec // a small number
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &tight); err != nil {
-			t.Fatal(err)
-		}
 		m := d.newMachine(plan, d.host)
-		err := m.build(t.Context(), d.host.groupName(d.token, fmt.Sprintf("last-%d", free)))
-		if destroyErr := m.Destroy(t.Context()); destroyErr != nil {
+		var err, destroyErr error
+		withOpenFiles(t, uint64(before+free), func() { //nolint:gosec // a small number
+			err = m.build(t.Context(), d.host.groupName(d.token, fmt.Sprintf("last-%d", free)))
+			destroyErr = m.Destroy(t.Context())
+		})
+		if destroyErr != nil {
 			t.Fatalf("with %d descriptors free: %v", free, destroyErr)
 		}
 		if made = err == nil; !made {
@@ -216,17 +191,7 @@ func TestDescriptorsThatAreCutOff(t *testing.T) {
 	if err := unix.Sendmsg(int(theirs.Fd()), []byte{1}, unix.UnixRights(0, 1), nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: old.Max}); err != nil {
-		t.Fatal(err)
-	}
-	_, err = receiveDescriptors(ours)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
+	withOpenFiles(t, 3, func() { _, err = receiveDescriptors(ours) })
 	if e := sandbox.AsError(createError(err)); e == nil || e.Code != sandbox.CodeResourceUnavailable || e.Hint != hintDescriptors {
 		t.Errorf("%+v", e)
 	}
@@ -247,38 +212,16 @@ func TestMachinesThatEndAtRest(t *testing.T) {
 		},
 		"destroyed": func(*testing.T, *machine) {},
 		"no descriptors": func(t *testing.T, m *machine) {
-			var old unix.Rlimit
-			if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-				t.Fatal(err)
-			}
-			tight := unix.Rlimit{Cur: 3, Max: old.Max}
-			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &tight); err != nil {
-				t.Fatal(err)
-			}
-			_ = m.child.Kill()
-			m.child.Wake()
-			<-m.Dead()
-			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-				t.Fatal(err)
-			}
+			withOpenFiles(t, 3, func() {
+				_ = m.child.Kill()
+				<-m.Dead()
+			})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := sweptByHand(t)
-			made, err := d.Create(t.Context(), planFor(t, d, "end-rest"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			m := made.(*machine)
-			conn, err := m.Dial(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			g, err := guest.New(t.Context(), conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, Home: sandbox.Home, SwitchUser: m.plan.SwitchUser})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer g.Close()
+			m := made(t, d, "end-rest")
+			greeted(t, m)
 			before := openDescriptors(t)
 			d.host.meters.sweep(true)
 			if after := openDescriptors(t); after >= before {
@@ -299,16 +242,7 @@ func TestMachinesThatEndAtRest(t *testing.T) {
 // A connection that is written to without waiting tells the time as one that waits.
 func TestTryWriteTellsTheTime(t *testing.T) {
 	d := sweptByHand(t)
-	made, err := d.Create(t.Context(), planFor(t, d, "try-write"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := made.Destroy(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	m := made.(*machine)
+	m := made(t, d, "try-write")
 	if m.inside == nil {
 		return // nothing to tell here
 	}

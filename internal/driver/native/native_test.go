@@ -100,16 +100,8 @@ func TestOOMScore(t *testing.T) {
 	}
 	before := score("self")
 	d := newDriver(t, filepath.Join(t.TempDir(), "state"))
-	m, err := d.Create(t.Context(), planFor(t, d, "oom-score"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := m.Destroy(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}()
-	pid := m.(*machine).child.PID
+	m := made(t, d, "oom-score")
+	pid := m.child.PID
 	if got := score(strconv.Itoa(pid)); got != "500" {
 		t.Errorf("the sandbox's score is %s, want 500", got)
 	}

@@ -74,8 +74,11 @@ func (t *trial) leased() error {
 			return fmt.Errorf("a lease on %s: %s", key, value)
 		}
 	}
-	if t.result.Cause.Kind != sandbox.CauseWallTime || t.result.Cleanup != nil || t.took > leaseBreakTime/2 {
-		return fmt.Errorf("%s after %v, cleaned up: %+v", t.result.Cause.Kind, t.took, t.result.Cleanup)
+	if t.result.Cleanup != nil {
+		return t.result.Cleanup
+	}
+	if t.result.Cause.Kind != sandbox.CauseWallTime || t.took > leaseBreakTime/2 {
+		return fmt.Errorf("%s after %v", t.result.Cause.Kind, t.took)
 	}
 	return nil
 }

@@ -48,7 +48,6 @@ func Freeze(t *testing.T, pid int) (thaw func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put("freezer.state", "FROZEN")
 	for state := ""; state != "FROZEN\n"; { // FREEZING before that
 		b, err := os.ReadFile(filepath.Join(dir, "freezer.state"))
 		if err != nil {

@@ -21,8 +21,8 @@ const (
 	worthSaying = 2 * time.Second
 )
 
-// EmulatedEnv, when it is set, says that the machine is an emulated one, in which
-// everything takes many times as long, and no count of processes shows it.
+// EmulatedEnv names a variable that, where it is set, says that the machine is an
+// emulated one: everything takes many times as long, and no count of processes shows it.
 const EmulatedEnv = "PINFOLD_TEST_EMULATED"
 
 // Patience bounds how long things may take to go away. On a machine on which

@@ -70,7 +70,7 @@ func Main(ctx context.Context, deps Deps) int {
 	case errors.As(err, &stopped):
 		return exitCancelled
 	case err != nil:
-		return a.fail(speech{cmd.Flags()}.translate(err))
+		return a.fail(speech{cmd.Flags(), cmd.Name()}.translate(err))
 	}
 	return a.exit
 }

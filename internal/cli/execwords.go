@@ -37,9 +37,14 @@ func flagsFirst(id string, words []string) string {
 	return pasteable(general, append(append(line, id), words[dash:]...))
 }
 
-// asFlags says an error about the working directory with the flag and its value.
+// asFlags says an error about the command, or about its working directory, in the
+// words of the command line.
 func (f *execFlags) asFlags(err error) error {
 	e := sandbox.AsError(err)
+	if e != nil && e.Code == sandbox.CodeCommandNotFound && len(f.command.Args) == 1 && strings.ContainsAny(f.command.Args[0], " \t\n") {
+		return e.WithHint("a line of several words is for a shell: " +
+			pasteable("pinfold exec --shell SANDBOX -- 'LINE'", []string{"pinfold", "exec", "--shell", f.id, "--", f.command.Args[0]}))
+	}
 	if e == nil || f.command.Dir == "" {
 		return err
 	}

@@ -48,3 +48,23 @@ func TestExecNamesTheDirectory(t *testing.T) {
 		t.Error("another error was changed")
 	}
 }
+
+// TestExecOfOneLine: a whole line as one word is looked for as one program, and the
+// hint is the line that works.
+func TestExecOfOneLine(t *testing.T) {
+	missing := &sandbox.Error{Code: sandbox.CodeCommandNotFound, Message: "ls -l: no such command in the sandbox"}
+	for line, want := range map[string]string{
+		"ls -l":            "a line of several words is for a shell: pinfold exec --shell " + someBox + " -- 'ls -l'",
+		"echo it's\x1b[2J": "a line of several words is for a shell: pinfold exec --shell SANDBOX -- 'LINE'",
+		"lss":              "",
+	} {
+		f := &execFlags{id: someBox, command: sandbox.Command{Args: []string{line}}}
+		if got := sandbox.AsError(f.asFlags(missing)); got.Hint != want || got.Code != missing.Code {
+			t.Errorf("%q: hint %q", line, got.Hint)
+		}
+	}
+	f := &execFlags{id: someBox, command: sandbox.Command{Args: []string{"no thing", "x"}}}
+	if sandbox.AsError(f.asFlags(missing)) != missing {
+		t.Error("a command of several words got the hint")
+	}
+}

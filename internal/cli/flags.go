@@ -155,10 +155,27 @@ func (v limitValue) Set(s string) error {
 	if err := v.info.Check(n); err != nil {
 		e := *sandbox.AsError(err)
 		e.Message = sandbox.SafeText(strings.TrimSpace(s), 40) + " is outside " + v.span()
+		if meant := v.meant(s, n); meant != "" {
+			e.Hint = "a number alone is bytes; did you mean --" + v.info.Flag + " " + meant + "?"
+		}
 		return &e
 	}
 	v.into.Set(v.info.Field, n)
 	return nil
+}
+
+// meant is a size that was probably meant by a number without a unit, which is too
+// small, or "".
+func (v limitValue) meant(text string, n int64) string {
+	text = strings.TrimSpace(text)
+	if v.info.Unit != sandbox.UnitBytes || strings.Trim(text, "0123456789") != "" || n < 1 || n >= v.info.Min {
+		return ""
+	}
+	size, err := sandbox.ParseSize(text + "MiB")
+	if err != nil || v.info.Check(size) != nil {
+		return ""
+	}
+	return sandbox.FormatSize(size)
 }
 
 // span is the range, in the form that users type.

@@ -246,10 +246,7 @@ func (a *app) showResult(r *sandbox.Result, dir string, asJSON, raw bool) error 
 		return a.writeJSON(r)
 	}
 	out, warn := forReader(a.Stdout, raw), forReader(a.Stderr, raw)
-	_, err := io.WriteString(out, r.Stdout)
-	if err == nil {
-		_, err = io.WriteString(warn, r.Stderr)
-	}
+	err := writeOrdered(r, out, warn)
 	finishVisible(out, warn)
 	switch {
 	case errors.Is(err, syscall.EPIPE):
@@ -265,7 +262,7 @@ func (a *app) cancelCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "cancel [flags] RUN...", Short: "End runs of a server",
-		Long:    "Returns when they have ended. What they had printed is in their results. A run that\nhas finished stays as it is.",
+		Long:    "Returns when they have ended. What they had printed is in their results. A run that\nhas finished stays as it is; a line on stderr says so.",
 		Example: "  pinfold cancel $run\n  pinfold cancel $(pinfold runs -q --state queued,running)",
 		Args:    needArgs(1, -1, "at least one run"), ValidArgsFunction: a.completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -301,7 +298,13 @@ func endAll[T any](a *app, ids []string, end func(id string) (T, error)) (ended 
 }
 
 func (a *app) cancelRuns(ctx context.Context, c *client.Client, ids []string, asJSON bool) error {
-	ended, err := endAll(a, ids, func(id string) (client.RunRecord, error) { return c.CancelRun(ctx, id) })
+	ended, err := endAll(a, ids, func(id string) (client.RunRecord, error) {
+		r, err := c.CancelRun(ctx, id)
+		if err == nil && r.Cause != sandbox.CauseCancelled {
+			a.say("%s had finished before: %s", sandbox.SafeText(id, maxID), sandbox.SafeText(cmpText(string(r.Status), string(r.State)), 20))
+		}
+		return r, err
+	})
 	if err != nil || !asJSON {
 		return err
 	}

@@ -17,8 +17,11 @@ import (
 // written in JSON. This file is the one place that says it in the words of the
 // command line: flags and commands.
 
-// speech knows the flags of one command.
-type speech struct{ set *pflag.FlagSet }
+// speech knows the flags of one command, and its name.
+type speech struct {
+	set     *pflag.FlagSet
+	command string
+}
 
 // flags are those behind fields that have other names; the limits' are in their
 // table.
@@ -64,7 +67,7 @@ func (s speech) about(e *sandbox.Error) string {
 
 // translate says an error in the words of the command line.
 func (s speech) translate(err error) *sandbox.Error {
-	e := *sandbox.AsError(inOurWords(err))
+	e := *sandbox.AsError(s.inOurWords(err))
 	if flag := s.about(&e); flag != "" && !strings.HasPrefix(e.Message, "-") {
 		e.Message = "--" + flag + ": " + e.Message
 	}
@@ -168,8 +171,12 @@ func quantity(field string, raw json.RawMessage, v int64) string {
 // hintCreate is what a server says to whoever asks for a sandbox that has ended.
 const hintCreate = "create another one"
 
+// ofRuns are the commands that take ids of runs. A server that has no such object
+// does not say what of.
+var ofRuns = []string{"runs", "result", "cancel"}
+
 // inOurWords replaces hints that speak of HTTP by commands.
-func inOurWords(err error) error {
+func (s speech) inOurWords(err error) error {
 	var e *sandbox.Error
 	if !errors.As(err, &e) {
 		return err
@@ -178,6 +185,9 @@ func inOurWords(err error) error {
 	case e.Code == sandbox.CodeNotFound && strings.Contains(e.Hint, "GET /v1/pools"):
 		return e.WithHint("pinfold pool ls lists them")
 	case e.Code == sandbox.CodeNotFound && strings.Contains(e.Hint, "GET /"):
+		if slices.Contains(ofRuns, s.command) {
+			return e.WithHint("pinfold runs lists the runs that the server still has")
+		}
 		return e.WithHint("pinfold ls --all lists the sandboxes, pinfold ps SANDBOX the processes")
 	case e.Code == sandbox.CodeGone && e.Hint == hintCreate:
 		return e.WithHint("what was in it is gone with it; pinfold ls --all says why it ended, pinfold create makes another")

@@ -15,7 +15,7 @@ func TestSpeech(t *testing.T) {
 	if err := set.Parse([]string{"--warm", "numpy", "--artifact", "*.svg"}); err != nil {
 		t.Fatal(err)
 	}
-	s := speech{set}
+	s := speech{set, "run"}
 	for in, want := range map[string]string{
 		`raise it: "limits": {"memory_bytes": 67108864}`: "raise it: --memory 64MiB",
 		`"limits": {"wall_time_ms": 90000}, or less`:     "--timeout 1m30s, or less",
@@ -52,5 +52,20 @@ func TestSpeech(t *testing.T) {
 	}
 	if got := (speech{}).translate(e); got.Hint != e.Hint {
 		t.Errorf("without a command: %+v", got)
+	}
+}
+
+// A server says of whatever there is not that it has no such object; the hint once
+// sent who asked for a run to the sandboxes.
+func TestMissingIDs(t *testing.T) {
+	missing := &sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such object", Hint: "list yours with GET /v1/runs or GET /v1/sandboxes"}
+	for command, want := range map[string]string{
+		"result": "pinfold runs lists the runs that the server still has",
+		"cancel": "pinfold runs lists the runs that the server still has",
+		"exec":   "pinfold ls --all lists the sandboxes, pinfold ps SANDBOX the processes",
+	} {
+		if got := (speech{command: command}).translate(missing).Hint; got != want {
+			t.Errorf("%s: hint %q", command, got)
+		}
 	}
 }

@@ -49,7 +49,9 @@ func (a *app) cpCommand() *cobra.Command {
 					return err
 				}
 				return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
-					return a.copyIn(ctx, c.Sandbox(to.id), args[0], to.path, endsInDir(args[1]))
+					box := c.Sandbox(to.id)
+					size, err := a.copyIn(ctx, box, args[0], to.path, endsInDir(args[1]))
+					return roomInSandbox(ctx, box, err, size)
 				})
 			}
 			if err := checkIDs("sbx_", "sandbox", from.id); err != nil {
@@ -79,38 +81,40 @@ func copyHint(args []string) string {
 // endsInDir says that a destination was written as a directory.
 func endsInDir(text string) bool { return strings.HasSuffix(text, "/") || strings.HasSuffix(text, ":") }
 
-func (a *app) copyIn(ctx context.Context, box *client.Sandbox, from, to string, toDir bool) error {
+// copyIn copies into a sandbox, and says how large what it was to copy is, below zero
+// where that is not known.
+func (a *app) copyIn(ctx context.Context, box *client.Sandbox, from, to string, toDir bool) (size int64, err error) {
+	size = -1
 	if from == fromStdin {
 		if toDir {
-			return usageError("stdin needs a name inside").WithHint("pinfold cp - SANDBOX:data.bin")
+			return size, usageError("stdin needs a name inside").WithHint("pinfold cp - SANDBOX:data.bin")
 		}
-		return box.WriteFile(ctx, to, 0, -1, a.Stdin)
+		return size, box.WriteFile(ctx, to, 0, -1, a.Stdin)
 	}
 	info, err := os.Stat(from)
 	if err != nil {
-		return openError(from, err)
+		return size, openError(from, err)
 	}
 	target, err := targetIn(ctx, box, filepath.Base(from), to, toDir)
 	if err != nil {
-		return err
+		return size, err
 	}
 	if info.IsDir() {
 		left, err := uploadTree(ctx, box, from, target)
 		if err == nil {
 			a.sayLeft(left)
 		}
-		return err
+		return size, err
 	}
 	f, err := openProgramFile(from)
 	if err != nil {
-		return err
+		return size, err
 	}
 	defer f.Close() //nolint:errcheck // only read
-	size := int64(-1)
 	if info.Mode().IsRegular() {
 		size = info.Size()
 	}
-	return box.WriteFile(ctx, target, uint32(info.Mode().Perm()), size, f)
+	return size, box.WriteFile(ctx, target, uint32(info.Mode().Perm()), size, f)
 }
 
 // targetIn is the path that a copy gets inside: below a directory that is there.

@@ -66,14 +66,9 @@ func sendCode(spec *sandbox.Spec) error {
 
 // sendInputs puts the --file flags' files into the spec.
 func sendInputs(spec *sandbox.Spec, inputs []engine.Input) error {
-	var total int64
 	filled := map[string]bool{}
-	for _, in := range inputs {
-		if !in.Dir {
-			if total += in.Size; total > maxSentBytes {
-				return filesTooLarge()
-			}
-		}
+	if total := sizeOf(inputs); total > maxSentBytes {
+		return filesTooLarge(total)
 	}
 	for _, in := range inputs {
 		for i, c := range in.Path {
@@ -101,10 +96,11 @@ func sendInputs(spec *sandbox.Spec, inputs []engine.Input) error {
 	return nil
 }
 
-func filesTooLarge() error {
+func filesTooLarge(total int64) error {
+	disk := max(total+total/8, sandbox.DefaultLimits().DiskBytes) // some is for directories
 	return prefixed("--file", (&sandbox.Error{
 		Code: sandbox.CodeTooLarge, Message: "more than " + sandbox.FormatSize(maxSentBytes) + " in all cannot go to a server with a run",
-	}).WithHint("pinfold create, then pinfold cp DATA SANDBOX: and pinfold exec"))
+	}).WithHint("pinfold create "+diskFlag(disk)+", then pinfold cp DATA SANDBOX: and pinfold exec"))
 }
 
 func readInput(in engine.Input) ([]byte, error) {

@@ -175,7 +175,7 @@ func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink
 	case toldToGo(ctx, err):
 		return cancelled()
 	case err != nil:
-		return err
+		return roomForInputs(err, req)
 	}
 	complete := sink.finish(result)
 	a.exit = exitStatus(result)

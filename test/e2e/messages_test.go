@@ -37,6 +37,19 @@ func TestWhatPeopleAreTold(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	})
+	t.Run("files that do not fit", func(t *testing.T) {
+		big := filepath.Join(t.TempDir(), "big")
+		write(t, big, strings.Repeat("x", 2<<20))
+		args := []string{"run", "-l", "python", "--disk", "1MiB", "--file", big, "-"}
+		o := start(t, bin, "print(1)", args...)
+		if o.code != 125 || o.stderr != "pinfold: big: the sandbox's disk is full\nhint: --disk 4MiB\n" {
+			t.Errorf("%+v", o)
+		}
+		args[4] = "4MiB"
+		if o = start(t, bin, "print(1)", args...); o.code != 0 {
+			t.Errorf("with the hint: %+v", o)
+		}
+	})
 	t.Run("a mount of root's own", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "two words")
 		if err := os.Mkdir(dir, 0o755); err != nil {

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"pinfold/client"
+	"pinfold/internal/engine"
+	"pinfold/sandbox"
+)
+
+// TestRoomForCopies: what does not fit was once a bare "the disk is full", and the hint of
+// a run with too many files led to a sandbox in which they did not fit either.
+func TestRoomForCopies(t *testing.T) {
+	full := &sandbox.Error{Code: sandbox.CodeTooLarge, Message: "big.bin: the sandbox's disk is full"}
+	req := engine.Request{Inputs: []engine.Input{{Size: 200 << 20}, {Size: 100 << 20}, {Dir: true, Size: 4096}}}
+	if got := sandbox.AsError(roomForInputs(full, req)).Hint; got != "--disk 1GiB" {
+		t.Errorf("a run: %q", got)
+	}
+	if got := filesTooLarge(300 << 20).(*sandbox.Error).Hint; got != "pinfold create --disk 512MiB, then pinfold cp DATA SANDBOX: and pinfold exec" {
+		t.Errorf("files over a server: %q", got)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(sandbox.Info{ID: someBox, Limits: sandbox.Limits{DiskBytes: 256 << 20}})
+	}))
+	defer server.Close()
+	c, err := client.New(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close() //nolint:errcheck // idle connections only
+	for size, want := range map[int64]string{
+		300 << 20: "make room in it, or make another with pinfold create --disk 1GiB",
+		-1:        "make room in it, or make another with pinfold create --disk 512MiB",
+		1 << 62:   "",
+	} {
+		if got := sandbox.AsError(roomInSandbox(t.Context(), c.Sandbox(someBox), full, size)).Hint; got != want {
+			t.Errorf("%d bytes: %q, want %q", size, got, want)
+		}
+	}
+	other := errors.New("something else")
+	if roomForInputs(other, req) != other || roomInSandbox(t.Context(), nil, other, 1) != other || roomForInputs(nil, req) != nil {
+		t.Error("another error was changed")
+	}
+}

@@ -137,7 +137,7 @@ func TestCauses(t *testing.T) {
 			fake.Script{Program: exits(fake.Exit{Signal: sigSys}), Usage: after(0, driver.Usage{Killed: "ptrace"})},
 			fate{sandbox.StatusFailed, sandbox.CauseSyscall, -1, "SIGSYS", false},
 		},
-		{"file size", sandbox.Limits{}, fake.Script{Program: exits(fake.Exit{Signal: sigXFSZ})}, fate{sandbox.StatusFailed, sandbox.CauseFileSize, -1, "SIGXFSZ", false}},
+		{"file size", sandbox.Limits{}, fake.Script{Program: exits(fake.Exit{Signal: sigXFSZ}), Usage: after(0, driver.Usage{DiskPeak: sandbox.DefaultLimits().FileSizeBytes})}, fate{sandbox.StatusFailed, sandbox.CauseFileSize, -1, "SIGXFSZ", false}},
 		{
 			"the agent dies",
 			sandbox.Limits{},

@@ -39,7 +39,6 @@ type trigger struct {
 // architecture that Pinfold runs on.
 const (
 	sigKill = 9
-	sigXCPU = 24
 	sigXFSZ = 25
 	sigSys  = 31
 )
@@ -83,12 +82,12 @@ func (e evidence) deathVerdict() (sandbox.Status, sandbox.Cause) {
 // failureCause finds out why a program ended unhappily by itself.
 func (e evidence) failureCause() sandbox.Cause {
 	switch {
-	case e.diedOf(sigSys), e.usage.Killed != "" && e.diedOf(sigKill):
+	case e.usage.Killed != "" && (e.diedOf(sigSys) || e.diedOf(sigKill)):
 		return e.syscallCause() // a program that catches SIGSYS is ended by SIGKILL
-	case e.exit.signal == sigXFSZ:
-		return e.limitCause(sandbox.CauseFileSize, e.limits.FileSizeBytes, "the kernel sent SIGXFSZ")
-	case e.exit.signal == sigXCPU:
-		return e.limitCause(sandbox.CauseCPUTime, e.usage.CPUNanos/1e6, "the kernel sent SIGXCPU")
+	case e.exit.signal == sigXFSZ && e.limits.FileSizeBytes > 0 && e.usage.DiskPeak >= e.limits.FileSizeBytes:
+		// A program can send itself the signal, but not make its disk as full as
+		// that without writing so much.
+		return e.limitCause(sandbox.CauseFileSize, e.limits.FileSizeBytes, "ended by SIGXFSZ, with as much on the disk as a file may have")
 	case e.usage.DiskFull:
 		return e.refusal(sandbox.CauseDisk)
 	case e.usage.InodesFull:
@@ -118,20 +117,16 @@ var signalHints = map[int]string{
 	11:      "the program used memory that is not its own",
 	sigKill: "a process inside the sandbox sent SIGKILL",
 	13:      "the program wrote to a pipe that nobody reads any more",
+	sigXFSZ: "the kernel sends it where a file would grow beyond limits.file_size_bytes, and so may any process inside",
+	sigSys:  "the system-call filter sends it for calls in a foreign calling convention (32-bit, x32), and so may any process inside",
 }
 
 func (e evidence) syscallCause() sandbox.Cause {
-	c := sandbox.Cause{
+	return sandbox.Cause{
 		Kind: sandbox.CauseSyscall, Syscall: e.usage.Killed,
-		Evidence: "the system-call filter ended the program with SIGSYS",
+		Evidence: "the system-call filter ended the program at " + e.usage.Killed,
 		Hint:     "no sandbox allows this call; docs/seccomp.md lists what is allowed",
 	}
-	if c.Syscall != "" {
-		c.Evidence = fmt.Sprintf("the system-call filter ended the program at %s", c.Syscall)
-	} else {
-		c.Evidence += "; the call was made in a foreign calling convention (32-bit or x32)"
-	}
-	return c
 }
 
 func (e evidence) memoryCause() sandbox.Cause {

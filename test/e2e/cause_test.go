@@ -98,6 +98,18 @@ var causes = []struct {
 		name: "abort", language: "python", code: "import os; os.abort()",
 		kind: sandbox.CauseSignaled, status: sandbox.StatusFailed, exit: 128 + 6,
 	},
+	{ // what a program does to itself is no limit of ours
+		name: "a signal like the filter's", language: "sh", code: "kill -SYS $$",
+		kind: sandbox.CauseSignaled, status: sandbox.StatusFailed, exit: 128 + 31,
+	},
+	{
+		name: "a signal like a limit's", language: "sh", code: "kill -XFSZ $$",
+		kind: sandbox.CauseSignaled, status: sandbox.StatusFailed, exit: 128 + 25,
+	},
+	{
+		name: "an exit status like the filter's", language: "sh", code: "exit 159",
+		kind: sandbox.CauseExited, status: sandbox.StatusFailed, exit: 128 + 31,
+	},
 	{
 		name: "forbidden call", language: "python", code: "import ctypes; ctypes.CDLL(None).syscall(169, 0, 0, 0)", // reboot
 		kind: sandbox.CauseSyscall, status: sandbox.StatusFailed, exit: 128 + 31,

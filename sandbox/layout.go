@@ -140,8 +140,3 @@ func hidesProgram(field, name string) error {
 	return specError(field, fmt.Sprintf("\"%s\" is the program's own file, which this would replace", SafeText(name, 80))).
 		WithHint(fmt.Sprintf(`give it another path; or run it: leave code out and write "entrypoint": "%s"`, SafeText(name, 80)))
 }
-
-// holds says whether an absolute path of the sandbox is the mount's, or below it.
-func (m Mount) holds(at string) bool {
-	return at == m.Guest || strings.HasPrefix(at, m.Guest+"/")
-}

@@ -84,14 +84,6 @@ func (f File) Bytes() ([]byte, error) {
 	return b, nil
 }
 
-// Mount shows a host directory or file inside the sandbox. Only the person who
-// operates the host may ask for one (the command line, the Go library).
-type Mount struct {
-	Host     string
-	Guest    string // absolute
-	Writable bool
-}
-
 // Names that mean "the default" in a Spec.
 const (
 	TemplateHost = "host"
@@ -316,19 +308,6 @@ func isModuleName(name string) bool {
 		}
 	}
 	return name != "" && utf8.ValidString(name)
-}
-
-func (s Spec) validateMounts() error {
-	for i, m := range s.Mounts {
-		field := fmt.Sprintf("mounts[%d]", i)
-		if !path.IsAbs(m.Host) || !path.IsAbs(m.Guest) || path.Clean(m.Guest) != m.Guest || m.Guest == "/" {
-			return specError(field, "host and guest must be absolute, clean paths, and guest must not be /")
-		}
-		if err := CheckGuestPath(field, strings.TrimPrefix(m.Guest, "/")); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func featureNames() []string {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"pinfold/internal/engine"
 	"pinfold/sandbox"
 )
 
@@ -21,6 +22,8 @@ type reportOptions struct {
 	patterns []string // which ones were asked for
 	kept     int64    // bytes that were passed on of each stream
 	unasked  bool     // our stdin is a terminal, and was not passed on
+	here     bool     // what the program lacked may lie in this directory
+	inputs   []engine.Input
 }
 
 // report says on stderr what the program's own output does not: why it ended,
@@ -31,6 +34,11 @@ func (a *app) report(r *sandbox.Result, o reportOptions) {
 	}
 	if o.unasked && r.Status == sandbox.StatusFailed && wantedInput(r.Stderr) {
 		a.say("the program wanted input; --stdin - passes this terminal on to it")
+	}
+	if o.here && r.Status == sandbox.StatusFailed {
+		if flag := forgotten(r.Stderr, o.inputs); flag != "" {
+			a.say("a file that the program did not find is in this directory; %s copies it in", flag)
+		}
 	}
 	for _, line := range cuts(r, o.kept) {
 		a.say("%s", line)

@@ -190,6 +190,7 @@ func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink
 	}
 	a.report(a.speech.result(result), reportOptions{
 		verbose: f.verbose, dir: f.artifactsDir, patterns: req.Spec.Artifacts, kept: req.Spec.Limits.WithDefaults().OutputBytes,
+		here: true, inputs: req.Inputs,
 		unasked: req.Streams.Stdin == nil && f.stdin == "" && isTerminal(a.Stdin),
 	})
 	return out.lost()

@@ -39,7 +39,7 @@ func (s *Sandbox) Processes(context.Context) ([]sandbox.Process, error) {
 // known. When ctx ends the process goes on.
 func (s *Sandbox) Exec(ctx context.Context, c sandbox.Command, o ExecOptions) (sandbox.Process, error) {
 	if o.Stdin == nil && o.Stdout == nil && o.Stderr == nil && o.Started == nil {
-		return s.box.Exec(ctx, c, engine.Streams{})
+		return s.box.Exec(ctx, c)
 	}
 	c.Stdin = c.Stdin || o.Stdin != nil
 	p, stdout, stderr, err := s.box.StartAttached(ctx, c)
@@ -119,17 +119,26 @@ type Process struct{ process *engine.Process }
 // ID returns the process's id.
 func (p *Process) ID() string { return p.process.ID() }
 
-// Info describes the process, also after its end.
-func (p *Process) Info(context.Context) (sandbox.Process, error) { return p.process.Info(), nil }
+// Info describes the process; after its end with what is kept of its output.
+func (p *Process) Info(context.Context) (sandbox.Process, error) {
+	return p.process.InfoWithOutput(), nil
+}
 
 // Wait waits for the process's end.
-func (p *Process) Wait(ctx context.Context) (sandbox.Process, error) { return p.process.Wait(ctx) }
+func (p *Process) Wait(ctx context.Context) (sandbox.Process, error) {
+	if info, err := p.process.Wait(ctx); err != nil {
+		return info, err
+	}
+	return p.process.InfoWithOutput(), nil
+}
 
 // Output copies the process's output from the given offsets until its end, and
-// returns how it ended. Bytes that are no longer kept are an error of code
-// offset_gone. While somebody follows the output the process waits for them,
-// so writers should not block for long.
-func (p *Process) Output(ctx context.Context, o OutputOptions) (sandbox.Process, error) {
+// returns how it ended. Where an offset is -1 and the beginning is no longer
+// kept, StdoutTruncated or StderrTruncated of the returned Process is set; other
+// bytes that are no longer kept are an error of code offset_gone. While somebody
+// follows the output the process waits for them, so writers should not block for
+// long.
+func (p *Process) Output(ctx context.Context, o OutputOptions) (info sandbox.Process, err error) {
 	until := [2]int64{math.MaxInt64, math.MaxInt64}
 	if o.Now {
 		info := p.process.Info()
@@ -138,10 +147,14 @@ func (p *Process) Output(ctx context.Context, o OutputOptions) (sandbox.Process,
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	from := [2]*engine.Output{p.process.Output(1, o.StdoutOffset), p.process.Output(2, o.StderrOffset)}
-	if err := follow(ctx, cancel, from, [2]io.Writer{o.Stdout, o.Stderr}, until); err != nil || o.Now {
-		return p.process.Info(), err
+	cut := [2]bool{o.StdoutOffset < 0 && from[0].Offset() > 0, o.StderrOffset < 0 && from[1].Offset() > 0}
+	if err = follow(ctx, cancel, from, [2]io.Writer{o.Stdout, o.Stderr}, until); err != nil || o.Now {
+		info = p.process.Info()
+	} else {
+		info, err = p.process.Wait(ctx)
 	}
-	return p.process.Wait(ctx)
+	info.StdoutTruncated, info.StderrTruncated = cut[0], cut[1]
+	return info, err
 }
 
 // WriteStdin sends all of r to the process's standard input and returns how

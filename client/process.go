@@ -147,8 +147,9 @@ type OutputOptions struct {
 
 // Output copies the process's output from the given offsets until its end, and
 // returns how it ended. After a broken connection it comes back by itself and
-// goes on at the byte where it was. Bytes that are no longer kept are an error
-// of code offset_gone. While somebody follows the output the process waits for
+// goes on at the byte where it was. Where an offset is -1 and the beginning is
+// no longer kept, StdoutTruncated or StderrTruncated of the returned Process is
+// set; other bytes that are no longer kept are an error of code offset_gone. While somebody follows the output the process waits for
 // them, so writers should not block for long.
 func (p *Process) Output(ctx context.Context, o OutputOptions) (sandbox.Process, error) {
 	live := &liveProcess{out: sinks(o.Stdout, o.Stderr)}
@@ -158,13 +159,24 @@ func (p *Process) Output(ctx context.Context, o OutputOptions) (sandbox.Process,
 		if err != nil {
 			return info, err
 		}
+		info = withoutOutput(info)
 		live.info, live.until = info, &[2]int64{info.StdoutBytes, info.StderrBytes}
 		if live.enough() {
 			return info, nil
 		}
 	}
 	err := p.follow(ctx, live)
+	live.info.StdoutTruncated, live.info.StderrTruncated = live.out[0].cut, live.out[1].cut
+	// Of one that goes on, more may have come than it had written when it was asked.
+	live.info.StdoutBytes, live.info.StderrBytes = max(live.info.StdoutBytes, live.out[0].at), max(live.info.StderrBytes, live.out[1].at)
 	return live.info, err
+}
+
+// withoutOutput is for who gets the output otherwise.
+func withoutOutput(p sandbox.Process) sandbox.Process {
+	p.HasOutput, p.ExactOutput = false, sandbox.ExactOutput{}
+	p.Stdout, p.Stderr, p.StdoutTruncated, p.StderrTruncated = "", "", false, false
+	return p
 }
 
 // follow reads output events until the process's end. It gives up when it

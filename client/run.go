@@ -197,8 +197,9 @@ func (l *liveRun) rest(r *sandbox.Result) error {
 
 // sink is one stream on its way to a writer, which may be nil.
 type sink struct {
-	w  io.Writer
-	at int64 // offset of the next byte
+	w   io.Writer
+	at  int64 // offset of the next byte
+	cut bool  // whatever was kept did not have the first byte
 }
 
 func sinks(stdout, stderr io.Writer) [2]sink { return [2]sink{{w: stdout}, {w: stderr}} }
@@ -233,7 +234,7 @@ func (s *sink) add(c chunk) error {
 	if c.Offset != nil {
 		switch behind := s.at - *c.Offset; {
 		case s.at < 0: // whatever is kept
-			s.at = *c.Offset
+			s.at, s.cut = *c.Offset, *c.Offset > 0
 		case behind < 0:
 			return offsetGone(*c.Offset)
 		default:

@@ -187,11 +187,11 @@ type Command struct {
 	// WallTimeMS ends the process; default the sandbox's limits.wall_time_ms,
 	// or else the sandbox's own end.
 	WallTimeMS int64 `json:"wall_time_ms,omitempty"`
-	// OutputBytes is how many of the last bytes of each stream the server
-	// keeps for readers that come late; default limits.output_bytes.
+	// OutputBytes is how many bytes of each stream are kept, the last ones;
+	// default limits.output_bytes. Who reads while it is written misses nothing.
 	OutputBytes int64 `json:"output_bytes,omitempty"`
-	// OutputBase64 asks for the exact bytes of the output as well, where it is
-	// waited for.
+	// OutputBase64 asks for the exact bytes of the output as well, where the
+	// Process has it.
 	OutputBase64 bool              `json:"output_base64,omitempty"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
 }
@@ -280,12 +280,15 @@ type Process struct {
 	PipesHeld   bool  `json:"pipes_held,omitempty"`
 	Terminal    bool  `json:"terminal"`
 	WallMS      int64 `json:"wall_ms"`
-	// Stdout and Stderr are filled where the caller waited for the end: the
-	// first limits.output_bytes of each.
-	Stdout          string `json:"stdout"`
-	Stderr          string `json:"stderr"`
-	StdoutTruncated bool   `json:"stdout_truncated"`
-	StderrTruncated bool   `json:"stderr_truncated"`
+	// HasOutput says that the fields below are filled: when the process had
+	// ended, where one process was asked for. Others have none of them in JSON.
+	HasOutput bool `json:"-"`
+	// Stdout and Stderr are what is kept: the last Command.OutputBytes of each.
+	// Bytes that are not UTF-8 are replaced by U+FFFD.
+	Stdout          string `json:"stdout,omitempty"`
+	Stderr          string `json:"stderr,omitempty"`
+	StdoutTruncated bool   `json:"stdout_truncated,omitempty"` // the beginning is missing
+	StderrTruncated bool   `json:"stderr_truncated,omitempty"`
 	ExactOutput
 	Metadata map[string]string `json:"metadata,omitempty"`
 }

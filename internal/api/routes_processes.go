@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"time"
 
-	"pinfold/internal/engine"
 	"pinfold/sandbox"
 )
 
@@ -22,11 +21,11 @@ type (
 
 const startDescription = `Answers as soon as the command has started. The process goes on when the client goes away; its limits end it.
 
-With ?wait=true the answer comes when it has ended, with the first bytes of its output in stdout and stderr. With "Accept: text/event-stream" the answer is a stream: start (the Process), stdout and stderr (OutputEvents) and exit (the Process).`
+With ?wait=true the answer comes when it has ended, with what is kept of its output in stdout and stderr: the last output_bytes of each; stdout_truncated and stderr_truncated say that the beginning is missing. Where you did not wait, GET of the process, or its /wait, gives the same when it has ended, and /stdout, /stderr and /output what it writes meanwhile. With "Accept: text/event-stream" the answer is a stream: start (the Process), stdout and stderr (OutputEvents) and exit (the Process).`
 
 const outputDescription = `A stream of events: stdout and stderr, whose data is an OutputEvent, and at the end exit with the Process. A comment comes every 15 seconds.
 
-A client that was cut off goes on from the byte at which it stopped: with the offsets of the next bytes it wants, or with Last-Event-ID. -1 means the first byte that is still kept. While somebody reads, the process writes no faster than they do; a reader that stops reading is dropped and the process goes on.`
+A client that was cut off goes on from the byte at which it stopped: with the offsets of the next bytes it wants, or with Last-Event-ID. -1 means the first byte that is still kept: the offset of the first event is then above 0 where the beginning is not. While somebody reads, the process writes no faster than they do; a reader that stops reading is dropped and the process goes on.`
 
 func (s *server) processRoutes() []route {
 	return append(s.processLifeRoutes(), s.processStreamRoutes()...)
@@ -52,20 +51,21 @@ func (s *server) processLifeRoutes() []route {
 		},
 		{
 			method: http.MethodGet, path: "/v1/sandboxes/{id}/processes", id: "listProcesses", tag: "Processes", summary: "List processes",
-			description: "Those that run, and the last that have ended.", scopes: reads,
+			description: "Those that run, and the last that have ended, without their output.", scopes: reads,
 			answers: []reply{jsonReply[List[sandbox.Process]](http.StatusOK, "The processes.")},
 			example: `curl -s $SERVER/v1/sandboxes/$ID/processes -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).listProcesses,
 		},
 		{
 			method: http.MethodGet, path: processPath, id: "getProcess", tag: "Processes", summary: "Get a process", scopes: reads,
-			answers: []reply{jsonReply[sandbox.Process](http.StatusOK, "The process.")},
-			example: `curl -s $SERVER/v1/sandboxes/$ID/processes/$PROCESS -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).getProcess,
+			description: "When it has ended, with what is kept of its output: the last output_bytes of stdout and stderr. Before, /stdout, /stderr and /output have it.",
+			answers:     []reply{jsonReply[sandbox.Process](http.StatusOK, "The process.")},
+			example:     `curl -s $SERVER/v1/sandboxes/$ID/processes/$PROCESS -H "Authorization: Bearer $KEY"`,
+			handle:      (*call).getProcess,
 		},
 		{
 			method: http.MethodGet, path: processPath + "/wait", id: "waitProcess", tag: "Processes", summary: "Wait for a process", scopes: reads,
-			description: "Answers when the process has ended or the time is over; running says which.",
+			description: "Answers when the process has ended or the time is over; running says which. When it has ended, the answer has what is kept of its output.",
 			params:      []param{{name: "timeout_ms", kind: kindInt, min: 0, max: maxWaitMS, fallback: "60000", doc: "Milliseconds to wait at most."}},
 			answers:     []reply{jsonReply[sandbox.Process](http.StatusOK, "The process.")},
 			example:     `curl -s "$SERVER/v1/sandboxes/$ID/processes/$PROCESS/wait?timeout_ms=10000" -H "Authorization: Bearer $KEY"`,
@@ -128,7 +128,7 @@ func (s *server) processStreamRoutes() []route {
 		streams = append(streams, route{
 			method: http.MethodGet, path: processPath + "/" + name, id: map[string]string{"stdout": "readStdout", "stderr": "readStderr"}[name],
 			tag: "Processes", summary: "Follow " + name + " as bytes", scopes: reads, params: []param{offset},
-			description: "The bytes as they come, until the process has ended. X-Output-Offset says where the first one stands.",
+			description: "The bytes as they come, until the process has ended. X-Output-Offset says where the first one stands: above 0 when you asked for what is kept and the beginning is not.",
 			answers:     []reply{{http.StatusOK, typeBytes, nil, "The bytes."}},
 			example:     `curl -sN "$SERVER/v1/sandboxes/$ID/processes/$PROCESS/` + name + `?offset=0" -H "Authorization: Bearer $KEY"`,
 			handle:      func(c *call) error { return c.rawOutput(i + 1) }, long: true,
@@ -155,7 +155,7 @@ func (c *call) startProcess() error {
 	case c.wants == typeEvents:
 		return c.streamProcess(s, command)
 	case c.query.bool("wait"):
-		p, err := s.Exec(c.r.Context(), command, engine.Streams{})
+		p, err := s.Exec(c.r.Context(), command)
 		if err != nil {
 			return err
 		}
@@ -183,7 +183,7 @@ func (c *call) getProcess() error {
 	if err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, p.Info())
+	return c.reply(http.StatusOK, p.InfoWithOutput())
 }
 
 func (c *call) waitProcess() error {
@@ -193,11 +193,10 @@ func (c *call) waitProcess() error {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), time.Duration(c.query.int("timeout_ms"))*time.Millisecond)
 	defer cancel()
-	info, err := p.Wait(ctx)
-	if err != nil && ctx.Err() == nil {
+	if _, err := p.Wait(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
-	return c.reply(http.StatusOK, info)
+	return c.reply(http.StatusOK, p.InfoWithOutput())
 }
 
 func (c *call) signalProcess() error {

@@ -78,7 +78,7 @@ func (a *app) execCommand() *cobra.Command {
 			set.Var(limitValue{info, &f.timeout}, info.Flag, "end it after this time (default the sandbox's)")
 			group(set, groupLimits, info.Flag+" TIME")
 		case "output_bytes":
-			set.Var(limitValue{info, &f.outputKept}, info.Flag, "how much of each stream the server keeps (default the sandbox's)")
+			set.Var(limitValue{info, &f.outputKept}, info.Flag, "how much of each stream is kept, the last of it (default the sandbox's)")
 			group(set, groupLimits, info.Flag+" SIZE")
 		}
 	}
@@ -206,7 +206,7 @@ func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o
 	if limit == 0 {
 		limit = sandbox.DefaultLimits().OutputBytes
 	}
-	out, warn := &headBuffer{limit: limit}, &headBuffer{limit: limit}
+	out, warn := &tailBuffer{limit: int(limit)}, &tailBuffer{limit: int(limit)}
 	o.Stdout, o.Stderr = out, warn
 	info, err := box.Exec(ctx, f.command, o)
 	switch {
@@ -215,34 +215,37 @@ func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o
 	case err != nil:
 		return err
 	}
+	info.HasOutput = true
 	info.Stdout, info.StdoutTruncated = out.text()
 	info.Stderr, info.StderrTruncated = warn.text()
 	if f.base64 {
-		info.StdoutRaw, info.StderrRaw = out.data, warn.data
+		info.StdoutRaw, info.StderrRaw = out.bytes(), warn.bytes()
 	}
 	a.exit = processStatus(info)
 	return a.writeJSON(withLivingHint(info))
 }
 
-// headBuffer keeps the beginning of what is written.
-type headBuffer struct {
+// tailBuffer keeps the end of what is written, in at most twice the memory.
+type tailBuffer struct {
 	data  []byte
-	limit int64
-	cut   bool
+	limit int
+	all   int64
 }
 
 // Write implements io.Writer. It never fails.
-func (b *headBuffer) Write(p []byte) (int, error) {
-	room := b.limit - int64(len(b.data))
-	if int64(len(p)) > room {
-		b.cut = true
+func (b *tailBuffer) Write(p []byte) (int, error) {
+	b.all += int64(len(p))
+	if b.data = append(b.data, p...); len(b.data) > 2*b.limit {
+		b.data = append(b.data[:0], b.bytes()...)
 	}
-	b.data = append(b.data, p[:min(int64(len(p)), max(room, 0))]...)
 	return len(p), nil
 }
 
-func (b *headBuffer) text() (string, bool) {
-	return strings.ToValidUTF8(string(b.data), "\ufffd"), b.cut
+func (b *tailBuffer) bytes() []byte { return b.data[max(0, len(b.data)-b.limit):] }
+
+// text returns what is kept, and whether anything came before it.
+func (b *tailBuffer) text() (string, bool) {
+	return strings.ToValidUTF8(string(b.bytes()), "\ufffd"), b.all > int64(b.limit)
 }
 
 // finishVisible writes what the escaping held back.

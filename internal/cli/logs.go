@@ -3,6 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -19,7 +21,7 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "logs [flags] SANDBOX [PROCESS]",
 		Short:             "Print what a process in a sandbox has printed",
-		Long:              "The server keeps the last part of each stream, see exec --output-limit. Without a\nprocess it is the one that was started last.",
+		Long:              "The server keeps the last 1 MiB of each stream, or what exec --output-limit says. What\nis missing before that is told on stderr, and by stdout_truncated in JSON. Without a\nprocess it is the one that was started last.",
 		Example:           logsExamples,
 		Args:              needArgs(1, 2, "a sandbox and maybe a process"),
 		ValidArgsFunction: a.completeSandboxes,
@@ -91,22 +93,61 @@ func chooseProcess(ctx context.Context, box *client.Sandbox, named []string) (*c
 
 func (a *app) logsText(ctx context.Context, p *client.Process, follow, raw bool) error {
 	out, warn := forReader(a.Stdout, raw), forReader(a.Stderr, raw)
-	_, err := p.Output(ctx, client.OutputOptions{Stdout: out, Stderr: warn, StdoutOffset: -1, StderrOffset: -1, Now: !follow})
+	var counts [2]counter
+	info, err := p.Output(ctx, client.OutputOptions{
+		Stdout: io.MultiWriter(&counts[0], out), Stderr: io.MultiWriter(&counts[1], warn), StdoutOffset: -1, StderrOffset: -1, Now: !follow,
+	})
 	finishVisible(out, warn)
 	if errors.Is(err, syscall.EPIPE) {
 		return &brokenPipeError{}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if info.StdoutTruncated {
+		a.say("%s", notKept("stdout", info.StdoutBytes, int64(counts[0])))
+	}
+	if info.StderrTruncated {
+		a.say("%s", notKept("stderr", info.StderrBytes, int64(counts[1])))
+	}
+	return nil
 }
 
+// counter counts what is written.
+type counter int64
+
+// Write implements io.Writer. It never fails.
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// notKept says that a stream began before what was shown of it.
+func notKept(stream string, all, shown int64) string {
+	return fmt.Sprintf("the first %d of %d bytes of %s are no longer kept; %s", all-shown, all, stream, keepProcessAdvice(all))
+}
+
+// keepProcessAdvice is how that many bytes of a process's output are kept whole.
+func keepProcessAdvice(all int64) string {
+	if info, _ := limitOf(sandbox.CauseOutput); all <= info.Max {
+		return "exec --" + info.Flag + " " + sandbox.FormatSize(enough(all)) + " keeps as much"
+	}
+	return "read them while they are written: pinfold logs --follow"
+}
+
+// maxLogs is how much of a stream logs --json prints at most, the last of it.
+const maxLogs = 64 << 20
+
 func (a *app) logsJSON(ctx context.Context, p *client.Process, follow, _ bool) error {
-	const most = 64 << 20
-	out, warn := &headBuffer{limit: most}, &headBuffer{limit: most}
+	out, warn := &tailBuffer{limit: maxLogs}, &tailBuffer{limit: maxLogs}
 	info, err := p.Output(ctx, client.OutputOptions{Stdout: out, Stderr: warn, StdoutOffset: -1, StderrOffset: -1, Now: !follow})
 	if err != nil {
 		return err
 	}
+	goneOut, goneErr := info.StdoutTruncated, info.StderrTruncated
+	info.HasOutput = true
 	info.Stdout, info.StdoutTruncated = out.text()
 	info.Stderr, info.StderrTruncated = warn.text()
+	info.StdoutTruncated, info.StderrTruncated = info.StdoutTruncated || goneOut, info.StderrTruncated || goneErr
 	return a.writeJSON(withLivingHint(info))
 }

@@ -89,5 +89,8 @@ func (c *capture) bytes() []byte {
 func (c *capture) text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return strings.ToValidUTF8(string(c.kept), "\uFFFD")
+	return validText(c.kept)
 }
+
+// validText is output as text.
+func validText(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }

@@ -68,7 +68,7 @@ func TestCommandsKeepToThePolicy(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if _, err := x.Exec(soon(t), sandbox.Command{Args: []string{"true"}, WallTimeMS: 1000, OutputBytes: 1 << 10}, engine.Streams{}); err != nil {
+	if _, err := x.Exec(soon(t), sandbox.Command{Args: []string{"true"}, WallTimeMS: 1000, OutputBytes: 1 << 10}); err != nil {
 		t.Error(err)
 	}
 }
@@ -224,11 +224,11 @@ func TestOldTroubleIsNotANewCause(t *testing.T) {
 		return fake.Script{Usage: func(life time.Duration) driver.Usage { return driver.Usage{DiskFull: true, DiskPeak: 1 << 20} }}
 	})
 	x := s.create(t, sandbox.Create{})
-	first, err := x.Exec(soon(t), sandbox.Command{Args: []string{"false"}}, engine.Streams{})
+	first, err := x.Exec(soon(t), sandbox.Command{Args: []string{"false"}})
 	if err != nil || first.Cause.Kind != sandbox.CauseDisk {
 		t.Fatalf("the first: %+v, %v", first.Cause, err)
 	}
-	second, err := x.Exec(soon(t), sandbox.Command{Args: []string{"false"}}, engine.Streams{})
+	second, err := x.Exec(soon(t), sandbox.Command{Args: []string{"false"}})
 	if err != nil || second.Cause.Kind != sandbox.CauseExited {
 		t.Fatalf("the second: %+v, %v", second.Cause, err)
 	}

@@ -88,7 +88,7 @@ func (m *model) exec(rt *rapid.T) {
 	}
 	name := rapid.SampledFrom([]string{"true", "false", "nothere"}).Draw(rt, "command")
 	want := map[string]int{"true": 0, "false": 1, "nothere": 127}[name]
-	p, err := x.Exec(context.Background(), sandbox.Command{Args: []string{name}}, engine.Streams{})
+	p, err := x.Exec(context.Background(), sandbox.Command{Args: []string{name}})
 	if err != nil || p.ExitCode == nil || *p.ExitCode != want {
 		rt.Fatalf("%s: %+v, %v", name, p, err)
 	}

@@ -55,48 +55,18 @@ func (s *Sandbox) Start(ctx context.Context, c sandbox.Command) (*Process, error
 	return p, err
 }
 
-// Exec starts a command, waits for its end and returns the beginning of what
-// it wrote, up to limits.output_bytes of each stream. When ctx ends before it,
-// the process goes on; the error is then the context's, and the process is
-// found under the id that is returned.
-func (s *Sandbox) Exec(ctx context.Context, c sandbox.Command, st Streams) (sandbox.Process, error) {
-	c.Stdin = c.Stdin || st.Stdin != nil
-	p, outs, err := s.launch(ctx, c, true)
+// Exec starts a command, waits for its end and returns it with what is kept of
+// its output. When ctx ends before it, the process goes on; the error is then the
+// context's, and the process is found under the id that is returned.
+func (s *Sandbox) Exec(ctx context.Context, c sandbox.Command) (sandbox.Process, error) {
+	p, _, err := s.launch(ctx, c, false)
 	if err != nil {
 		return sandbox.Process{}, err
 	}
-	if st.Stdin != nil {
-		go func() {
-			_, _ = p.WriteStdin(ctx, st.Stdin)
-			_ = p.CloseStdin()
-		}()
+	if info, err := p.Wait(ctx); err != nil {
+		return info, err
 	}
-	heads := [2]*capture{newCapture(p.limits.OutputBytes, st.Stdout), newCapture(p.limits.OutputBytes, st.Stderr)}
-	var copying sync.WaitGroup
-	for i, o := range outs {
-		copying.Go(func() { heads[i].drain(ctx, o) })
-	}
-	info, err := p.Wait(ctx)
-	copying.Wait()
-	if err != nil {
-		return p.Info(), err
-	}
-	info.Stdout, info.StdoutTruncated = heads[0].text(), heads[0].truncated()
-	info.Stderr, info.StderrTruncated = heads[1].text(), heads[1].truncated()
-	info.ExactOutput = exactOutput(heads[0], heads[1], &p.order, c.OutputBase64)
-	return info, nil
-}
-
-// drain copies an output until its end.
-func (c *capture) drain(ctx context.Context, o *Output) {
-	defer o.Close()
-	for {
-		b, _, err := o.Next(ctx)
-		if err != nil {
-			return
-		}
-		_, _ = c.Write(b)
-	}
+	return p.InfoWithOutput(), nil
 }
 
 // launch starts a process; with attach, readers of both streams are there before
@@ -358,6 +328,28 @@ func (p *Process) Info() sandbox.Process {
 	}
 	r.StdoutBytes, r.StderrBytes = p.outputs[wire.Stdout].written(), p.outputs[wire.Stderr].written()
 	return r
+}
+
+// InfoWithOutput describes the process and, when it has ended, what is kept of its
+// output: the last limits.output_bytes of each stream. How both streams follow each
+// other is known where they are whole.
+func (p *Process) InfoWithOutput() sandbox.Process {
+	info := p.Info()
+	if info.Running {
+		return info
+	}
+	stdout, cutOut := p.outputs[wire.Stdout].kept()
+	stderr, cutErr := p.outputs[wire.Stderr].kept()
+	info.HasOutput = true
+	info.Stdout, info.StdoutTruncated = validText(stdout), cutOut
+	info.Stderr, info.StderrTruncated = validText(stderr), cutErr
+	if !cutOut && !cutErr {
+		info.OutputOrder = p.order.known()
+	}
+	if p.command.OutputBase64 {
+		info.StdoutRaw, info.StderrRaw = stdout, stderr
+	}
+	return info
 }
 
 func (p *Process) describe() sandbox.Process {

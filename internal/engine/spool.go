@@ -14,7 +14,7 @@ import (
 // not read. Then the reader loses its place and the program goes on.
 const stallPatience = 30 * time.Second
 
-// spool keeps the last bytes of an output stream for readers that come and go.
+// spool keeps the last size bytes of an output stream for readers that come and go.
 // While a reader is attached the writer waits for it, so that it misses nothing
 // and the spool never grows; without readers the oldest bytes are overwritten.
 // It is safe for concurrent use.
@@ -24,7 +24,7 @@ type spool struct {
 	order func(n int) // told of the first size bytes, as they come; may be nil
 
 	mu      sync.Mutex
-	ring    []byte // the last bytes; grows up to size
+	ring    []byte // see put
 	total   int64  // bytes written in all
 	closed  bool
 	readers map[*Output]bool
@@ -42,7 +42,7 @@ func (s *spool) signal() {
 }
 
 // first is the offset of the first byte that is still kept.
-func (s *spool) first() int64 { return s.total - int64(len(s.ring)) }
+func (s *spool) first() int64 { return max(0, s.total-s.size) }
 
 // Write implements io.Writer. It is called from one goroutine and never fails.
 func (s *spool) Write(p []byte) (int, error) {
@@ -104,31 +104,39 @@ func (s *spool) waitForReaders() {
 	}
 }
 
-// ringChunk is by how much the ring grows at least.
+// ringChunk is the least that the ring has.
 const ringChunk = 4 << 10
 
-// put appends to the ring, and drops from its beginning what is over size.
+// put writes at most size bytes into the ring. The byte at an offset lies at the
+// offset modulo the ring's length, which grows to size before anything is dropped.
 func (s *spool) put(p []byte) {
-	s.total += int64(len(p))
-	if int64(len(p)) >= s.size {
-		s.ring = append(s.ring[:0], p[int64(len(p))-s.size:]...)
-		return
-	}
-	if over := int64(len(s.ring)+len(p)) - s.size; over > 0 {
-		// Moving half of the ring now and then is cheaper than a little each time.
-		drop := min(int64(len(s.ring)), max(over, s.size/2))
-		for r := range s.readers {
-			drop = min(drop, max(over, r.at-s.first()))
-		}
-		kept := copy(s.ring, s.ring[drop:])
-		s.ring = s.ring[:kept]
-	}
-	if need := len(s.ring) + len(p); need > cap(s.ring) {
-		grown := make([]byte, len(s.ring), min(s.size, int64(max(2*cap(s.ring), need, ringChunk))))
+	if need := s.total + int64(len(p)); need > int64(len(s.ring)) && int64(len(s.ring)) < s.size {
+		grown := make([]byte, min(s.size, max(2*int64(len(s.ring)), need, ringChunk)))
 		copy(grown, s.ring)
 		s.ring = grown
 	}
-	s.ring = append(s.ring, p...)
+	n := copy(s.ring[s.total%int64(len(s.ring)):], p)
+	copy(s.ring, p[n:])
+	s.total += int64(len(p))
+}
+
+// appendFrom appends n bytes from an offset on, all of which are kept.
+func (s *spool) appendFrom(to []byte, at, n int64) []byte {
+	if n == 0 {
+		return to
+	}
+	from := at % int64(len(s.ring))
+	straight := min(n, int64(len(s.ring))-from)
+	to = append(to, s.ring[from:from+straight]...)
+	return append(to, s.ring[:n-straight]...)
+}
+
+// kept returns all that is kept, and whether anything came before it.
+func (s *spool) kept() (b []byte, cut bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.first()
+	return s.appendFrom(make([]byte, 0, s.total-first), first, s.total-first), first > 0
 }
 
 // close says that nothing more comes.
@@ -152,7 +160,7 @@ func (s *spool) written() int64 {
 func (s *spool) held() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return int64(cap(s.ring))
+	return int64(len(s.ring))
 }
 
 // Output reads one output stream of a process from an offset on. While it is
@@ -177,6 +185,9 @@ func (s *spool) open(offset int64) *Output {
 	}
 	return o
 }
+
+// Offset is where the next byte stands.
+func (o *Output) Offset() int64 { return o.at }
 
 // outputChunk is the most that Next returns at once.
 const outputChunk = 64 << 10
@@ -221,9 +232,8 @@ func (o *Output) take(most int64) (chunk []byte, at int64, err error) {
 	}
 	switch {
 	case o.at < o.s.total:
-		from := o.at - o.s.first()
 		n := min(o.s.total-o.at, most)
-		o.buf = append(o.buf[:0], o.s.ring[from:from+n]...)
+		o.buf = o.s.appendFrom(o.buf[:0], o.at, n)
 		at, o.at = o.at, o.at+n
 		o.s.signal()
 		return o.buf, at, nil

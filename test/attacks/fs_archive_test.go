@@ -25,7 +25,7 @@ func (t *trial) sparseTree(bound int64, judge func(f archive.Format, s archive.S
 		return err
 	}
 	defer x.Destroy(context.WithoutCancel(ctx))
-	p, err := x.Exec(ctx, sandbox.Command{Shell: "mkdir holes few; for i in $(seq 20); do truncate -s 8M holes/$i || exit; done; truncate -s 8M few/hole; echo text > few/text"}, engine.Streams{})
+	p, err := x.Exec(ctx, sandbox.Command{Shell: "mkdir holes few; for i in $(seq 20); do truncate -s 8M holes/$i || exit; done; truncate -s 8M few/hole; echo text > few/text"})
 	if err != nil || p.Status != sandbox.StatusSucceeded {
 		return fmt.Errorf("making the tree: %w %+v", err, p)
 	}

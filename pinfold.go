@@ -29,6 +29,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
 	"time"
 
 	"pinfold/client"
@@ -143,8 +147,21 @@ func withAgentHint(err error) error {
 	if err != nil {
 		self = "this program"
 	}
+	if info, ok := debug.ReadBuildInfo(); ok && byGoRun(self) {
+		return e.WithField("Agent").WithHint(fmt.Sprintf(
+			"\"go run\" leaves the program alone in a directory of its own; build both: CGO_ENABLED=0 go build -o . %s pinfold/cmd/pinfold-agent && ./%s", info.Path, filepath.Base(self)))
+	}
 	return e.WithField("Agent").WithHint(fmt.Sprintf(
 		"CGO_ENABLED=0 go build -o pinfold-agent pinfold/cmd/pinfold-agent, then put it beside %s or name it in Options.Agent", sandbox.SafeText(self, 200)))
+}
+
+// cached is the name of a directory in Go's cache of what it has built.
+var cached = regexp.MustCompile(`^[0-9a-f]{64}-d$`)
+
+// byGoRun says whether a program lies where "go run" makes it, or keeps it.
+func byGoRun(self string) bool {
+	dir := filepath.Dir(self)
+	return filepath.Base(dir) == "exe" && strings.Contains(dir, "go-build") || cached.MatchString(filepath.Base(dir))
 }
 
 // joined keeps the first error, which is the one to act upon.

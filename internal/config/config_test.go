@@ -104,6 +104,9 @@ func TestWrongInputs(t *testing.T) {
 	for _, c := range []struct{ text, field, place, hint string }{
 		{"lisen: []", "lisen", "f.yaml:1:1:", `"listen"`},
 		{"capacity:\n  memry: 1GiB", "capacity.memry", "f.yaml:2:3:", `"memory"`},
+		{"queue_timeout: 5s", "queue_timeout", "f.yaml:1:1:", "did you mean capacity.queue_timeout? Keys stand below"},
+		{"memory: 5GiB", "memory", "f.yaml:1:1:", "did you mean capacity.memory or quotas.default.memory?"},
+		{"capacity:\n  otlp_endpoint: x", "capacity.otlp_endpoint", "f.yaml:2:3:", "did you mean telemetry.otlp_endpoint?"},
 		{"capacity:\n  frobnicate: 1", "capacity.frobnicate", "f.yaml:2:3:", "the keys here are cpus"},
 		{"quotas: {tenants: {a: {sandbox: 1}}}", "quotas.tenants.a.sandbox", "f.yaml:1:", `"sandboxes"`},
 		{"limits: {max: {memory: 1GiB}}", "limits.max.memory", "f.yaml:1:", `"memory_bytes"`},

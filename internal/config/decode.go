@@ -137,8 +137,26 @@ func missing[V any](at, key string, known map[string]V) error {
 	u := &unknownKey{field: join(at, sandbox.SafeText(key, 60)), hint: "the keys here are " + strings.Join(names, ", ")}
 	if near != "" {
 		u.hint = fmt.Sprintf("did you mean %q?", near)
+	} else if paths := elsewhere(reflect.TypeFor[Config](), key, ""); len(paths) > 0 {
+		u.hint = fmt.Sprintf("did you mean %s? Keys stand below those that they belong to", strings.Join(paths, " or "))
 	}
 	return u
+}
+
+// elsewhere is where in a configuration there are keys of this name, with the keys
+// above them.
+func elsewhere(t reflect.Type, key, at string) (paths []string) {
+	for f := range t.Fields() {
+		tag := f.Tag.Get("yaml")
+		switch {
+		case tag == "":
+		case tag == key && at != "":
+			paths = append(paths, join(at, tag))
+		case f.Type.Kind() == reflect.Struct:
+			paths = append(paths, elsewhere(f.Type, key, join(at, tag))...)
+		}
+	}
+	return paths
 }
 
 // byName decodes a mapping whose keys are names that the file chooses.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"pinfold/internal/agentbin/agenttest"
@@ -35,6 +36,20 @@ func TestExamples(t *testing.T) {
 	}
 	if got := output(t, filepath.Join(dir, "agent"), "PINFOLD_SERVER=unix:"+s.Socket); got != "exited: KeyError: 'visitor'\nat most 160\na chart of 158 bytes\n" {
 		t.Errorf("agent printed %q", got)
+	}
+}
+
+// TestExampleByGoRun: "go run" once named a directory of its own that is gone in the next
+// moment; TestExamples does what the hint says.
+func TestExampleByGoRun(t *testing.T) {
+	for range 2 { // built, and then from the cache
+		cmd := exec.CommandContext(t.Context(), "go", "run", "-buildvcs=false", ".")
+		cmd.Dir = "../../examples/library"
+		out, err := cmd.CombinedOutput()
+		want := "CGO_ENABLED=0 go build -o . pinfold/examples/library pinfold/cmd/pinfold-agent && ./library\n"
+		if err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%v: %s", err, out)
+		}
 	}
 }
 

@@ -18,9 +18,16 @@ import (
 
 const keyLong = `Keys are made where the server keeps its state, by whoever may write there: no
 key is needed to make one, and the server may run meanwhile. A key is shown
-once; only a hash of it is kept.`
+once; only a hash of it is kept.
 
-const keyExamples = `  pinfold key create --state /var/lib/pinfold --tenant team-a
+DIR is what the server was given as --state. Without it, that is
+/var/lib/pinfold for root and ~/.local/state/pinfold for others.
+
+Scopes: run starts and cancels runs, sandbox is for living sandboxes, and each
+reads its own; read reads both and changes nothing; admin is everything, pools
+and metrics too.`
+
+const keyExamples = `  pinfold key create --tenant team-a
   pinfold key create --state DIR --scope run --ttl 720h --json | jq -r .key
   pinfold key list
   pinfold key revoke ID`
@@ -98,7 +105,7 @@ func (f *keyFlags) keys(ctx context.Context, do func(s *access.Service) error) (
 func (a *app) keyCreateCommand() *cobra.Command {
 	f := &keyFlags{}
 	cmd := &cobra.Command{
-		Use: "create [flags]", Short: "Make a key and print it, once", Args: noArgs, Example: keyExamples,
+		Use: "create [flags]", Short: "Make a key and print it, once", Long: keyLong, Args: noArgs, Example: keyExamples,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ttl, err := f.lifetime()
 			if err != nil {

@@ -19,8 +19,9 @@ const serveLong = `Serve sandboxes over HTTP until SIGTERM or SIGINT: then runni
 finish (drain_timeout), and the rest ends. A second signal ends them at once.
 SIGHUP reads quotas, pools, the log's level and the certificate again.
 
-At the first start a key with all rights is made and written to STATE/first-key;
-"pinfold key" makes others. Who may open a unix socket needs no key. The log
+At the first start a key with all rights is made and written to first-key in the
+state directory: --state, or /var/lib/pinfold for root and ~/.local/state/pinfold
+for others. "pinfold key" makes other keys. Who may open a unix socket needs no key. The log
 goes to stderr.
 
 Exit status: 0 when it was told to end, 125 when it could not serve; with --check

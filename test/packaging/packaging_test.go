@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"pinfold/internal/access"
 )
 
 const dir = "../../packaging"
@@ -154,5 +156,21 @@ func TestInstallLinesPaste(t *testing.T) {
 	}
 	if unit := settings(t, "pinfold.service"); !strings.Contains(unit["ExecStart"][0], "/etc/pinfold/pinfold.yaml") || !strings.Contains(doc, " /etc/pinfold/pinfold.yaml\n") {
 		t.Error("the unit reads another configuration than the one that is installed")
+	}
+}
+
+// The document explains every scope, and names keys of the configuration as a file
+// has them: queue_timeout alone is none.
+func TestServerPageSpeaksOfKeys(t *testing.T) {
+	doc := read(t, "../../docs/server.md")
+	for _, scope := range access.Scopes() {
+		if !strings.Contains(doc, "\n| `"+scope+"` | ") {
+			t.Errorf("the scope %s is not explained", scope)
+		}
+	}
+	for _, key := range []string{"queue", "queue_timeout"} {
+		if strings.Contains(doc, "`"+key+"`") || !strings.Contains(doc, "`capacity."+key+"`") {
+			t.Errorf("%s is not named with the key above it", key)
+		}
 	}
 }

@@ -30,17 +30,37 @@ func TestReadme(t *testing.T) {
 		t.Fatalf("%v\n%s\n%s", err, out, script)
 	}
 	t.Log(out)
+	untracked(t, dir)
 	for _, file := range []string{"out/chart.svg", "chart.svg"} {
 		if b, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !bytes.HasPrefix(b, []byte("<svg")) { //nolint:gosec // a test's own
 			t.Errorf("%s: %v, %.80q", file, err, b)
 		}
 	}
 	for _, want := range []string{
-		"\n42\n", "hello from 3.", "arguments of the program", "3 bars", `"stdout":"42\n"`, `"exit_code":1`, "FileNotFoundError", `"state":"end`,
+		`"state":"running"`, "\n42\n", "hello from 3.", "arguments of the program", "3 bars", `"stdout":"42\n"`, `"exit_code":1`, "FileNotFoundError", `"state":"end`,
 		"month,visitors", "1.414213562373", "KeyError: 'visitor'", "hello from inside",
 	} {
 		if !strings.Contains("\n"+out, want) {
 			t.Errorf("nothing printed %q:\n%s", want, out)
+		}
+	}
+}
+
+// untracked says what git would show of a checkout after the commands.
+func untracked(t *testing.T, dir string) {
+	t.Helper()
+	ignored, err := os.ReadFile(filepath.Join("..", "..", ".gitignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if !slices.Contains(tracked, name) && !regexp.MustCompile(`(?m)^/`+regexp.QuoteMeta(name)+`/?$`).Match(ignored) {
+			t.Errorf("the commands leave %s, which .gitignore does not name", name)
 		}
 	}
 }
@@ -82,6 +102,9 @@ func readmeCommands(t *testing.T) string {
 	return served
 }
 
+// tracked is what the README's commands need of a checkout.
+var tracked = []string{"client", "examples", "sandbox", "internal", "go.mod", "go.sum"}
+
 // checkout copies what a clone has, with bin/pinfold in it.
 func checkout(t *testing.T) string {
 	t.Helper()
@@ -90,7 +113,7 @@ func checkout(t *testing.T) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"client", "examples", "sandbox", "internal", "go.mod", "go.sum"} {
+	for _, name := range tracked {
 		cp := exec.CommandContext(t.Context(), "cp", "-R", filepath.Join(root, name), dir) //nolint:gosec // our own sources
 		if out, err := cp.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %s", err, out)

@@ -32,7 +32,7 @@ func TestRoomForCopies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close() //nolint:errcheck // idle connections only
+	defer c.Close()
 	for size, want := range map[int64]string{
 		300 << 20: "make room in it, or make another with pinfold create --disk 1GiB",
 		-1:        "make room in it, or make another with pinfold create --disk 512MiB",
@@ -43,7 +43,12 @@ func TestRoomForCopies(t *testing.T) {
 		}
 	}
 	other := errors.New("something else")
-	if roomForInputs(other, req) != other || roomInSandbox(t.Context(), nil, other, 1) != other || roomForInputs(nil, req) != nil {
-		t.Error("another error was changed")
+	for _, err := range []error{roomForInputs(other, req), roomInSandbox(t.Context(), nil, other, 1)} {
+		if !errors.Is(err, other) {
+			t.Errorf("another error was changed: %v", err)
+		}
+	}
+	if err := roomForInputs(nil, req); err != nil {
+		t.Error(err)
 	}
 }

@@ -128,9 +128,12 @@ func (s speech) words(name string, value json.RawMessage) string {
 			return s.words("limits."+limit, n)
 		}
 	}
-	flag := s.flagOf(name)
+	flag, before := s.flagOf(name), ""
 	if flag == "" {
-		return ""
+		if flag = s.ofCreate(name); flag == "" {
+			return ""
+		}
+		before = "pinfold create "
 	}
 	var v any
 	if json.Unmarshal(value, &v) != nil {
@@ -139,7 +142,7 @@ func (s speech) words(name string, value json.RawMessage) string {
 	var word string
 	switch v := v.(type) {
 	case bool:
-		return "--" + flag
+		return before + "--" + flag
 	case string:
 		word = v
 	case []any:
@@ -154,7 +157,25 @@ func (s speech) words(name string, value json.RawMessage) string {
 	default:
 		return ""
 	}
-	return "--" + flag + " " + shellQuote(word)
+	return before + "--" + flag + " " + shellQuote(word)
+}
+
+// inSandboxes are the commands whose limits are those of the sandbox, which it got when
+// it was made.
+var inSandboxes = []string{"exec", "cp"}
+
+// ofCreate is the flag of "create" behind a limit, for these commands.
+func (s speech) ofCreate(field string) string {
+	limit, ok := strings.CutPrefix(field, "limits.")
+	if !ok || !slices.Contains(inSandboxes, s.command) {
+		return ""
+	}
+	for _, info := range sandbox.LimitTable() {
+		if info.Field == limit {
+			return info.Flag
+		}
+	}
+	return ""
 }
 
 // quantity is a number in the form that people type.

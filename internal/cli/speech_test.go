@@ -55,6 +55,16 @@ func TestSpeech(t *testing.T) {
 	}
 }
 
+// What a sandbox got when it was made, its commands have no flags for.
+func TestSpeechOfLivingSandboxes(t *testing.T) {
+	const hint = `make the sandbox with "limits": {"inodes": 32768}`
+	for command, want := range map[string]string{"cp": "make the sandbox with pinfold create --inodes 32768", "exec": "make the sandbox with pinfold create --inodes 32768", "pool": hint} {
+		if got := (speech{pflag.NewFlagSet(command, pflag.ContinueOnError), command}).text(hint); got != want {
+			t.Errorf("%s: %s", command, got)
+		}
+	}
+}
+
 // A server says of whatever there is not that it has no such object; the hint once
 // sent who asked for a run to the sandboxes.
 func TestMissingIDs(t *testing.T) {

@@ -98,7 +98,7 @@ func checkLife(field string, ms int64) error {
 	return &Error{
 		Code: CodeLimitInvalid, Field: field,
 		Message: fmt.Sprintf("%s is outside %s to %s", FormatQuantity(ms, UnitMilliseconds), FormatQuantity(MinTTLMS, UnitMilliseconds), FormatQuantity(MaxTTLMS, UnitMilliseconds)),
-		Hint:    "zero does not mean unlimited; extend the sandbox while you use it",
+		Hint:    fmt.Sprintf(`write "%s": 600000, which is ten minutes; zero does not mean unlimited`, field),
 	}
 }
 

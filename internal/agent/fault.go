@@ -64,7 +64,17 @@ func fileFault(err error) *wire.Fault {
 			f.Message = known.text
 		}
 	}
+	if errno == unix.ENOSPC && noInodes() {
+		f.Message = wire.NoInodes
+	}
 	return f
+}
+
+// noInodes says whether it is inodes of which the sandbox's disk has none left: the
+// error number is that of too few blocks.
+func noInodes() bool {
+	var s unix.Statfs_t
+	return unix.Statfs(sandbox.Home, &s) == nil && s.Files > 0 && s.Ffree == 0
 }
 
 // startFault says why a process could not be started.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	"pinfold/sandbox"
@@ -143,7 +144,7 @@ func (u *unpacking) file(name string, mode uint32, size int64, r io.Reader) erro
 	case body.n > size || err == nil && body.n != size:
 		return refuse(name, "does not have the size that it says")
 	case err != nil:
-		return err
+		return u.named(err, len(u.files), p)
 	}
 	u.files = append(u.files, placed{p, mode})
 	u.sum.Bytes += size
@@ -170,6 +171,17 @@ func (c *content) Read(b []byte) (int, error) {
 
 func (u *unpacking) waiting(i int) string { return path.Join(u.stage, strconv.Itoa(i)) }
 
+// named says a sink's error about a file that waits with the name that it is to have.
+func (u *unpacking) named(err error, i int, name string) error {
+	var known *sandbox.Error
+	if !errors.As(err, &known) {
+		return err
+	}
+	e := *known
+	e.Message = strings.ReplaceAll(e.Message, u.waiting(i), path.Join(u.root, sandbox.SafeText(name, 200)))
+	return &e
+}
+
 // place puts everything in its place. The archive has been checked.
 func (u *unpacking) place() error {
 	if err := u.fits(); err != nil {
@@ -190,7 +202,7 @@ func (u *unpacking) place() error {
 			return err
 		}
 		if err := u.sink.Move(u.ctx, u.waiting(i), p); err != nil {
-			return err
+			return u.named(err, i, f.name)
 		}
 	}
 	u.sum.Files, u.sum.Directories = len(u.files), len(u.dirs)

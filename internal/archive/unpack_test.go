@@ -465,3 +465,12 @@ func FuzzUnpack(f *testing.F) {
 		}
 	})
 }
+
+// A sink's error about a file that waits has the file's own name.
+func TestErrorsNameTheEntry(t *testing.T) {
+	u := &unpacking{root: "in", stage: "in/.stage"}
+	err := u.named(&sandbox.Error{Code: sandbox.CodeTooLarge, Message: u.waiting(7) + ": full"}, 7, "a/b")
+	if e := sandbox.AsError(err); e.Message != "in/a/b: full" || e.Code != sandbox.CodeTooLarge {
+		t.Errorf("%+v", e)
+	}
+}

@@ -269,6 +269,14 @@ func (g *gate) refusal(l *line, d demand, bounds Capacity) error {
 	if g.closed != nil {
 		return g.closed
 	}
+	if what := (load{}).refuses(d, g.capacity); what != "" {
+		lack := shortage{what: what}
+		return &sandbox.Error{
+			Code: sandbox.CodeQuotaExceeded, Field: lack.field(),
+			Message: fmt.Sprintf("one sandbox alone would need more than capacity.%s, which is %s", what, g.capacity.show(what)),
+			Hint:    "ask for less, or raise capacity." + what + " in the server's configuration",
+		}
+	}
 	if what := (load{}).refuses(d, bounds); what != "" {
 		return &sandbox.Error{
 			Code: sandbox.CodeQuotaExceeded, Message: "one sandbox alone would need more " + what + " than the tenant may have",

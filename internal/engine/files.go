@@ -159,7 +159,7 @@ func (s *Sandbox) dropPart(ctx context.Context, name string, why error) {
 
 // Mkdir makes a directory and the missing ones above it.
 func (s *Sandbox) Mkdir(ctx context.Context, name string, mode uint32) error {
-	return s.operate(ctx, func() error { return s.session.guest.Mkdir(ctx, name, mode) })
+	return s.operate(ctx, func() error { return s.session.roomError(s.session.guest.Mkdir(ctx, name, mode)) })
 }
 
 // Move renames a file or a directory. A regular file in its place is replaced.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"pinfold/internal/driver"
@@ -22,6 +23,9 @@ func (e *Engine) planSandbox(ctx context.Context, c sandbox.Create) (driver.Driv
 		spec.Require = append(slices.Clone(spec.Require), sandbox.FeatureMemory)
 	}
 	plan, err := driver.MakePlan(spec, report, machineID(newID("run_")))
+	if e := sandbox.AsError(err); e != nil && e.Field == fmt.Sprintf("require[%d]", len(c.Require)) { // the one that was added
+		err = e.WithField("on_out_of_memory")
+	}
 	plan.KillOne = c.OnOutOfMemory == sandbox.OutOfMemoryProcess
 	return d, plan, err
 }

@@ -250,7 +250,7 @@ func (p *Process) await(done func()) {
 // judge puts together how a process ended.
 func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 	p.mu.Lock()
-	ev := evidence{limits: p.limits, wallMS: time.Since(p.started).Milliseconds(), trigger: p.trigger, held: p.guest.PipesHeld()}
+	ev := evidence{limits: p.limits, wallMS: time.Since(p.started).Milliseconds(), trigger: p.trigger, held: p.guest.PipesHeld(), living: true}
 	p.mu.Unlock()
 	if err == nil {
 		ev.exit = &exit{code: e.Code, signal: int(e.Signal)}
@@ -264,6 +264,7 @@ func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 	r := p.describe()
 	var cause sandbox.Cause
 	r.Status, cause = verdict(ev)
+	cause = p.advise(r.Status, cause)
 	if cause.Kind == sandbox.CauseLost && ev.trigger != nil {
 		r.Status = sandbox.StatusError
 	}

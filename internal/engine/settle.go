@@ -2,7 +2,12 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"strings"
+
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
 )
 
 // settleEvery is how much is written into a sandbox before its counters are
@@ -19,7 +24,24 @@ func (s *session) writeFile(ctx context.Context, path string, mode uint32, size 
 	if err != nil {
 		return err
 	}
-	return g.WriteFile(ctx, path, mode, size, &settled{r: r, left: settleEvery, settle: func() { s.machine.Usage() }})
+	return s.roomError(g.WriteFile(ctx, path, mode, size, &settled{r: r, left: settleEvery, settle: func() { s.machine.Usage() }}))
+}
+
+// roomError names the limit behind an error of files that find no room.
+func (s *session) roomError(err error) error {
+	e := sandbox.AsError(err)
+	if e == nil || e.Code != sandbox.CodeTooLarge {
+		return err
+	}
+	inodes := s.plan.Limits.Inodes
+	name, ok := strings.CutSuffix(e.Message, wire.NoInodes)
+	if !ok || inodes <= 0 {
+		return err
+	}
+	c := *e
+	c.Field, c.Message = "limits.inodes", fmt.Sprintf("%sthe limit of %d inodes (files and directories) is reached", name, inodes)
+	c.Hint = fmt.Sprintf(`make the sandbox with "limits": {"inodes": %d}`, 2*inodes)
+	return &c
 }
 
 // settled reads at most settleEvery bytes between two readings of the counters.

@@ -84,3 +84,28 @@ func TestDefaultsDoNotEndFirst(t *testing.T) {
 		t.Errorf("%d sandboxes and %g CPUs", c.Sandboxes, c.CPUs)
 	}
 }
+
+// A demand that could never be met names the setting at fault: the server's, or the
+// tenant's.
+func TestWhatIsTooLargeAloneNamesTheSetting(t *testing.T) {
+	const gib = int64(1) << 30
+	for name, c := range map[string]struct {
+		quota         engine.Quota
+		message, hint string
+	}{
+		"capacity":           {engine.Quota{}, "more than capacity.memory, which is 1GiB", "raise capacity.memory"},
+		"capacity and quota": {engine.Quota{MemoryBytes: gib / 2}, "more than capacity.memory, which is 1GiB", "raise capacity.memory"},
+		"quota":              {engine.Quota{CPUs: 1}, "more cpus than the tenant may have", "raise the tenant's quota"},
+	} {
+		s := serve(t, engine.Options{Capacity: engine.Capacity{MemoryBytes: gib}, Quota: func(string) engine.Quota { return c.quota }}, nil)
+		limits := sandbox.Limits{MemoryBytes: 2 * gib}
+		if name == "quota" {
+			limits = sandbox.Limits{CPUs: 2}
+		}
+		_, err := s.Create(soon(t), "mine", sandbox.Create{Limits: limits})
+		e := sandbox.AsError(err)
+		if e == nil || e.Code != sandbox.CodeQuotaExceeded || !strings.Contains(e.Message, c.message) || !strings.Contains(e.Hint, c.hint) {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}

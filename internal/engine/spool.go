@@ -139,6 +139,14 @@ func (s *spool) kept() (b []byte, cut bool) {
 	return s.appendFrom(make([]byte, 0, s.total-first), first, s.total-first), first > 0
 }
 
+// last returns the last bytes, at most n.
+func (s *spool) last(n int64) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n = min(n, s.total-s.first())
+	return s.appendFrom(nil, s.total-n, n)
+}
+
 // close says that nothing more comes.
 func (s *spool) close() {
 	s.mu.Lock()

@@ -20,6 +20,7 @@ type evidence struct {
 	exit    *exit         // how the program ended, when it was seen to
 	held    bool          // processes that it left behind were ended by the host
 	floods  bool          // they were a flood of forks
+	living  bool          // it ran in a living sandbox
 }
 
 // exit is a program's own end.
@@ -166,7 +167,15 @@ func (e evidence) limitCause(kind sandbox.CauseKind, observed int64, why string)
 			continue
 		}
 		c.Limit = e.limits.Get(info.Field)
-		c.Hint = fmt.Sprintf(`raise it if the program is right to need more: "limits": {"%s": %d}`, info.Field, min(2*c.Limit, info.Max))
+		more := min(2*c.Limit, info.Max)
+		switch {
+		case !e.living:
+			c.Hint = fmt.Sprintf(`raise it if the program is right to need more: "limits": {"%s": %d}`, info.Field, more)
+		case kind == sandbox.CauseWallTime: // a process's own
+			c.Hint = fmt.Sprintf(`raise it if the program is right to need more: "%s": %d`, info.Field, more)
+		default:
+			c.Hint = fmt.Sprintf(`create a sandbox with a higher limit if the program is right to need more: "limits": {"%s": %d}`, info.Field, more)
+		}
 		return c
 	}
 	return c

@@ -151,3 +151,17 @@ func TestErrorsPageHasOurStatuses(t *testing.T) {
 		}
 	}
 }
+
+// What a process may have more of it asks for itself; the rest its sandbox has.
+func TestHintsOfProcesses(t *testing.T) {
+	limits := sandbox.DefaultLimits()
+	for _, info := range sandbox.LimitTable() {
+		if info.Cause == "" {
+			continue
+		}
+		c := evidence{limits: limits, living: true}.limitCause(info.Cause, 1, "why")
+		if own := info.Field == "wall_time_ms"; strings.Contains(c.Hint, `"limits": {`) == own || strings.Contains(c.Hint, "create a sandbox") == own {
+			t.Errorf("%s: %q", info.Field, c.Hint)
+		}
+	}
+}

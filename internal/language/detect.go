@@ -33,11 +33,14 @@ func Detect(filename string, firstLine []byte) (Language, error) {
 			}
 		}
 	}
-	return Language{}, &sandbox.Error{
-		Code: sandbox.CodeLanguageUnknown, Field: "language",
-		Message: fmt.Sprintf("cannot tell the language of \"%s\"", sandbox.SafeText(path.Base(filename), 60)),
-		Hint:    `name it, as in "language": "python"`,
+	e := &sandbox.Error{
+		Code: sandbox.CodeLanguageUnknown, Field: "language", Message: "the language is missing",
+		Hint: `name it, as in "language": "python"`,
 	}
+	if filename != "" {
+		e.Message = fmt.Sprintf("cannot tell the language of \"%s\"", sandbox.SafeText(path.Base(filename), 60))
+	}
+	return Language{}, e
 }
 
 // interpreterOf returns the name of the program in a #! line, without its

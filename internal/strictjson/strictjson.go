@@ -28,6 +28,11 @@ import (
 // Decode decodes the one JSON value in data into v, a pointer to a struct.
 // Every error is a *sandbox.Error; its Field is dotted from the root.
 func Decode(data []byte, v any) error {
+	if len(bytes.TrimSpace(data)) == 0 {
+		e := invalid("", "there is no JSON")
+		e.Hint = "send {}, with the fields that are to differ from their defaults"
+		return e
+	}
 	if err := checkBytes(data); err != nil {
 		return err
 	}
@@ -99,6 +104,7 @@ type place struct {
 	name  string // of a field; empty: an element of a list
 	index int
 	field bool
+	shell bool // beside it may stand a shell line
 }
 
 func (p *place) String() string {
@@ -157,7 +163,7 @@ func (d *walker) checkArray(t reflect.Type, at *place) error {
 func (d *walker) checkObject(t reflect.Type, at *place) error {
 	fields, elem := d.members(t)
 	seen := map[string]bool{}
-	where := &place{up: at, field: true}
+	where := &place{up: at, field: true, shell: fields["shell"] != nil}
 	for d.More() {
 		token, err := d.Token()
 		if err != nil {
@@ -257,8 +263,12 @@ func (d *walker) syntaxError(err error) error {
 // meantLimit is for who gives a limit the name of its flag, or gives it where
 // limits do not stand.
 func meantLimit(name string, fields map[string]reflect.Type) string {
+	if name == "limits" && fields["wall_time_ms"] != nil { // those of a process
+		return fmt.Sprintf(`write "wall_time_ms": %d without "limits"; the other limits are the sandbox's`, sandbox.DefaultLimits().WallTimeMS)
+	}
 	for _, info := range sandbox.LimitTable() {
-		if name != info.Field && strings.ReplaceAll(name, "-", "_") != strings.ReplaceAll(info.Flag, "-", "_") {
+		flag := strings.ReplaceAll(info.Flag, "-", "_")
+		if name != info.Field && strings.ReplaceAll(name, "-", "_") != flag && name != flag+"_ms" {
 			continue
 		}
 		if fields[info.Field] != nil {

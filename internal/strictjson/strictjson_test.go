@@ -62,7 +62,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"trailing text":        {`{"code":"a"} {}`, spec, "", ""},
 		"cut short":            {`{"code":`, spec, "", ""},
 		"not json":             {`hello`, spec, "", ""},
-		"empty":                {``, spec, "", ""},
+		"empty":                {``, spec, "", "send {}, with the fields that are to differ from their defaults"},
+		"only spaces":          {" \n", spec, "", "send {}, with the fields that are to differ from their defaults"},
 		"deep":                 {strings.Repeat("[", 1<<20), spec, "", ""},
 		"a list":               {`[]`, spec, "", ""},
 		"too many values":      {`{"args":[` + strings.Repeat(`"",`, 200_000) + `""]}`, spec, "", ""},
@@ -80,6 +81,35 @@ func TestDecodeRefuses(t *testing.T) {
 				t.Fatalf("%v (-want +got):\n%s", e, diff)
 			}
 		})
+	}
+}
+
+// What people write in the request of a process, and what they meant.
+func TestDecodeCommand(t *testing.T) {
+	for in, want := range map[string][2]string{
+		`{"args":"ls -l"}`:                        {"args", `write "args": ["ls", "-l"], or "shell": "ls -l"`},
+		`{"args":"ls"}`:                           {"args", `write "args": ["ls"], or "shell": "ls"`},
+		`{"args":"ls | wc"}`:                      {"args", `write "shell": "ls | wc"`},
+		`{"args":""}`:                             {"args", `write "args": [""]`},
+		`{"args":["cat"],"stdin":"hallo"}`:        {"stdin", `write "stdin": true, and start it without ?wait=true; then send the text with POST to its /stdin, and its end with DELETE`},
+		`{"shell":"x","limits":{"cpus":1}}`:       {"limits", `write "wall_time_ms": 30000 without "limits"; the other limits are the sandbox's`},
+		`{"shell":"x","timeout_ms":500}`:          {"timeout_ms", `did you mean "wall_time_ms"?`},
+		`{"shell":"x","timeout":5}`:               {"timeout", `did you mean "wall_time_ms"?`},
+		`{"shell":"x","terminal":{"args":"a b"}}`: {"terminal.args", "the fields are cols, rows"},
+	} {
+		e := sandbox.AsError(Decode([]byte(in), new(sandbox.Command)))
+		if e == nil || e.Field != want[0] || e.Hint != want[1] {
+			t.Errorf("%s: %+v", in, e)
+			continue
+		}
+		if hint, ok := strings.CutPrefix(e.Hint, "write "); ok { // what is to be pasted is accepted
+			hint, _, _ = strings.Cut(hint, ", or ")
+			hint, _, _ = strings.Cut(hint, ", and ")
+			hint, _, _ = strings.Cut(hint, " without ")
+			if err := Decode([]byte("{"+hint+"}"), new(sandbox.Command)); err != nil {
+				t.Errorf("%s: the hint %s: %v", in, hint, err)
+			}
+		}
 	}
 }
 

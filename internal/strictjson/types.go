@@ -18,6 +18,11 @@ func mismatch(token json.Token, t reflect.Type, at *place) error {
 		return nil
 	}
 	e := invalid(at.String(), "must be "+kindName(t)+", not "+tokenName(token))
+	if text, ok := token.(string); ok && at != nil && at.shell {
+		if e.Hint = processHint(text, at.name); e.Hint != "" {
+			return e
+		}
+	}
 	if example := example(token, t, at); example != "" {
 		e.Hint = "write " + example
 		if at != nil && at.field {
@@ -25,6 +30,27 @@ func mismatch(token json.Token, t reflect.Type, at *place) error {
 		}
 	}
 	return e
+}
+
+// processHint is what was probably meant by text in a field of a process's request.
+func processHint(text, field string) string {
+	switch field {
+	case "args":
+		if strings.ContainsAny(text, "|&;<>()$`\\\"'*?[#~={}") { // for a shell, not for us
+			return `write "shell": ` + quoted(text)
+		}
+		words := strings.Fields(text)
+		if len(words) == 0 {
+			return ""
+		}
+		for i, w := range words {
+			words[i] = quoted(w)
+		}
+		return `write "args": [` + strings.Join(words, ", ") + `], or "shell": ` + quoted(text)
+	case "stdin":
+		return `write "stdin": true, and start it without ?wait=true; then send the text with POST to its /stdin, and its end with DELETE`
+	}
+	return ""
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()

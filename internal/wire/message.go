@@ -249,3 +249,7 @@ type FileEntry struct {
 	Size    int64
 	MtimeNS int64
 }
+
+// NoInodes is the message of a fault of code too_large where the disk has no inode
+// left. The host names the limit instead.
+const NoInodes = "the sandbox's disk has no inode left"

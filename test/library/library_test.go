@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -301,6 +302,30 @@ func TestArchives(t *testing.T) {
 		ok(t, tw.Close())
 		if _, err := b.Upload(ctx, "in", client.FormatTar, &in); code(err) != sandbox.CodeUnsafeArchive {
 			t.Fatalf("%v (%s)", err, code(err))
+		}
+	})
+}
+
+// A sandbox that has no inode left says so, of the file that found none.
+func TestNoInodeLeftIsSaid(t *testing.T) {
+	both(t, func(t *testing.T, w way) {
+		ctx := t.Context()
+		b := w.create(t, sandbox.Create{Limits: sandbox.Limits{Inodes: 128}})
+		var in bytes.Buffer
+		tw := tar.NewWriter(&in)
+		for i := range 200 {
+			ok(t, tw.WriteHeader(&tar.Header{Name: fmt.Sprintf("f%d", i), Typeflag: tar.TypeReg, Mode: 0o644}))
+		}
+		ok(t, tw.Close())
+		_, err := b.Upload(ctx, "in", client.FormatTar, &in)
+		e := sandbox.AsError(err)
+		if e == nil || e.Code != sandbox.CodeTooLarge || e.Field != "limits.inodes" ||
+			!regexp.MustCompile(`^in/f[0-9]+: the limit of 128 inodes \(files and directories\) is reached$`).MatchString(e.Message) {
+			t.Fatalf("%+v", e)
+		}
+		must(b.Exec(ctx, sandbox.Command{Shell: "i=0; while : > x$i; do i=$((i+1)); done"}, client.ExecOptions{}))(t)
+		if e := sandbox.AsError(b.Mkdir(ctx, "more", 0o755)); e == nil || e.Field != "limits.inodes" {
+			t.Fatalf("%+v", e)
 		}
 	})
 }

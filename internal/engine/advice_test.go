@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"strings"
+	"testing"
+
+	"pinfold/internal/driver/fake"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// A program that lacked a module earns a hint by its last words, and nothing else.
+func TestMissingModules(t *testing.T) {
+	for name, c := range map[string]struct {
+		language, stderr string
+		code             int
+		hint             string // what it says; "": there is none
+	}{
+		"python":           {"python", "Traceback (most recent call last):\nModuleNotFoundError: No module named 'numpy.random'\n", 1, "numpy is not where this program ran"},
+		"javascript":       {"javascript", "node:internal\n  throw err;\n\nError: Cannot find module '@scope/left-pad'\nRequire stack:\n- /home/user/main.js\n\nNode.js v20.1.0\n", 1, "npm install PACKAGE"},
+		"an ES module":     {"typescript", "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'lodash' imported from /home/user/main.mjs\n", 1, "lodash is not"},
+		"its own file":     {"javascript", "Error: Cannot find module './other'\n", 1, ""},
+		"another language": {"sh", "ModuleNotFoundError: No module named 'numpy'\n", 1, ""},
+		"that it survived": {"python", "ModuleNotFoundError: No module named 'numpy'\n", 0, ""},
+		"another error":    {"python", "ModuleNotFoundError: No module named 'numpy'\nValueError: 2\n", 1, ""},
+		"a name":           {"python", "Traceback (most recent call last):\nurllib.error.URLError: <urlopen error [Errno -2] Name or service not known>\n", 1, "there is no network inside"},
+		"a name in Node":   {"javascript", "Error: getaddrinfo ENOTFOUND example.com\n    at x\n  errno: -3007\n}\n\nNode.js v18\n", 1, "there is no network inside"},
+		"a name in curl":   {"sh", "curl: (6) Could not resolve host: example.com\n", 6, "there is no network inside"},
+		"an address":       {"python", "OSError: [Errno 101] Network is unreachable\n", 1, "there is no network inside"},
+		"said long before": {"sh", "curl: (6) Could not resolve host: example.com\n" + strings.Repeat("something else\n", 500), 1, ""},
+		"and it survived":  {"sh", "curl: (6) Could not resolve host: example.com\n", 0, ""},
+		"no name":          {"python", "ModuleNotFoundError: No module named '\x1b[2J'\n", 1, ""},
+	} {
+		j := &job{result: &sandbox.Result{Language: c.language}}
+		r := &execResult{exit: &exit{code: c.code}, stdout: newCapture(100, nil), stderr: newCapture(10000, nil)}
+		_, _ = r.stderr.Write([]byte(c.stderr))
+		j.judge(r.evidence(sandbox.Limits{}.WithDefaults()))
+		j.advise(r)
+		if cause := j.result.Cause; cause.Kind != sandbox.CauseExited || c.hint == "" && cause.Hint != "" || !strings.Contains(cause.Hint, c.hint) {
+			t.Errorf("%s: %+v", name, cause)
+		}
+	}
+	e, _ := newEngine(t, always(fake.Script{Program: func(p *fake.Process) fake.Exit {
+		says("", "ModuleNotFoundError: No module named 'x'\n")(p)
+		return fake.Exit{Code: 1}
+	}}))
+	if r := run(t, e, shell(sandbox.Limits{})); r.Cause.Hint != "" {
+		t.Errorf("a shell's: %+v", r.Cause)
+	}
+}
+
+// A process of a living sandbox earns the same hints, and no other end.
+func TestProcessesAreAdvised(t *testing.T) {
+	for said, want := range map[string]string{
+		"ModuleNotFoundError: No module named 'numpy'\n":  "--target site PACKAGE, then --file site --env PYTHONPATH=site",
+		"Error: Cannot find module 'lodash'\n":            "npm install PACKAGE",
+		"curl: (6) Could not resolve host: example.com\n": "there is no network inside",
+		"something else\n": "",
+	} {
+		p := &Process{limits: sandbox.DefaultLimits()}
+		p.outputs[wire.Stdout], p.outputs[wire.Stderr] = newSpool(100), newSpool(1000)
+		_, _ = p.outputs[wire.Stderr].Write([]byte(said))
+		failed := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 1"}
+		got := p.advise(sandbox.StatusFailed, failed)
+		if got.Kind != failed.Kind || got.Evidence != failed.Evidence || !strings.Contains(got.Hint, want) || (want == "") != (got.Hint == "") {
+			t.Errorf("%q: %+v", said, got)
+		}
+		if got := p.advise(sandbox.StatusSucceeded, failed); got != failed {
+			t.Errorf("%q of one that succeeded: %+v", said, got)
+		}
+	}
+}

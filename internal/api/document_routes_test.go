@@ -154,7 +154,7 @@ func addReply(registry huma.Registry, op *huma.Operation, a reply) {
 		schema.Format = "binary"
 	}
 	r.Content[a.mediaType] = &huma.MediaType{Schema: schema}
-	if sample, ok := samples()[a.json]; ok && a.mediaType == typeJSON {
+	if sample := sampleOf(op.OperationID, a); sample != nil && a.mediaType == typeJSON {
 		r.Content[a.mediaType].Example = sample
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"pinfold/internal/archive"
 	"pinfold/internal/engine"
 	"pinfold/sandbox"
@@ -55,8 +57,10 @@ func sampleRun(finished bool) Run {
 }
 
 func sampleSandbox() sandbox.Info {
+	limits := sandbox.Limits{}.WithDefaults()
+	limits.WallTimeMS, limits.CPUTimeMS = 0, 0 // a living sandbox has them only where they are asked for
 	return sandbox.Info{
-		ID: sampleSandboxID, State: sandbox.StateRunning, Template: "host", Limits: sandbox.Limits{}.WithDefaults(), Isolation: sampleIsolation(),
+		ID: sampleSandboxID, State: sandbox.StateRunning, Template: "host", Limits: limits, Isolation: sampleIsolation(),
 		CreatedAt: sampleTime, ExpiresAt: sampleLater, IdleMS: 300_000, UsedAt: sampleTime, Usage: sandbox.Usage{WallMS: 1200, CPUMS: 30, MemoryPeakBytes: 5242880, ProcessesPeak: 2},
 		Timings: sandbox.Timings{CreateMS: 5.2}, Processes: 1,
 	}
@@ -66,8 +70,79 @@ func sampleProcess() sandbox.Process {
 	ended := sampleTime.Add(3 * time.Millisecond)
 	return sandbox.Process{
 		ID: "prc_q5xg6y4cvb7ne2hqlkdw7mzqv3", Args: []string{"/bin/sh", "-c", "uname -s"}, PID: 4, StartedAt: sampleTime, EndedAt: &ended,
-		Status: sandbox.StatusSucceeded, ExitCode: &zero, Cause: &sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 0"}, StdoutBytes: 6, WallMS: 3, Stdout: "Linux\n",
+		Status: sandbox.StatusSucceeded, ExitCode: &zero, Cause: &sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 0"}, StdoutBytes: 6, WallMS: 3, HasOutput: true, Stdout: "Linux\n",
 	}
+}
+
+// listedProcess is a process as lists have it.
+func listedProcess() sandbox.Process {
+	p := sampleProcess()
+	p.HasOutput, p.Stdout = false, ""
+	return p
+}
+
+// startedProcess is one that has just begun.
+func startedProcess() sandbox.Process {
+	p := listedProcess()
+	p.Running, p.EndedAt, p.Status, p.ExitCode, p.Cause, p.StdoutBytes, p.WallMS = true, nil, "", nil, nil, 0, 0
+	return p
+}
+
+// newSandboxSample is a sandbox that was just made, endedSandbox one that is gone.
+func newSandboxSample() sandbox.Info {
+	i := sampleSandbox()
+	i.Usage, i.Processes = sandbox.Usage{}, 0
+	return i
+}
+
+func endedSandbox() sandbox.Info {
+	i := sampleSandbox()
+	i.State, i.EndedAt, i.Processes = sandbox.StateEnded, &sampleLater, 0
+	i.Cause = &sandbox.Cause{Kind: sandbox.CauseDestroyed, Evidence: "somebody asked for it"}
+	return i
+}
+
+// cancelledRun is a run that somebody has cancelled.
+func cancelledRun() Run {
+	r := sampleRun(true)
+	c := *r.Result
+	c.Status, c.ExitCode, c.Cause = sandbox.StatusKilled, nil, sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "somebody asked for it"}
+	c.Signal, c.Stdout, c.StdoutBytes = "SIGKILL", "", 0
+	r.Status, r.Cause, r.Result = c.Status, c.Cause.Kind, &c
+	return r
+}
+
+// queuedRun is a run that was just accepted.
+func queuedRun() Run {
+	r := sampleRun(false)
+	r.State, r.StartedAt = sandbox.RunQueued, time.Time{}
+	return r
+}
+
+// answerKey is one answer of one operation.
+type answerKey struct {
+	id     string
+	status int
+}
+
+// ownSamples are those of answers that tell of another moment than others of their
+// type do.
+func ownSamples() map[answerKey]any {
+	return map[answerKey]any{
+		{"createSandbox", http.StatusCreated}: newSandboxSample(),
+		{"destroySandbox", http.StatusOK}:     endedSandbox(),
+		{"createRun", http.StatusAccepted}:    queuedRun(),
+		{"cancelRun", http.StatusOK}:          cancelledRun(),
+		{"startProcess", http.StatusCreated}:  startedProcess(),
+	}
+}
+
+// sampleOf is the sample of an answer, nil where there is none.
+func sampleOf(id string, a reply) any {
+	if v, ok := ownSamples()[answerKey{id, a.status}]; ok {
+		return v
+	}
+	return samples()[a.json]
 }
 
 func sampleFile() sandbox.FileInfo {
@@ -89,7 +164,7 @@ func samples() map[reflect.Type]any {
 		sampleSandbox(),
 		List[sandbox.Info]{Items: []sandbox.Info{sampleSandbox()}},
 		sampleProcess(),
-		List[sandbox.Process]{Items: []sandbox.Process{sampleProcess()}},
+		List[sandbox.Process]{Items: []sandbox.Process{listedProcess()}},
 		sampleFile(),
 		sandbox.Listing[sandbox.FileInfo]{Items: []sandbox.FileInfo{sampleFile()}},
 		sandbox.Listing[sandbox.Change]{Items: []sandbox.Change{{Kind: "added", File: sampleFile()}}},
@@ -131,5 +206,47 @@ func TestAnswersHaveSamples(t *testing.T) {
 	}
 	if text := string(pageText); strings.Count(text, "Sample answer") < 25 {
 		t.Errorf("the page shows %d samples", strings.Count(text, "Sample answer"))
+	}
+}
+
+// Samples do not contradict what is said of the answer.
+func TestSamplesAgreeWithTheText(t *testing.T) {
+	doc := buildDocument()
+	for _, c := range []struct {
+		path, method, status string
+		want                 []string // what stands in it
+		never                []string
+	}{
+		{"/v1/sandboxes", "POST", "201", []string{`"state":"running"`, `"processes":0`}, []string{"wall_time_ms"}},
+		{"/v1/sandboxes/{id}", "DELETE", "200", []string{`"state":"ended"`, `"ended_at"`, `"kind":"destroyed"`}, []string{`"state":"running"`}},
+		{"/v1/runs", "POST", "202", []string{`"state":"queued"`}, []string{`"result"`, `"finished_at"`}},
+		{"/v1/runs/{run}/cancel", "POST", "200", []string{`"state":"finished"`, `"kind":"cancelled"`, `"status":"killed"`}, []string{"succeeded"}},
+		{"/v1/sandboxes/{id}/processes", "POST", "201", []string{`"running":true`}, []string{`"stdout":`, `"ended_at"`}},
+		{"/v1/sandboxes/{id}/processes", "POST", "200", []string{`"running":false`, `"stdout":"Linux\n"`}, nil},
+		{"/v1/sandboxes/{id}/processes", "GET", "200", nil, []string{`"stdout":`}},
+	} {
+		item := doc.Paths[c.path]
+		op := map[string]*huma.Operation{"POST": item.Post, "GET": item.Get, "DELETE": item.Delete}[c.method]
+		b, err := json.Marshal(op.Responses[c.status].Content[typeJSON].Example)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range c.want {
+			if !strings.Contains(string(b), text) {
+				t.Errorf("%s %s: no %s in %s", c.method, c.path, text, b)
+			}
+		}
+		for _, text := range c.never {
+			if strings.Contains(string(b), text) {
+				t.Errorf("%s %s: %s in %s", c.method, c.path, text, b)
+			}
+		}
+	}
+}
+
+// The examples work with every curl: --json came with 7.82.
+func TestExamplesNeedNoNewCurl(t *testing.T) {
+	if strings.Contains(string(pageText), " --json ") {
+		t.Error("an example has --json")
 	}
 }

@@ -82,7 +82,7 @@ func (s *server) linkRoutes() []route {
 		method: http.MethodPost, path: "/v1/sandboxes/{id}/links", id: "createLink", tag: "Ports", summary: "Make an address of a port for a browser",
 		description: linkDescription, scopes: []string{scopeSandbox}, body: jsonBody[linkBody]("The port, and how long the address works."),
 		answers: []reply{jsonReply[Link](http.StatusCreated, "The address.")},
-		example: `curl -s $SERVER/v1/sandboxes/$ID/links -H "Authorization: Bearer $KEY" --json '{"port": 8000, "ttl_ms": 600000}'`,
+		example: `curl -s $SERVER/v1/sandboxes/$ID/links -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"port": 8000, "ttl_ms": 600000}'`,
 		handle:  (*call).createLink,
 	}}
 }

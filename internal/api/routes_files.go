@@ -88,14 +88,14 @@ func (s *server) directoryRoutes() []route {
 			method: http.MethodPost, path: filesPath + "/mkdir", id: "makeDirectory", tag: "Files", summary: "Make a directory", scopes: scopes,
 			description: "With those above it that are missing.", body: jsonBody[mkdirBody]("The path, and the permission bits as a number (default 493, which is 0755)."),
 			answers: []reply{{http.StatusNoContent, "", nil, "It is there."}}, errors: []int{http.StatusUnprocessableEntity},
-			example: `curl -s $SERVER/v1/sandboxes/$ID/files/mkdir -H "Authorization: Bearer $KEY" --json '{"path": "data"}'`,
+			example: `curl -s $SERVER/v1/sandboxes/$ID/files/mkdir -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"path": "data"}'`,
 			handle:  (*call).makeDirectory,
 		},
 		{
 			method: http.MethodPost, path: filesPath + "/move", id: "moveFile", tag: "Files", summary: "Move or rename", scopes: scopes,
 			body:    jsonBody[moveBody]("From where to where."),
 			answers: []reply{{http.StatusNoContent, "", nil, "It is there now."}}, errors: []int{http.StatusConflict, http.StatusUnprocessableEntity},
-			example: `curl -s $SERVER/v1/sandboxes/$ID/files/move -H "Authorization: Bearer $KEY" --json '{"from": "a.txt", "to": "b.txt"}'`,
+			example: `curl -s $SERVER/v1/sandboxes/$ID/files/move -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"from": "a.txt", "to": "b.txt"}'`,
 			handle:  (*call).moveFile,
 		},
 		{

@@ -84,7 +84,7 @@ func poolRoutes(admin []string) []route {
 			body:        jsonBody[sandbox.PoolSpec]("The pool; its name is the path's."),
 			answers:     []reply{jsonReply[sandbox.PoolInfo](http.StatusOK, "The pool as it is now.")},
 			errors:      []int{http.StatusUnprocessableEntity},
-			example:     `curl -s -X PUT $SERVER/v1/pools/small -H "Authorization: Bearer $KEY" --json '{"min": 4, "max": 16}'`,
+			example:     `curl -s -X PUT $SERVER/v1/pools/small -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"min": 4, "max": 16}'`,
 			handle:      (*call).setPool,
 		},
 		{

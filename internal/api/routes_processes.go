@@ -46,7 +46,7 @@ func (s *server) processLifeRoutes() []route {
 				{http.StatusOK, typeEvents, reflect.TypeFor[OutputEvent](), "Or its events."},
 			},
 			errors:  []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusTooManyRequests},
-			example: `curl -s "$SERVER/v1/sandboxes/$ID/processes?wait=true" -H "Authorization: Bearer $KEY" --json '{"shell": "uname -a"}'`,
+			example: `curl -s "$SERVER/v1/sandboxes/$ID/processes?wait=true" -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"shell": "uname -a"}'`,
 			handle:  (*call).startProcess,
 		},
 		{
@@ -75,14 +75,14 @@ func (s *server) processLifeRoutes() []route {
 			method: http.MethodPost, path: processPath + "/signal", id: "signalProcess", tag: "Processes", summary: "Send a signal",
 			description: "To the process and those that it started.", scopes: scopes, body: jsonBody[signalBody](`The signal: "SIGTERM", "TERM" or "15".`),
 			answers: []reply{{http.StatusNoContent, "", nil, "It was sent."}}, errors: []int{http.StatusConflict},
-			example: `curl -s $SERVER/v1/sandboxes/$ID/processes/$PROCESS/signal -H "Authorization: Bearer $KEY" --json '{"signal": "TERM"}'`,
+			example: `curl -s $SERVER/v1/sandboxes/$ID/processes/$PROCESS/signal -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"signal": "TERM"}'`,
 			handle:  (*call).signalProcess,
 		},
 		{
 			method: http.MethodPost, path: processPath + "/resize", id: "resizeProcess", tag: "Processes", summary: "Resize a terminal",
 			scopes: scopes, body: jsonBody[sandbox.Terminal]("The new size in characters."),
 			answers: []reply{{http.StatusNoContent, "", nil, "It has that size."}}, errors: []int{http.StatusConflict},
-			example: `curl -s $SERVER/v1/sandboxes/$ID/processes/$PROCESS/resize -H "Authorization: Bearer $KEY" --json '{"cols": 120, "rows": 40}'`,
+			example: `curl -s $SERVER/v1/sandboxes/$ID/processes/$PROCESS/resize -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"cols": 120, "rows": 40}'`,
 			handle:  (*call).resizeProcess,
 		},
 	}

@@ -86,7 +86,7 @@ func (s *server) runRoutes() []route {
 				jsonReply[Run](http.StatusAccepted, "The run is recorded and goes on by itself (wait=false)."),
 			},
 			errors:  []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage, http.StatusNotAcceptable},
-			example: `curl -s $SERVER/v1/runs -H "Authorization: Bearer $KEY" --json '{"language": "python", "code": "print(6*7)"}'`,
+			example: `curl -s $SERVER/v1/runs -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"language": "python", "code": "print(6*7)"}'`,
 			handle:  (*call).run,
 		},
 		{

@@ -21,7 +21,7 @@ func (s *server) sandboxRoutes() []route {
 			scopes:      scopes, body: jsonBody[sandbox.Create]("What it is made of and how long it lives; {} for the defaults."),
 			answers: []reply{jsonReply[sandbox.Info](http.StatusCreated, "The sandbox. Location says where it is.")},
 			errors:  []int{http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage},
-			example: `curl -s $SERVER/v1/sandboxes -H "Authorization: Bearer $KEY" --json '{"ttl_ms": 600000}'`,
+			example: `curl -s $SERVER/v1/sandboxes -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"ttl_ms": 600000}'`,
 			handle:  (*call).createSandbox,
 		},
 		{
@@ -50,7 +50,7 @@ func (s *server) sandboxRoutes() []route {
 			method: http.MethodPost, path: "/v1/sandboxes/{id}/extend", id: "extendSandbox", tag: "Sandboxes", summary: "Give a sandbox more time",
 			description: "It lives ttl_ms from now.", scopes: scopes, body: jsonBody[extendBody]("Milliseconds to live from now."),
 			answers: []reply{jsonReply[sandbox.Info](http.StatusOK, "The sandbox.")}, errors: []int{http.StatusConflict},
-			example: `curl -s $SERVER/v1/sandboxes/$ID/extend -H "Authorization: Bearer $KEY" --json '{"ttl_ms": 600000}'`,
+			example: `curl -s $SERVER/v1/sandboxes/$ID/extend -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"ttl_ms": 600000}'`,
 			handle:  (*call).extendSandbox,
 		},
 	}

@@ -120,7 +120,7 @@ func (c *channel) fromServer(f *pollFile) {
 		if n == 0 { // the host takes no more
 			break
 		}
-		frame, k, err := f.readFrame(&c.a.pieces, n, false)
+		frame, k, err := f.readFrame(&c.a.pieces, n, false, nil)
 		credit.Return(n - k)
 		if err != nil {
 			break

@@ -48,15 +48,22 @@ func (f *pollFile) Read(p []byte) (int, error) {
 // readFrame waits for data and reads at most n bytes into a fresh data frame.
 // now: it does not wait, and says errWouldBlock when nothing is there. The
 // frame is taken from pieces, where it goes back when it has been sent; while
-// nothing comes there is none.
-func (f *pollFile) readFrame(pieces *sync.Pool, n int, now bool) (frame *[]byte, k int, err error) {
+// nothing comes there is none. turn, which may be nil, is locked when there is a
+// frame, and has been since before it was read.
+func (f *pollFile) readFrame(pieces *sync.Pool, n int, now bool, turn *sync.Mutex) (frame *[]byte, k int, err error) {
 	var errno syscall.Errno
+	lock, unlock := func() {}, func() {}
+	if turn != nil {
+		lock, unlock = turn.Lock, turn.Unlock
+	}
 	read := func(fd uintptr) bool {
+		lock()
 		frame = pieces.Get().(*[]byte) //nolint:errcheck,forcetypeassert // nothing else is in there
 		k, errno = rawIO(unix.SYS_READ, fd, (*frame)[wire.DataHeader:wire.DataHeader+n])
 		if errno == unix.EAGAIN && !now {
 			pieces.Put(frame)
 			frame = nil
+			unlock()
 			return false
 		}
 		return true
@@ -69,6 +76,7 @@ func (f *pollFile) readFrame(pieces *sync.Pool, n int, now bool) (frame *[]byte,
 	if k, err = f.result(k, errno, err); err != nil && frame != nil {
 		pieces.Put(frame)
 		frame = nil
+		unlock()
 	}
 	return frame, k, err
 }

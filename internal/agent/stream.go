@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -112,8 +113,9 @@ const chunk = 60 << 10
 type streams struct {
 	c     *channel
 	pipes *pipes
-	pumps int       // running
-	held  chan bool // one answer of each pump
+	turn  sync.Mutex // held from a read of stdout until what it gave is sent
+	pumps int        // running
+	held  chan bool  // one answer of each pump
 }
 
 func startStreams(c *channel, p *pipes) *streams {
@@ -184,6 +186,10 @@ func (s *streams) pumpIn() {
 // slow host stops the process and not the agent's memory.
 func (s *streams) pumpOut(stream uint8) {
 	f, credit, pieces := s.pipes.ours[stream], s.c.out[stream], &s.c.a.pieces
+	turn := &s.turn
+	if stream == wire.Stderr {
+		turn = nil // it waits for no turn before something has come
+	}
 	left := -1 // once the stream is cut: how much to take of what is in the pipe
 	for left != 0 {
 		n := credit.Take(chunk)
@@ -194,7 +200,7 @@ func (s *streams) pumpOut(stream uint8) {
 		if left > 0 {
 			most = min(n, left)
 		}
-		frame, k, err := f.readFrame(pieces, most, left > 0)
+		frame, k, err := f.readFrame(pieces, most, left > 0, turn)
 		if left > 0 {
 			left -= k
 		}
@@ -209,9 +215,35 @@ func (s *streams) pumpOut(stream uint8) {
 			s.ended(stream, !errors.Is(err, io.EOF))
 			return
 		}
+		if turn == nil {
+			s.turn.Lock()
+			s.stdoutFirst()
+		}
 		s.c.sendPiece(stream, frame, k)
+		s.turn.Unlock()
 	}
 	s.ended(stream, left == 0 && s.stillHeld(f))
+}
+
+// stdoutFirst sends what waits in stdout, as far as the host takes it. Of two pipes
+// in which there is something nobody knows which was written to first; most programs
+// print before they complain. Stderr's pump calls it with what it has read in its
+// hands and the turn: so whatever was written to stdout before that goes out before.
+func (s *streams) stdoutFirst() {
+	f, credit, pieces := s.pipes.ours[wire.Stdout], s.c.out[wire.Stdout], &s.c.a.pieces
+	for left := f.pending(); left > 0; {
+		n := credit.TakeUnless(func() bool { return true }, min(left, chunk))
+		if n == 0 {
+			return
+		}
+		frame, k, err := f.readFrame(pieces, n, true, nil)
+		credit.Return(n - k)
+		if err != nil {
+			return
+		}
+		s.c.sendPiece(wire.Stdout, frame, k)
+		left -= k
+	}
 }
 
 // sendPiece sends a data frame of k bytes and gives it back.

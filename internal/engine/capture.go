@@ -13,8 +13,8 @@ import (
 // total may be called from another.
 type capture struct {
 	limit int64
-	live  io.Writer   // may be nil
-	order func(n int) // told of what is kept; may be nil
+	live  io.Writer // may be nil
+	order *noting   // of what is kept; may be nil
 
 	mu    sync.Mutex
 	kept  []byte
@@ -37,9 +37,7 @@ func (c *capture) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	c.mu.Lock()
-	if c.order != nil {
-		c.order(len(part))
-	}
+	c.order.written(int64(len(part)))
 	c.kept = append(c.kept, part...)
 	if c.news != nil {
 		close(c.news)

@@ -39,6 +39,50 @@ func (o *order) add(stream string, n int64) {
 	}
 }
 
+// noting notes the bytes of one stream: as they arrive, where somebody tells of that,
+// and otherwise as they are written. It is safe for concurrent use. One that is nil notes
+// nothing.
+type noting struct {
+	mu    sync.Mutex
+	note  func(n int)
+	left  int64 // of the first bytes, which are noted: how many have not arrived
+	ahead int64 // noted and not written yet
+}
+
+// arrived notes n bytes that will be written.
+func (t *noting) arrived(n int) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if head := min(int64(n), t.left); head > 0 {
+		t.left -= head
+		t.ahead += head
+		t.note(int(head))
+	}
+}
+
+// written notes n bytes of which nobody has told.
+func (t *noting) written(n int64) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	told := min(n, t.ahead)
+	t.ahead -= told
+	if head := min(n-told, t.left); head > 0 {
+		t.left -= head
+		t.note(int(head))
+	}
+}
+
+// notes returns what notes the first bytes of one stream.
+func (o *order) notes(stream uint8, first int64) *noting {
+	return &noting{note: o.of(stream), left: first}
+}
+
 // known returns the pieces, where there is more than one.
 func (o *order) known() []sandbox.OutputPiece {
 	o.mu.Lock()

@@ -14,7 +14,7 @@ import (
 
 func TestOrderOfOutput(t *testing.T) {
 	r := &execResult{stdout: newCapture(10, nil), stderr: newCapture(10, nil)}
-	r.stdout.order, r.stderr.order = r.order.of(wire.Stdout), r.order.of(wire.Stderr)
+	r.stdout.order, r.stderr.order = r.order.notes(wire.Stdout, 10), r.order.notes(wire.Stderr, 10)
 	write := func(c *capture, s string) { _, _ = c.Write([]byte(s)) }
 	write(r.stdout, "ab")
 	write(r.stdout, "c")
@@ -41,7 +41,7 @@ func TestOrderOfOutput(t *testing.T) {
 func TestOrderOfOutputIsBounded(t *testing.T) {
 	var o order
 	out, warn := newSpool(1<<20), newSpool(1<<20)
-	out.order, warn.order = o.of(wire.Stdout), o.of(wire.Stderr)
+	out.order, warn.order = o.notes(wire.Stdout, 1<<20), o.notes(wire.Stderr, 1<<20)
 	for range 10 * sandbox.MaxOutputPieces {
 		_, _ = out.Write([]byte("o"))
 		_, _ = warn.Write([]byte("e"))
@@ -63,7 +63,7 @@ func TestOutputsComeInTheirOrder(t *testing.T) {
 	p := &Process{limits: sandbox.Limits{OutputBytes: 8}}
 	for _, stream := range []uint8{wire.Stdout, wire.Stderr} {
 		p.outputs[stream] = newSpool(8)
-		p.outputs[stream].order = p.order.of(stream)
+		p.outputs[stream].order = p.order.notes(stream, 8)
 	}
 	write := func(stream uint8, s string) { _, _ = p.outputs[stream].Write([]byte(s)) }
 	live := bothFrom(p, 0, 0)
@@ -126,7 +126,7 @@ func TestOutputsFollowTheWriter(t *testing.T) {
 	p := &Process{}
 	for _, stream := range []uint8{wire.Stdout, wire.Stderr} {
 		p.outputs[stream] = newSpool(4 * turns)
-		p.outputs[stream].order = p.order.of(stream)
+		p.outputs[stream].order = p.order.notes(stream, 4*turns)
 	}
 	o := bothFrom(p, 0, 0)
 	defer o.Close()
@@ -154,5 +154,32 @@ func TestOutputsFollowTheWriter(t *testing.T) {
 			t.Fatalf("piece %d is %q of stream %d, want %q", n, chunk, stream, want)
 		}
 		last[stream] = string(chunk)
+	}
+}
+
+// What arrives first is first, whichever of the two writers is faster, and who reads
+// waits for it.
+func TestOutputIsInTheOrderOfItsArrival(t *testing.T) {
+	p := &Process{}
+	for _, stream := range []uint8{wire.Stdout, wire.Stderr} {
+		p.outputs[stream] = newSpool(8)
+		p.outputs[stream].order = p.order.notes(stream, 8)
+	}
+	o := bothFrom(p, 0, 0)
+	defer o.Close()
+	p.outputs[wire.Stdout].order.arrived(3)
+	p.outputs[wire.Stderr].order.arrived(3)
+	p.outputs[wire.Stdout].order.arrived(9) // five of them are noted
+	_, _ = p.outputs[wire.Stderr].Write([]byte("err"))
+	go func() {
+		_, _ = p.outputs[wire.Stdout].Write([]byte("out"))
+		_, _ = p.outputs[wire.Stdout].Write([]byte("more"))
+	}()
+	if got := readAll(t, o, 3); got != "0out 1err 0more" {
+		t.Errorf("got %s", got)
+	}
+	want := []sandbox.OutputPiece{{Stream: "stdout", Bytes: 3}, {Stream: "stderr", Bytes: 3}, {Stream: "stdout", Bytes: 5}}
+	if diff := cmp.Diff(want, p.order.known()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -67,10 +67,18 @@ func (o *Outputs) Next(ctx context.Context) (stream int, chunk []byte, at int64,
 			}
 			continue
 		}
-		// What has come was noted before it came. So where this does not know, the
-		// order was not noted, and where it knows, the bytes are there.
+		// What comes is noted before it comes. So where this does not know, the order
+		// was not noted, and where it knows, the bytes are there or on their way.
 		most := int64(outputChunk)
-		if i, n, ok := o.order.next(o.at); ok && !o.ended[i] && o.streams[i].wait() == nil {
+		if i, n, ok := o.order.next(o.at); ok && !o.ended[i] {
+			if coming := o.streams[i].wait(); coming != nil {
+				select {
+				case <-coming:
+				case <-ctx.Done():
+					return 0, nil, 0, context.Cause(ctx)
+				}
+				continue
+			}
 			ready, most = i, min(n, outputChunk)
 		}
 		chunk, at, err = o.streams[ready].take(most)

@@ -87,7 +87,10 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 	if attach {
 		outs = []*Output{p.outputs[wire.Stdout].open(0), p.outputs[wire.Stderr].open(0)}
 	}
-	streams := guest.Streams{Stdout: p.outputs[wire.Stdout], Stderr: p.outputs[wire.Stderr]}
+	streams := guest.Streams{
+		Stdout: p.outputs[wire.Stdout], Stderr: p.outputs[wire.Stderr],
+		Arrived: func(stream uint8, n int) { p.outputs[stream].order.arrived(n) },
+	}
 	if c.Stdin || c.Terminal != nil {
 		p.stdin = newInlet()
 		streams.Stdin = p.stdin.r
@@ -125,7 +128,7 @@ func (s *Sandbox) newProcess(c sandbox.Command) *Process {
 	}
 	for _, stream := range []uint8{wire.Stdout, wire.Stderr} {
 		p.outputs[stream] = newSpool(p.limits.OutputBytes)
-		p.outputs[stream].order = p.order.of(stream)
+		p.outputs[stream].order = p.order.notes(stream, p.limits.OutputBytes)
 	}
 	s.mu.Lock()
 	p.base = s.last

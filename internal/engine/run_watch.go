@@ -90,7 +90,7 @@ func (w *RunWatch) Next(ctx context.Context) (RunUpdate, error) {
 			w.state = r.State
 			return RunUpdate{Record: &r}, nil
 		}
-		u, more := w.output(output, order)
+		u, more := w.output(output, order, ended)
 		if len(u.Chunk) > 0 {
 			return u, nil
 		}
@@ -112,7 +112,8 @@ func (w *RunWatch) Next(ctx context.Context) (RunUpdate, error) {
 }
 
 // output takes what was printed next, or returns what is closed when there is more.
-func (w *RunWatch) output(captures [2]*capture, order *order) (u RunUpdate, more [2]<-chan struct{}) {
+// ended says that nothing comes any more.
+func (w *RunWatch) output(captures [2]*capture, order *order, ended bool) (u RunUpdate, more [2]<-chan struct{}) {
 	var chunks [2][]byte
 	for i, c := range captures {
 		if c != nil {
@@ -122,12 +123,15 @@ func (w *RunWatch) output(captures [2]*capture, order *order) (u RunUpdate, more
 	if len(chunks[0])+len(chunks[1]) == 0 {
 		return u, more
 	}
-	// What has come was noted before it came: see Outputs.Next. Of one that the order
-	// names and that was not there, there is some now, unless it is not kept at all.
+	// What comes is noted before it comes: see Outputs.Next.
 	stream, most := 0, int64(outputChunk)
 	if i, n, ok := order.next(w.at); ok {
 		if len(chunks[i]) == 0 {
-			chunks[i], _ = captures[i].from(w.at[i])
+			chunks[i], more[i] = captures[i].from(w.at[i])
+		}
+		if len(chunks[i]) == 0 && !ended { // it is on its way
+			more[1-i] = nil
+			return u, more
 		}
 		stream, most = i, min(n, most)
 	}

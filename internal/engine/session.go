@@ -169,13 +169,17 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 		stdout: newCapture(x.limits.OutputBytes, x.streams.Stdout),
 		stderr: newCapture(x.limits.OutputBytes, x.streams.Stderr),
 	}
-	r.stdout.order, r.stderr.order = r.order.of(wire.Stdout), r.order.of(wire.Stderr)
+	notes := [wire.Streams]*noting{wire.Stdout: r.order.notes(wire.Stdout, x.limits.OutputBytes), wire.Stderr: r.order.notes(wire.Stderr, x.limits.OutputBytes)}
+	r.stdout.order, r.stderr.order = notes[wire.Stdout], notes[wire.Stderr]
 	if x.opened != nil {
 		x.opened(r)
 	}
 	meter := meterOf(s.machine)
 	base := meter.BeginRun()
-	p, err := s.begin(ctx, x, guest.Streams{Stdin: x.streams.Stdin, Stdout: r.stdout, Stderr: r.stderr})
+	p, err := s.begin(ctx, x, guest.Streams{
+		Stdin: x.streams.Stdin, Stdout: r.stdout, Stderr: r.stderr,
+		Arrived: func(stream uint8, n int) { notes[stream].arrived(n) },
+	})
 	if err != nil && ctx.Err() == nil {
 		return nil, s.explain(err)
 	}

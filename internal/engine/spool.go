@@ -21,7 +21,7 @@ const stallPatience = 30 * time.Second
 type spool struct {
 	size  int64
 	stall time.Duration
-	order func(n int) // told of the first size bytes, as they come; may be nil
+	order *noting // of the first size bytes; may be nil
 
 	mu      sync.Mutex
 	ring    []byte // see put
@@ -60,9 +60,7 @@ func (s *spool) Write(p []byte) (int, error) {
 			continue
 		}
 		k := min(room, int64(len(p)))
-		if head := min(k, s.size-s.total); head > 0 && s.order != nil {
-			s.order(int(head))
-		}
+		s.order.written(k)
 		s.put(p[:k])
 		p = p[k:]
 		s.signal()

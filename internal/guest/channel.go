@@ -37,6 +37,7 @@ type channel struct {
 	upload   *wire.Credit              // stream 0, or nil
 	sated    bool                      // the agent takes no more of stream 0; reading loop only
 	download [wire.Streams]*wire.Inbox // streams 1 and 2, or nil
+	arrived  func(stream uint8, n int) // see Streams.Arrived
 
 	debt *debt // nil: the agent may take its time
 
@@ -51,6 +52,7 @@ type shape struct {
 	upload    bool
 	downloads int
 	prompt    bool // the agent must get on with it
+	arrived   func(stream uint8, n int)
 }
 
 // open asks for one operation.
@@ -62,7 +64,7 @@ func (g *Guest) open(ctx context.Context, req wire.Request, u use, s shape) (*ch
 	if len(payload) > wire.MaxOpen {
 		return nil, sandbox.Errorf(sandbox.CodeTooLarge, "the request has %d bytes, more than %d", len(payload), wire.MaxOpen)
 	}
-	c := &channel{g: g, use: u, over: make(chan struct{})}
+	c := &channel{g: g, use: u, arrived: s.arrived, over: make(chan struct{})}
 	if s.upload {
 		c.upload = wire.NewCredit(wire.UploadWindow(req.Op))
 	}
@@ -115,6 +117,9 @@ func (c *channel) flow(f wire.Frame) error {
 	}
 	switch {
 	case f.Kind == wire.KindData && inbox != nil:
+		if c.arrived != nil {
+			c.arrived(stream, len(rest))
+		}
 		return inbox.Put(rest)
 	case f.Kind == wire.KindEOF && inbox != nil:
 		return inbox.EOF()

@@ -38,6 +38,11 @@ type Streams struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
+	// Arrived, where it is set, is told of what comes in the order in which the agent
+	// sent it, before it is written. The writers are goroutines of their own, and
+	// which of them is faster says nothing. It is called from the reading loop and must
+	// not block.
+	Arrived func(stream uint8, n int)
 }
 
 // Exit is how a process ended, as the agent says.
@@ -78,7 +83,7 @@ func (g *Guest) Start(ctx context.Context, cmd Command, s Streams) (*Process, er
 		started:  make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.parts.Store(3)
-	p.c, err = g.open(ctx, wire.Request{Op: wire.OpStart, Start: req}, p, shape{upload: req.Stdin, downloads: 2})
+	p.c, err = g.open(ctx, wire.Request{Op: wire.OpStart, Start: req}, p, shape{upload: req.Stdin, downloads: 2, arrived: s.Arrived})
 	if err != nil {
 		return nil, err
 	}

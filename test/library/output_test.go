@@ -358,3 +358,18 @@ func exact(t *testing.T, got sandbox.ExactOutput, asked bool, stdout, stderr str
 		t.Errorf("the order has %v of %d and %d bytes", sums, len(stdout), len(stderr))
 	}
 }
+
+// What was written to stdout before something was written to stderr is told before it,
+// also of a moment: nothing on the way lets one overtake the other. It was so in half
+// of the cases.
+func TestStdoutComesBeforeWhatFollowsIt(t *testing.T) {
+	both(t, func(t *testing.T, w way) {
+		b := w.create(t, sandbox.Create{})
+		for range 30 {
+			p := must(b.Exec(t.Context(), sandbox.Command{Shell: "echo out; echo err >&2"}, client.ExecOptions{}))(t)
+			if len(p.OutputOrder) != 2 || p.OutputOrder[0].Stream != "stdout" {
+				t.Fatalf("%+v", p.OutputOrder)
+			}
+		}
+	})
+}

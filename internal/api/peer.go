@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/base64"
 	"net/http"
 	"slices"
 	"strings"
@@ -91,6 +92,18 @@ func presentedKey(h http.Header) (string, error) {
 // isOurKey tells an API key of this server's from a token meant for a server
 // inside a sandbox.
 func isOurKey(token string) bool { return strings.HasPrefix(strings.TrimSpace(token), "pfk_") }
+
+// holdsOurKey says whether a header has such a key, behind whatever word: as a
+// password of Basic it may also be in base64.
+func holdsOurKey(authorization string) bool {
+	for word := range strings.FieldsSeq(authorization) {
+		plain, _ := base64.RawStdEncoding.DecodeString(strings.TrimRight(word, "="))
+		if strings.Contains(word, "pfk_") || strings.Contains(string(plain), "pfk_") {
+			return true
+		}
+	}
+	return false
+}
 
 // allow says whether a principal has one of the scopes.
 func allow(p access.Principal, scopes []string) error {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,7 +40,8 @@ func (p *portProxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.SetXForwarded()
 	keyInHeader := out.Header.Get("X-Api-Key") != ""
 	out.Header.Del("X-Api-Key")
-	if v := out.Header.Get("Authorization"); !isLocalPeer(pr.In.Context()) && (!keyInHeader || isOurKey(strings.TrimPrefix(v, "Bearer"))) {
+	theirs := keyInHeader || isLocalPeer(pr.In.Context())
+	if !theirs || slices.ContainsFunc(out.Header.Values("Authorization"), holdsOurKey) {
 		out.Header.Del("Authorization")
 	}
 	if _, byLink := pr.In.Context().Value(linkKey{}).(link); byLink && out.Header.Get("Origin") == "null" {

@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -106,6 +107,9 @@ func TestPortsKeepOurSecretsOutside(t *testing.T) {
 	}{
 		{map[string]string{"Authorization": "Bearer " + key, "Cookie": "ours=1"}, path + "/a/../b?q=1", `GET /a/../b?q=1 host=localhost:8000 auth="" key="" cookie="" prefix="` + path + `"`},
 		{map[string]string{"X-API-Key": key, "Authorization": "Bearer theirs"}, path + "/", `GET / host=localhost:8000 auth="Bearer theirs" key="" cookie="" prefix="` + path + `"`},
+		{map[string]string{"X-API-Key": key, "Authorization": "Basic dGhleTp0aGVpcnM="}, path + "/", `GET / host=localhost:8000 auth="Basic dGhleTp0aGVpcnM=" key="" cookie="" prefix="` + path + `"`},
+		{map[string]string{"X-API-Key": key, "Authorization": "Basic " + key}, path + "/", `GET / host=localhost:8000 auth="" key="" cookie="" prefix="` + path + `"`},
+		{map[string]string{"X-API-Key": key, "Authorization": "Basic " + base64.StdEncoding.EncodeToString([]byte("me:"+key))}, path + "/", `GET / host=localhost:8000 auth="" key="" cookie="" prefix="` + path + `"`},
 		{map[string]string{"X-API-Key": key}, path + "/", `GET / host=localhost:8000 auth="" key="" cookie="" prefix="` + path + `"`},
 		{map[string]string{"Authorization": "Bearer " + key, "Host": host, "Cookie": "theirs=1"}, "/v1/runs", `GET /v1/runs host=localhost:8000 auth="" key="" cookie="theirs=1" prefix=""`},
 	} {

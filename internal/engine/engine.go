@@ -80,7 +80,7 @@ type Engine struct {
 	accounts   accounts
 	readiness  readiness
 	processors processors.Shares
-	parsing    sync.Mutex // held while large results are taken apart, for their memory's sake
+	parsing    sync.Mutex // held while results that are not small are taken apart, for their memory's sake
 
 	unsavedWrite sync.RWMutex
 

@@ -13,12 +13,15 @@ import (
 // resultsPatience bounds how long values may take to come out.
 const resultsPatience = 5 * time.Second
 
-// largeResults is from where on results are taken apart one after another: that
-// takes a few times their memory.
+// Results from manyResults on are taken apart one after another: that takes a few
+// times their memory, and much more of a processor than writing them.
+const manyResults = 64 << 10
+
+// largeResults is what the host reads by itself of a file of results.
 const largeResults = 1 << 20
 
 func (e *Engine) parse(file []byte) values.Results {
-	if len(file) > largeResults {
+	if len(file) > manyResults {
 		e.parsing.Lock()
 		defer e.parsing.Unlock()
 	}

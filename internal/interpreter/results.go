@@ -13,8 +13,12 @@ import (
 const (
 	MaxResultsBytes = 16 << 20 // the file
 	maxResults      = 100
-	maxSkipped      = 20
-	maxReason       = 200
+	// maxValues bounds the values of all results, at every depth. Looking at one costs
+	// the host more than writing it costs the program. Five of the largest data
+	// frames that a harness writes have so many: 1,000 rows of 100 columns.
+	maxValues  = 500_000
+	maxSkipped = 20
+	maxReason  = 200
 )
 
 // Results is what a harness reported, once it was looked at.
@@ -46,7 +50,7 @@ func ReadResults(file []byte) Results {
 	if len(file) > MaxResultsBytes {
 		return Skip(sandbox.CodeTooLarge, "the results together are larger than "+sandbox.FormatSize(MaxResultsBytes))
 	}
-	for number := 0; len(file) > 0; {
+	for number, left := 0, maxValues; len(file) > 0; {
 		var line []byte
 		line, file, _ = bytes.Cut(file, []byte("\n"))
 		if len(bytes.TrimSpace(line)) == 0 {
@@ -56,7 +60,12 @@ func ReadResults(file []byte) Results {
 			r.skip(sandbox.CodeTooLarge, fmt.Sprintf("there are more than %d results", maxResults))
 			return r
 		}
-		r.take(number, line)
+		if n := countValues(line, left); n <= left {
+			left -= n
+			r.take(number, line)
+			continue
+		}
+		r.skip(sandbox.CodeTooLarge, fmt.Sprintf("result %d: with it the results have more than %d values", number, maxValues))
 	}
 	return r
 }

@@ -57,7 +57,7 @@ func TestReadResultsRefuses(t *testing.T) {
 		"NaN":              {`{"application/json": NaN}`, "it is not a JSON object"},
 		"not UTF-8":        {"{\"text/plain\": \"\xff\"}", "it is not UTF-8"},
 		"deep":             {`{"application/json": ` + deep + `}`, "nested too deep"},
-		"very deep":        {`{"application/json": ` + strings.Repeat("[", 1<<20), "nested too deep"},
+		"very deep":        {`{"application/json": ` + strings.Repeat("[", 1<<18), "nested too deep"},
 		"a name twice":     {`{"text/plain": "a", "text/plain": "b"}`, "a name twice"},
 		"twice inside":     {`{"application/json": [{"a": 1, "a": 2}]}`, "a name twice"},
 		"long number":      {`{"application/json": 1` + strings.Repeat("0", 1000) + `}`, "a number that is too long"},
@@ -131,6 +131,32 @@ func TestResultsAreBounded(t *testing.T) {
 	}
 	if _, err := b.Write([]byte{1}); !errors.Is(err, io.ErrShortBuffer) {
 		t.Errorf("one byte more: %v", err)
+	}
+}
+
+// Looking at results costs the host more than writing them costs the program, so
+// their values are counted before. Data frames of the largest kind are far below.
+func TestResultsOfManyValuesAreRefused(t *testing.T) {
+	frame := `{"application/json": [` + strings.Repeat("["+strings.Repeat("1,", 99)+"1],", 999) + "[1]]}\n"
+	if got := ReadResults([]byte(strings.Repeat(frame, 4))); len(got.Values) != 4 || len(got.Skipped) > 0 {
+		t.Errorf("%d frames, skipped %+v", len(got.Values), got.Skipped)
+	}
+	quoted := `{"text/plain": "\"` + strings.Repeat(",[{", 1<<20) + `"}` + "\n"
+	if got := ReadResults([]byte(quoted)); len(got.Values) != 1 {
+		t.Errorf("text counts as values: %+v", got.Skipped)
+	}
+	for name, unit := range map[string]string{"numbers": "1,", "lists": "[],", "objects": `{"":1},`} {
+		const head, tail = `{"application/json": [`, "1]}\n"
+		line := head + strings.Repeat(unit, (MaxResultsBytes-100)/len(unit)) + tail
+		var got Results
+		allocs := testing.AllocsPerRun(1, func() { got = ReadResults([]byte(line + `{"text/plain": "good"}`)) })
+		if len(got.Values) != 1 || len(got.Skipped) != 1 || got.Skipped[0].Code != sandbox.CodeTooLarge || allocs > 1000 {
+			t.Errorf("%s: %d values, skipped %+v, %.0f allocations", name, len(got.Values), got.Skipped, allocs)
+		}
+	}
+	half := `{"application/json": [` + strings.Repeat("1,", maxValues/2) + "1]}\n" // each is allowed, not both
+	if got := ReadResults([]byte(half + half + `{"text/plain": "good"}`)); len(got.Values) != 2 || len(got.Skipped) != 1 {
+		t.Errorf("%d values, skipped %+v", len(got.Values), got.Skipped)
 	}
 }
 

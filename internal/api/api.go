@@ -52,7 +52,8 @@ type server struct {
 	status    map[string]int
 	portLabel *regexp.Regexp
 	objectID  *regexp.Regexp
-	bodies    budget
+	bodies    budget      // what requests hold
+	answers   budget      // what answers hold until they are out
 	links     cipher.AEAD // seals links to ports
 	mux       *http.ServeMux
 	document  []byte // the OpenAPI document

@@ -3,24 +3,26 @@ package api
 import "sync"
 
 const (
-	// bodyBudget bounds all JSON bodies that are held at a time, in bytes.
+	// bodyBudget bounds all JSON bodies that are held at a time, in bytes, and
+	// the memory for answers likewise: see server.
 	bodyBudget = 512 << 20
 	// tenantBudget is what one tenant may have of it: its large requests must
-	// not keep those of others out.
+	// not keep those of others out, nor its answers that nobody reads.
 	tenantBudget = bodyBudget / 4
 	// freeBody is how much of a body is not accounted for. Nearly all bodies
 	// are smaller, and must not wait behind large ones.
 	freeBody = 64 << 10
 )
 
-// budget bounds the memory that bodies of all requests take together. Whoever
-// holds none of it is never refused: each tenant has one body of any accepted
-// size, however many are held by others. Its zero value is ready, and it is
-// safe for concurrent use.
+// budget bounds the memory that bodies of all requests take together, or all
+// answers. Whoever holds none of it is never refused: each tenant has one body of
+// any accepted size, however many are held by others. Its zero value is ready, and
+// it is safe for concurrent use.
 type budget struct {
 	mu      sync.Mutex
 	used    int64
 	tenants map[string]*tenantBodies
+	news    chan struct{} // closed when some was given back; nil while nobody waits
 }
 
 // tenantBodies are the bodies of one tenant that are accounted for.
@@ -34,6 +36,8 @@ type bodyShare struct {
 	budget *budget
 	tenant string
 	size   int64 // that is accounted for
+	asked  int64 // with what is not accounted for
+	over   bool  // it was given back: what is asked for later would stay taken
 }
 
 // share begins a body. It must be given back.
@@ -41,13 +45,29 @@ func (b *budget) share(tenant string) *bodyShare { return &bodyShare{budget: b, 
 
 // growTo asks for memory for a body of that size in all.
 func (s *bodyShare) growTo(size int64) bool {
-	more := size - s.size
-	if size <= freeBody || more <= 0 {
-		return true
-	}
 	b := s.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return s.grow(size)
+}
+
+// add asks for more memory.
+func (s *bodyShare) add(more int64) bool {
+	b := s.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return s.grow(s.asked + more)
+}
+
+func (s *bodyShare) grow(size int64) bool {
+	b, more := s.budget, size-s.size
+	switch {
+	case s.over:
+		return false
+	case size <= freeBody || more <= 0:
+		s.asked = max(s.asked, size)
+		return true
+	}
 	t := b.tenants[s.tenant]
 	if t == nil {
 		if b.tenants == nil {
@@ -62,7 +82,7 @@ func (s *bodyShare) growTo(size int64) bool {
 	if t.first != s && (t.used+more > tenantBudget || b.used+more > bodyBudget) {
 		return false
 	}
-	s.size += more
+	s.size, s.asked = size, size
 	t.used += more
 	b.used += more
 	return true
@@ -74,8 +94,13 @@ func (s *bodyShare) giveBack() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.tenants[s.tenant]
+	s.over = true
 	if t == nil || s.size == 0 {
 		return
+	}
+	if b.news != nil {
+		close(b.news)
+		b.news = nil
 	}
 	t.used -= s.size
 	b.used -= s.size
@@ -86,4 +111,14 @@ func (s *bodyShare) giveBack() {
 	if t.used == 0 {
 		delete(b.tenants, s.tenant)
 	}
+}
+
+// freed is closed when somebody gives something back.
+func (b *budget) freed() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.news == nil {
+		b.news = make(chan struct{})
+	}
+	return b.news
 }

@@ -273,3 +273,24 @@ func TestClientsThatAreGoneAreNotErrors(t *testing.T) {
 		}
 	}
 }
+
+// What asks for memory when its answer is over, such as a listing that still comes
+// in from a guest, takes none that nobody would give back.
+func TestNothingIsTakenForAnswersThatAreOver(t *testing.T) {
+	var b budget
+	s := b.share("a")
+	for range 3 {
+		if !s.add(freeBody / 2) {
+			t.Error("refused")
+		}
+	}
+	if want := int64(freeBody / 2 * 3); b.used != want {
+		t.Errorf("%d are held, want %d", b.used, want)
+	}
+	freed := b.freed()
+	s.giveBack()
+	<-freed
+	if s.add(1<<20) || b.used != 0 || len(b.tenants) != 0 {
+		t.Errorf("%d are held: %v", b.used, b.tenants)
+	}
+}

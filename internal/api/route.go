@@ -67,6 +67,7 @@ type call struct {
 	query values
 	// wants is the media type that was chosen among the answers'.
 	wants string
+	room  *bodyShare // of the memory for answers
 }
 
 // register makes handlers from the table.
@@ -86,10 +87,11 @@ func (s *server) serve(rt route, w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
+	defer c.holdAnswer()()
 	if rt.long || c.wants == typeEvents {
-		ctx, cancel := context.WithCancelCause(r.Context())
+		ctx, cancel := context.WithCancelCause(c.r.Context())
 		defer cancel(nil)
-		c.r = r.WithContext(ctx)
+		c.r = c.r.WithContext(ctx)
 		defer s.watchKey(c.r, rt.scopes, cancel)()
 	}
 	if err := rt.handle(c); err != nil {

@@ -30,7 +30,7 @@ func (s *server) archiveRoutes() []route {
 		{
 			method: http.MethodGet, path: path, id: "readArchive", tag: "Files", summary: "Read a directory as an archive", scopes: []string{scopeSandbox, scopeRead},
 			description: "Regular files and directories, with names relative to the directory; links and everything else are left out. Sparse files count as long as they look: files that have more bytes together than the sandbox's disk are refused as too_large.",
-			params:      params, answers: answers, errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity},
+			params:      params, answers: answers, errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusTooManyRequests},
 			example: `curl -s "$SERVER/v1/sandboxes/$ID/archive?path=out&format=tar.gz" -H "Authorization: Bearer $KEY" -o out.tar.gz`,
 			handle:  (*call).readArchive,
 		},

@@ -81,6 +81,7 @@ func (s *server) directoryRoutes() []route {
 				limit,
 			},
 			answers: []reply{jsonReply[sandbox.Listing[sandbox.FileInfo]](http.StatusOK, "The entries, in the order of their paths. unprintable counts those that were left out because of their names.")},
+			errors:  []int{http.StatusTooManyRequests},
 			example: `curl -s "$SERVER/v1/sandboxes/$ID/files/list?depth=2" -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).listFiles,
 		},
@@ -112,6 +113,7 @@ func (s *server) directoryRoutes() []route {
 		{
 			method: http.MethodGet, path: "/v1/sandboxes/{id}/changes", id: "listChanges", tag: "Files", summary: "List what has changed since the beginning",
 			scopes: reads, params: []param{limit}, answers: []reply{jsonReply[sandbox.Listing[sandbox.Change]](http.StatusOK, "The differences. unprintable counts files that were left out because of their names.")},
+			errors:  []int{http.StatusTooManyRequests},
 			example: `curl -s $SERVER/v1/sandboxes/$ID/changes -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).listChanges,
 		},

@@ -29,7 +29,7 @@ func (s *server) runLifeRoutes() []route {
 			description: watchDescription, scopes: reads, params: []param{offset("stdout"), offset("stderr")},
 			headers: []headerParam{{"Last-Event-ID", "The id of the last event that came; it wins over the offsets."}},
 			answers: []reply{{http.StatusOK, typeEvents, reflect.TypeFor[OutputEvent](), "The events."}},
-			errors:  []int{http.StatusNotFound, http.StatusGone},
+			errors:  []int{http.StatusNotFound, http.StatusGone, http.StatusTooManyRequests},
 			example: `curl -sN $SERVER/v1/runs/$RUN/events -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).watchRun,
 		},
@@ -37,14 +37,14 @@ func (s *server) runLifeRoutes() []route {
 			method: http.MethodGet, path: runPath + "/wait", id: "waitRun", tag: "Runs", summary: "Wait for a run", scopes: reads,
 			description: "Answers when the run has finished or the time is over; state says which.",
 			params:      []param{{name: "timeout_ms", kind: kindInt, min: 0, max: maxWaitMS, fallback: "60000", doc: "Milliseconds to wait at most."}},
-			answers:     []reply{jsonReply[Run](http.StatusOK, "The run, with its result once it has finished.")}, errors: []int{http.StatusNotFound},
+			answers:     []reply{jsonReply[Run](http.StatusOK, "The run, with its result once it has finished.")}, errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 			example: `curl -s "$SERVER/v1/runs/$RUN/wait?timeout_ms=10000" -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).waitRun, long: true,
 		},
 		{
 			method: http.MethodPost, path: runPath + "/cancel", id: "cancelRun", tag: "Runs", summary: "Cancel a run",
 			description: "Ends the run, wherever it stands and whoever waits for it: its result is killed by cancelled, with what the program had printed. Answers when it has ended. Cancelling one that has finished changes nothing.",
-			scopes:      []string{scopeRun}, answers: []reply{jsonReply[Run](http.StatusOK, "The run as it ended; in the state running where that takes more than a minute.")}, errors: []int{http.StatusNotFound},
+			scopes:      []string{scopeRun}, answers: []reply{jsonReply[Run](http.StatusOK, "The run as it ended; in the state running where that takes more than a minute.")}, errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 			example: `curl -s -X POST $SERVER/v1/runs/$RUN/cancel -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).cancelRun,
 		},
@@ -130,6 +130,11 @@ func (c *call) watchRun() error {
 			return nil
 		case err != nil:
 			return c.cutOff(e, hide(err))
+		}
+		if u.Result != nil {
+			if u.Result, err = c.hold(u.Result); err != nil {
+				return c.cutOff(e, err)
+			}
 		}
 		if err := sendUpdate(e, out, u); err != nil {
 			return err

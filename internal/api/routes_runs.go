@@ -98,12 +98,13 @@ func (s *server) runRoutes() []route {
 				param{name: "since", kind: kindTime, doc: "Only runs that were asked for at this time or later."},
 				param{name: "before", kind: kindTime, doc: "Only runs that were asked for before this time."}),
 			answers: []reply{jsonReply[List[Run]](http.StatusOK, "A page of runs.")},
+			errors:  []int{http.StatusTooManyRequests},
 			example: `curl -s "$SERVER/v1/runs?state=running&state=queued&limit=10" -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).listRuns,
 		},
 		{
 			method: http.MethodGet, path: "/v1/runs/{run}", id: "getRun", tag: "Runs", summary: "Get a run", description: "With its result once it has ended.",
-			scopes: reads, answers: []reply{jsonReply[Run](http.StatusOK, "The run.")}, errors: []int{http.StatusNotFound},
+			scopes: reads, answers: []reply{jsonReply[Run](http.StatusOK, "The run.")}, errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 			example: `curl -s $SERVER/v1/runs/$RUN -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).getRun,
 		},
@@ -219,6 +220,9 @@ func (c *call) run() error {
 	if err != nil {
 		return err
 	}
+	if result, err = c.hold(result); err != nil {
+		return err
+	}
 	return c.reply(http.StatusOK, result)
 }
 
@@ -256,6 +260,9 @@ func (c *call) streamRun(ctx context.Context, req engine.Request) error {
 	stderr.finish()
 	if !e.started() { // it is the answer to an earlier request
 		req.Started(result.ID)
+	}
+	if result, err = c.hold(result); err != nil {
+		return c.cutOff(e, err)
 	}
 	return e.send("result", "", result)
 }

@@ -29,6 +29,7 @@ func (s *server) sandboxRoutes() []route {
 			description: "Ended ones are kept for a while.", scopes: reads,
 			params:  listParams("state", words(sandbox.States()...), "Only sandboxes in this state."),
 			answers: []reply{jsonReply[List[sandbox.Info]](http.StatusOK, "A page of sandboxes.")},
+			errors:  []int{http.StatusTooManyRequests},
 			example: `curl -s "$SERVER/v1/sandboxes?state=running" -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).listSandboxes,
 		},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pinfold/internal/failpoint"
+	"pinfold/internal/headroom"
 	"pinfold/sandbox"
 )
 
@@ -66,7 +67,7 @@ func (e *Engine) complete(ctx context.Context, j *job, r RunRecord) (result *san
 			e.keepResult(j, r, failedResult(r, err))
 		}
 	}()
-	result, err = e.perform(ctx, j)
+	result, err = e.perform(headroom.With(ctx, nil), j) // what a run takes for itself is no answer's
 	final := result
 	if err != nil {
 		final = failedResult(r, err)

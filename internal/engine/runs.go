@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"pinfold/internal/headroom"
 	"pinfold/sandbox"
 )
 
@@ -134,6 +135,9 @@ func (e *Engine) complement(ctx context.Context, r RunRecord) (RunRecord, error)
 	kept, waits := e.unsaved.results[r.ID]
 	e.mu.Unlock()
 	if waits {
+		if err := headroom.Take(ctx, AnswerSize(kept.result)); err != nil {
+			return r, err
+		}
 		return finishedRecord(r, kept.result, time.Now()), nil
 	}
 	again, err := e.options.Store.LoadRun(ctx, r.Tenant, r.ID)

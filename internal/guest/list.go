@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"pinfold/internal/headroom"
 	"pinfold/internal/wire"
 )
 
@@ -30,6 +31,7 @@ func (g *Guest) List(ctx context.Context, dir string, depth, limit int) (Entries
 		return Entries{}, err
 	}
 	l := &entryLister{limit: min(max(limit, 0), wire.MaxFiles), depth: min(max(depth, 1), wire.MaxDepth)}
+	l.take = func(bytes int64) error { return headroom.Take(ctx, bytes) }
 	req := wire.Request{Op: wire.OpList, List: &wire.ListRequest{Dir: dir, Depth: l.depth, Max: l.limit}}
 	c, err := g.open(ctx, req, l, shape{prompt: true})
 	if err != nil {
@@ -38,6 +40,9 @@ func (g *Guest) List(ctx context.Context, dir string, depth, limit int) (Entries
 	o, err := c.wait(ctx)
 	if err != nil {
 		return Entries{}, named(dir, err)
+	}
+	if l.refused != nil {
+		return Entries{}, l.refused
 	}
 	slices.SortFunc(l.items, func(a, b wire.Entry) int { return strings.Compare(a.Path, b.Path) })
 	for i := 1; i < len(l.items); i++ {
@@ -52,17 +57,20 @@ func (g *Guest) List(ctx context.Context, dir string, depth, limit int) (Entries
 type entryLister struct {
 	plain
 	limit, depth int
-	bytes        int
+	bytes, count int
 	items        []wire.Entry
+	take         func(bytes int64) error
+	refused      error // by take: what comes then is checked, and not kept
 }
 
 func (l *entryLister) event(e wire.Event) error {
 	if e.Kind != wire.EventEntries || len(e.Entries) == 0 {
 		return broken("an event where none belongs")
 	}
-	if len(l.items)+len(e.Entries) > l.limit {
+	if l.count += len(e.Entries); l.count > l.limit {
 		return broken("more entries than were asked for")
 	}
+	before := l.bytes
 	for _, x := range e.Entries {
 		if err := checkListed(x); err != nil {
 			return err
@@ -74,9 +82,24 @@ func (l *entryLister) event(e wire.Event) error {
 			return broken("a listing with too many bytes")
 		}
 	}
+	if l.refused == nil {
+		l.refused = l.take(int64(listedCopies*(l.bytes-before) + listedEntry*len(e.Entries)))
+	}
+	if l.refused != nil {
+		l.items = nil
+		return nil
+	}
 	l.items = append(l.items, e.Entries...)
 	return nil
 }
+
+// What a listing costs until it has been answered: its texts as they came, with
+// their directory before them, and in the answer; and for each entry everything
+// else of it, likewise.
+const (
+	listedCopies = 4
+	listedEntry  = 700
+)
 
 // Move gives a file or directory another name and makes missing directories
 // above that. A regular file there is replaced; anything else there is an error

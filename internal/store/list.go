@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/headroom"
 	"pinfold/internal/store/paging"
 )
 
@@ -38,7 +39,7 @@ func list[T any](ctx context.Context, s *Store, tenant string, q engine.Query, l
 	if err != nil {
 		return page, s.fault("listing", err)
 	}
-	bad, err := l.read(rows, plan.Limit, q.Oldest, &page)
+	bad, err := l.read(ctx, rows, plan.Limit, q.Oldest, &page)
 	for _, d := range bad { // rows is closed: the writer may need what it held
 		s.putAside(ctx, l.source, d)
 	}
@@ -46,7 +47,7 @@ func list[T any](ctx context.Context, s *Store, tenant string, q engine.Query, l
 }
 
 // read fills a page and returns the rows that it could not read.
-func (l listed[T]) read(rows *sql.Rows, limit int, oldest bool, page *engine.Page[T]) ([]*damaged, error) {
+func (l listed[T]) read(ctx context.Context, rows *sql.Rows, limit int, oldest bool, page *engine.Page[T]) ([]*damaged, error) {
 	defer drop(rows)
 	var bad []*damaged
 	var last paging.Place
@@ -59,6 +60,9 @@ func (l listed[T]) read(rows *sql.Rows, limit int, oldest bool, page *engine.Pag
 		dest, get := l.scan(&r.seq, &r.place.At, &r.place.ID)
 		item, err := scanInto(rows.Scan, dest, get)
 		last = r.place
+		if full := headroom.Take(ctx, answerCopies*read(dest)); full != nil {
+			return bad, full
+		}
 		switch {
 		case err == nil:
 			page.Items = append(page.Items, item)
@@ -69,6 +73,20 @@ func (l listed[T]) read(rows *sql.Rows, limit int, oldest bool, page *engine.Pag
 		}
 	}
 	return bad, rows.Err()
+}
+
+// answerCopies is how often a text from the database is in memory until it has
+// been answered: as it was read, decoded, and in the answer.
+const answerCopies = 3
+
+// read is how much text a row had.
+func read(dest []any) (n int64) {
+	for _, d := range dest {
+		if b, ok := d.(*[]byte); ok {
+			n += int64(len(*b))
+		}
+	}
+	return n
 }
 
 func scanInto[T any](scan func(dest ...any) error, dest []any, get func() (T, error)) (T, error) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/headroom"
 	"pinfold/internal/store/paging"
 	"pinfold/sandbox"
 )
@@ -34,10 +35,11 @@ func (s *Store) BeginRun(ctx context.Context, r engine.RunRecord) (*engine.RunRe
 	}
 	args := []any{r.Tenant, r.ID, paging.Nanos(r.CreatedAt), r.Language, string(metadata), key, r.Digest}
 	var earlier *engine.RunRecord
+	asked := ctx
 	err = s.write(ctx, doing, len(metadata), func(ctx context.Context, w *session) error {
 		if key != nil {
 			var err error
-			if earlier, err = w.runOf(ctx, r.Tenant, r.IdempotencyKey, s); err != nil || earlier != nil {
+			if earlier, err = w.runOf(ctx, asked, r.Tenant, r.IdempotencyKey, s); err != nil || earlier != nil {
 				return err
 			}
 		}
@@ -54,10 +56,19 @@ func (s *Store) BeginRun(ctx context.Context, r engine.RunRecord) (*engine.RunRe
 	return earlier, nil
 }
 
+// resultSize is how large the result of a run is, for who bounds the memory that
+// it may take, before it is read. SQLite knows it without reading it.
+const resultSize = "SELECT coalesce(octet_length(body), 0) FROM runs LEFT JOIN results ON run = seq WHERE tenant = ? AND "
+
 // runOf returns the run that has used an idempotency key, or nil. One that
 // cannot be read keeps its key: running again could be running twice.
-func (w *session) runOf(ctx context.Context, tenant, key string, s *Store) (*engine.RunRecord, error) {
-	var seq int64
+func (w *session) runOf(ctx, asked context.Context, tenant, key string, s *Store) (*engine.RunRecord, error) {
+	var seq, size int64
+	if err := w.row(ctx, resultSize+"idempotency_key = ?", []any{tenant, key}, &size); err == nil {
+		if full := headroom.Take(asked, answerCopies*size); full != nil {
+			return nil, full
+		}
+	}
 	dest, get := scanRunAndResult(&seq)
 	r, err := scanInto(func(dest ...any) error {
 		return w.row(ctx, withResult+"idempotency_key = ?", []any{tenant, key}, dest...)
@@ -108,6 +119,12 @@ func (s *Store) FinishRun(ctx context.Context, tenant, id string, result *sandbo
 
 // LoadRun returns a run with its result, if there is one.
 func (s *Store) LoadRun(ctx context.Context, tenant, id string) (engine.RunRecord, error) {
+	var size int64
+	if err := s.one(ctx, resultSize+"id = ?", []any{tenant, id}, &size); err == nil { // else what follows says why
+		if full := headroom.Take(ctx, answerCopies*size); full != nil {
+			return engine.RunRecord{}, full
+		}
+	}
 	return find(ctx, s, runRows(), withResult+"id = ?", tenant, id, scanRunAndResult)
 }
 

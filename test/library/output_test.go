@@ -373,3 +373,23 @@ func TestStdoutComesBeforeWhatFollowsIt(t *testing.T) {
 		}
 	})
 }
+
+// Who reads what is kept is told that the beginning is missing, and gets what who asks
+// for the process gets.
+func TestOutputThatIsCutSaysSo(t *testing.T) {
+	both(t, func(t *testing.T, w way) {
+		b := w.create(t, sandbox.Create{})
+		p := w.start(t, b, sandbox.Command{Shell: "echo 0123456789abcdef; echo e >&2", OutputBytes: 8})
+		waited := must(p.Wait(t.Context()))(t)
+		var out bytes.Buffer
+		read := must(p.Output(t.Context(), client.OutputOptions{Stdout: &out, StdoutOffset: -1, StderrOffset: -1}))(t)
+		if out.String() != "9abcdef\n" || !read.StdoutTruncated || read.StderrTruncated || read.StdoutBytes != 17 {
+			t.Errorf("read %q: %+v", out.String(), read)
+		}
+		for _, p := range []sandbox.Process{waited, must(p.Info(t.Context()))(t)} {
+			if p.Stdout != "9abcdef\n" || !p.StdoutTruncated || p.StdoutBytes != 17 || p.Stderr != "e\n" || p.StderrTruncated {
+				t.Errorf("%+v", p)
+			}
+		}
+	})
+}

@@ -225,3 +225,20 @@ func sysSchedSetaffinity(pid int, set []byte) error {
 	_, err := call(unix.SYS_SCHED_SETAFFINITY, uintptr(pid), uintptr(len(set)), uintptr(unsafe.Pointer(unsafe.SliceData(set))), 0, 0)
 	return err
 }
+
+// sysStatfs asks about the file system of a path.
+func sysStatfs(path string, s *unix.Statfs_t) error {
+	p, err := unix.BytePtrFromString(path)
+	if err != nil {
+		return err
+	}
+	_, err = call(unix.SYS_STATFS, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(s)), 0, 0, 0)
+	return err
+}
+
+// sysPending returns how many bytes can be read.
+func sysPending(fd int) int {
+	var n int32
+	_, _ = call(unix.SYS_IOCTL, uintptr(fd), unix.TIOCINQ, uintptr(unsafe.Pointer(&n)), 0, 0)
+	return int(n)
+}

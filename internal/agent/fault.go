@@ -74,7 +74,7 @@ func fileFault(err error) *wire.Fault {
 // error number is that of too few blocks.
 func noInodes() bool {
 	var s unix.Statfs_t
-	return unix.Statfs(sandbox.Home, &s) == nil && s.Files > 0 && s.Ffree == 0
+	return sysStatfs(sandbox.Home, &s) == nil && s.Files > 0 && s.Ffree == 0
 }
 
 // startFault says why a process could not be started.

@@ -132,6 +132,6 @@ func (f *pollFile) Write(p []byte) (int, error) {
 // pending returns the number of bytes that wait to be read.
 func (f *pollFile) pending() int {
 	n := 0
-	_ = f.raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+	_ = f.raw.Control(func(fd uintptr) { n = sysPending(int(fd)) })
 	return n
 }

@@ -45,6 +45,28 @@ func (o *Outputs) Begin() (at [2]int64, err error) {
 // its place, or the context's.
 func (o *Outputs) Next(ctx context.Context) (stream int, chunk []byte, at int64, err error) {
 	for {
+		stream, most, err := o.turn(ctx)
+		if err != nil {
+			return 0, nil, 0, err
+		}
+		chunk, at, err = o.streams[stream].take(most)
+		switch {
+		case err == io.EOF: //nolint:errorlint // take's own
+			o.ended[stream] = true
+			o.streams[stream].Close() // the process need not wait for this stream any more
+		case err != nil:
+			return stream, nil, at, err
+		default:
+			o.at[stream] = at + int64(len(chunk))
+			return stream, chunk, at, nil
+		}
+	}
+}
+
+// turn waits until there is something to take, and says from which stream, and how
+// much of it at most.
+func (o *Outputs) turn(ctx context.Context) (stream int, most int64, err error) {
+	for {
 		var more [2]<-chan struct{}
 		ready := -1
 		for i, s := range o.streams {
@@ -55,42 +77,28 @@ func (o *Outputs) Next(ctx context.Context) (stream int, chunk []byte, at int64,
 				ready = i
 			}
 		}
-		switch {
-		case o.ended[0] && o.ended[1]:
-			return 0, nil, 0, io.EOF
-		case ready < 0:
-			select {
-			case <-more[0]:
-			case <-more[1]:
-			case <-ctx.Done():
-				return 0, nil, 0, context.Cause(ctx)
-			}
-			continue
+		if o.ended[0] && o.ended[1] {
+			return 0, 0, io.EOF
 		}
-		// What comes is noted before it comes. So where this does not know, the order
-		// was not noted, and where it knows, the bytes are there or on their way.
-		most := int64(outputChunk)
-		if i, n, ok := o.order.next(o.at); ok && !o.ended[i] {
-			if coming := o.streams[i].wait(); coming != nil {
-				select {
-				case <-coming:
-				case <-ctx.Done():
-					return 0, nil, 0, context.Cause(ctx)
-				}
-				continue
+		if ready >= 0 {
+			// What comes is noted before it comes. So where this does not know, the
+			// order was not noted, and where it knows, the bytes are there or on their
+			// way.
+			i, n, ok := o.order.next(o.at)
+			if !ok || o.ended[i] {
+				return ready, outputChunk, nil
 			}
-			ready, most = i, min(n, outputChunk)
+			coming := o.streams[i].wait()
+			if coming == nil {
+				return i, min(n, outputChunk), nil
+			}
+			more = [2]<-chan struct{}{coming}
 		}
-		chunk, at, err = o.streams[ready].take(most)
-		switch {
-		case err == io.EOF: //nolint:errorlint // take's own
-			o.ended[ready] = true
-			o.streams[ready].Close() // the process need not wait for this stream any more
-		case err != nil:
-			return ready, nil, at, err
-		default:
-			o.at[ready] = at + int64(len(chunk))
-			return ready, chunk, at, nil
+		select {
+		case <-more[0]:
+		case <-more[1]:
+		case <-ctx.Done():
+			return 0, 0, context.Cause(ctx)
 		}
 	}
 }

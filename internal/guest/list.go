@@ -87,7 +87,7 @@ func (l *entryLister) event(e wire.Event) error {
 	}
 	if l.refused != nil {
 		l.items = nil
-		return nil
+		return nil //nolint:nilerr // List says it, when all has come
 	}
 	l.items = append(l.items, e.Entries...)
 	return nil

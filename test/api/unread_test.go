@@ -66,7 +66,7 @@ func (w *world) begin(key, path string) unread {
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", path, w.keys[key]); err != nil {
 		w.t.Fatal(err)
 	}
-	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 1<<10), nil)
+	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 1<<10), nil) //nolint:bodyclose // with its connection
 	if err != nil {
 		w.t.Fatal(err)
 	}

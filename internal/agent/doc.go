@@ -16,7 +16,7 @@
 // # Threads
 //
 // A guest may use up the sandbox's processes at any moment, and the Go runtime
-// dies when it cannot make a thread. So the agent never needs one more than the
+// dies when it cannot make a thread. So the agent needs none more than the
 // runtime has made before main: its monitor, and two that take turns in running
 // goroutines on one P (wire.MaxTasks says how many a driver has to allow).
 //

@@ -190,39 +190,37 @@ func TestDialCloseDelivers(t *testing.T) {
 
 // Many at once work, one more is refused, and all are given back.
 func TestDialBound(t *testing.T) {
-	l := startAgent(t, mode{pid1: true})
 	port := server(t, "tcp", "127.0.0.1:0", echo)
-	for range 2 {
-		var all []net.Conn
-		for range wire.MaxDials {
-			c, err := l.Dial(deadline(t), port)
-			if err != nil {
-				t.Fatalf("connection %d: %v", len(all), err)
+	keepsToItsThreads(t, func(t *testing.T, l *live) {
+		for range 2 {
+			var all []net.Conn
+			for range wire.MaxDials {
+				c, err := l.Dial(deadline(t), port)
+				if err != nil {
+					t.Fatalf("connection %d: %v", len(all), err)
+				}
+				all = append(all, c)
 			}
-			all = append(all, c)
-		}
-		if _, err := l.Dial(deadline(t), port); code(err) != sandbox.CodeResourceUnavailable {
-			t.Errorf("one more: %v", err)
-		}
-		if n := status(t, l.pid, "Threads"); n > wire.MaxTasks {
-			t.Errorf("%d threads, want at most %d", n, wire.MaxTasks)
-		}
-		for _, c := range all {
-			_ = c.Close()
-		}
-		for again := time.Now(); ; { // closing takes a moment
-			c, err := l.Dial(deadline(t), port)
-			if err == nil {
+			if _, err := l.Dial(deadline(t), port); code(err) != sandbox.CodeResourceUnavailable {
+				t.Errorf("one more: %v", err)
+			}
+			for _, c := range all {
 				_ = c.Close()
-				break
 			}
-			if time.Since(again) > time.Minute {
-				t.Fatal(err)
+			for again := time.Now(); ; { // closing takes a moment
+				c, err := l.Dial(deadline(t), port)
+				if err == nil {
+					_ = c.Close()
+					break
+				}
+				if time.Since(again) > time.Minute {
+					t.Fatal(err)
+				}
+				time.Sleep(10 * time.Millisecond)
 			}
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(300 * time.Millisecond)
 		}
-		time.Sleep(300 * time.Millisecond)
-	}
+	})
 }
 
 // A server that goes away ends the reading; the sandbox's end does too.

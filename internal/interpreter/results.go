@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 
+	"pinfold/internal/strictjson"
 	"pinfold/sandbox"
 )
 
@@ -60,7 +61,7 @@ func ReadResults(file []byte) Results {
 			r.skip(sandbox.CodeTooLarge, fmt.Sprintf("there are more than %d results", maxResults))
 			return r
 		}
-		if n := countValues(line, left); n <= left {
+		if n := strictjson.CountValues(line, left); n <= left {
 			left -= n
 			r.take(number, line)
 			continue

@@ -26,23 +26,6 @@ var (
 	errMembers   = errors.New("it has too many forms")
 )
 
-// countValues is how many values a line of JSON has, at least; it stops soon after
-// so many. It reads the bytes once and makes nothing.
-func countValues(line []byte, most int) int {
-	values, inText := 1, false
-	for i := 0; i < len(line) && values <= most; i++ {
-		switch c := line[i]; {
-		case c == '"':
-			inText = !inText
-		case c == '\\' && inText:
-			i++
-		case !inText && (c == ',' || c == '[' || c == '{'):
-			values++
-		}
-	}
-	return values
-}
-
 // member is one name and value of an object.
 type member struct {
 	name  string

@@ -74,8 +74,17 @@ func checkBytes(data []byte) error {
 		e.Hint = "send bytes that are not text as a file, with content_base64"
 		return e
 	}
+	if CountValues(data, maxValues) > maxValues {
+		return invalid("", "holds more than "+strconv.Itoa(maxValues)+" values")
+	}
+	return nil
+}
+
+// CountValues is how many values a JSON text has, at least; it stops soon after so
+// many. It reads the bytes once and makes nothing.
+func CountValues(data []byte, most int) int {
 	values, inText := 1, false
-	for i := 0; i < len(data); i++ {
+	for i := 0; i < len(data) && values <= most; i++ {
 		switch c := data[i]; {
 		case c == '"':
 			inText = !inText
@@ -84,11 +93,8 @@ func checkBytes(data []byte) error {
 		case !inText && (c == ',' || c == '[' || c == '{'):
 			values++
 		}
-		if values > maxValues {
-			return invalid("", "holds more than "+strconv.Itoa(maxValues)+" values")
-		}
 	}
-	return nil
+	return values
 }
 
 type walker struct {

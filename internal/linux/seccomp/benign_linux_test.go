@@ -55,7 +55,7 @@ func TestBenign(t *testing.T) {
 			exec("true", $o, $r); $r === 0 or exit(1); file_put_contents("a", "x"); copy("a", "b"); glob("*"); random_bytes(8); sys_getloadavg(); usleep(1);'`},
 		{name: "R", needs: "Rscript", script: `Rscript -e 'library(parallel); stopifnot(identical(mclapply(1:4, identity, mc.cores=2), as.list(1:4))); system("true"); x <- rnorm(10)
 			cl <- makeCluster(2); stopifnot(all(parSapply(cl, 1:4, function(i) i*i) == c(1,4,9,16))); stopCluster(cl); writeLines("x", tempfile())' 2>&1`},
-		{name: "lua", needs: "lua", script: `lua -e 'io.popen("echo"):read(); os.tmpname(); os.execute("true"); io.open("a", "w"):write("x")'`},
+		{name: "lua", needs: "lua", script: `lua -e 'io.popen("echo"):read(); os.remove(os.tmpname()); os.execute("true"); io.open("a", "w"):write("x")'`},
 		{name: "tcl", needs: "tclsh", script: `echo 'set s [socket -server {apply {args {}}} -myaddr 127.0.0.1 0]; socket 127.0.0.1 [lindex [fconfigure $s -sockname] 2]; exec true; after 1' > a.tcl && tclsh a.tcl`},
 		{name: "git", needs: "git", script: `export HOME=$PWD; git init -q r && cd r && echo x > f && git add f && git -c user.name=a -c user.email=a@b commit -qm m && git clone -q . ../s && git gc -q && git log --oneline | cat && git status --short`},
 		{name: "tar and compression", needs: "tar", script: `mkdir d; echo x > d/f; tar czf a.tgz d; tar xzf a.tgz; gzip d/f; gunzip d/f.gz; bzip2 d/f; tar tf a.tgz`},

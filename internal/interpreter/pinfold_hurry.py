@@ -84,14 +84,16 @@ def start(text, buffer):
         with mutex:
             if not hurries:
                 return
-            hurries, os._exit, buffer.flush = False, leave, by_line
-            if write_errors:
-                del error.flush
+            hurries, buffer.flush = False, by_line
             try:
                 text.reconfigure(line_buffering=True)
                 text.flush()  # what has come while that was on its way
             except (OSError, ValueError):
                 pass  # the program meets it with its next line, or at its end
+            finally:  # not before: who leaves, or writes an error, while we write waits for mutex
+                os._exit = leave
+                if write_errors:
+                    del error.flush
 
     def calm_leave(status):
         calm()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"pinfold/internal/interpreter"
 )
 
@@ -189,6 +191,62 @@ func TestTheSameWithAndWithoutTheHarness(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestExitWaitsForWhatIsBeingWritten has a program leave while our thread writes what
+// the program has printed, into a pipe that is full.
+func TestExitWaitsForWhatIsBeingWritten(t *testing.T) {
+	const last = 6000
+	dir, harness := t.TempDir(), install(t)
+	const quick = "LINES, QUICK, HURRY = 100, 0.005,"
+	source, _ := interpreter.File(interpreter.PythonHarness)
+	patient := bytes.Replace(source, []byte(quick), []byte("LINES, QUICK, HURRY = 100, 1e9,"), 1)
+	if bytes.Equal(patient, source) {
+		t.Fatalf("the harness does not say %s", quick)
+	}
+	write(t, harness, string(patient)) // however slow the machine is
+	write(t, filepath.Join(dir, "main.py"), fmt.Sprintf(`
+import os, time
+while os._exit.__name__ == "_exit": print(1)  # until it gets full buffers
+print("x" * %d)
+end = time.monotonic() + 0.1
+while time.monotonic() < end: pass
+os._exit(3)
+`, last))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/usr/bin/python3", harness, "main.py") //nolint:gosec // written above
+	cmd.Dir, cmd.Stdout, cmd.Env = dir, w, []string{"PYTHONDONTWRITEBYTECODE=1"}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	var got []byte
+	for !bytes.Contains(got, []byte("x")) {
+		b := make([]byte, 512)
+		n, err := r.Read(b)
+		if err != nil {
+			t.Fatalf("%v after %q", err, got)
+		}
+		got = append(got, b[:n]...)
+	}
+	time.Sleep(300 * time.Millisecond) // for a program that does not wait to be gone
+	rest, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if n := bytes.Count(append(got, rest...), []byte("x")); n != last || cmd.ProcessState.ExitCode() != 3 {
+		t.Errorf("%d bytes of %d, exit status %d", n, last, cmd.ProcessState.ExitCode())
 	}
 }
 

@@ -33,6 +33,7 @@ func TestReadingsGiveWayOnABusyMachine(t *testing.T) {
 	}{
 		{"quiet", 10 * time.Millisecond, 100 * time.Microsecond, 0, 10 * time.Millisecond},
 		{"slow to read", 2 * time.Millisecond, 5 * time.Millisecond, 0, 20 * time.Millisecond},
+		{"very slow to read", 2 * time.Millisecond, 3 * time.Second, 0, longestReading},
 		{"late", 2 * time.Millisecond, 100 * time.Microsecond, 5 * time.Millisecond, 40 * time.Millisecond},
 		{"very late", 2 * time.Millisecond, 100 * time.Microsecond, 10 * time.Second, latestReading},
 		{"early", 2 * time.Millisecond, 0, -time.Second, 2 * time.Millisecond},

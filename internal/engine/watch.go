@@ -26,7 +26,10 @@ const (
 	fastestReading = 2 * time.Millisecond
 	firstReading   = 5 * time.Millisecond
 	heldReading    = time.Millisecond // after the program's end: by then the output of most has ended, too
-	readingShare   = 4                // and so that reading takes no more than a fifth of the time
+	// Reading takes no more than a fifth of the time; but where one took seconds since
+	// others had the processors, the next must not wait for four times as long.
+	readingShare   = 4
+	longestReading = time.Second
 	// Where the machine is so busy that readings come late, the next one comes
 	// this many times as late: a hundred watches must leave the programs the time
 	// that they need to get near a limit. The kernel keeps the limits meanwhile.
@@ -38,7 +41,7 @@ const (
 // taken in that time.
 func paced(pause, took time.Duration, due, begun time.Time) time.Duration {
 	late := min(latenessShare*begun.Sub(due), latestReading)
-	return max(pause, readingShare*took, late)
+	return max(pause, min(readingShare*took, longestReading), late)
 }
 
 // fastestWriting is how many bytes a program may fill in a second.

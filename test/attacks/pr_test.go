@@ -19,7 +19,7 @@ func prCases() []Case {
 		{
 			ID: "PR-01", Title: "a fork bomb", Level: User, Severity: HostDoS, Source: "the oldest one",
 			Expect: "forks fail at the limit; the cause is processes; a neighbour goes on; nothing is left",
-			Attack: Payload{Code: "while True:\n    try: os.fork()\n    except OSError: pass", Limits: sandbox.Limits{Processes: 48, WallTimeMS: 8000}},
+			Attack: Payload{Code: "while True:\n    try: os.fork()\n    except OSError: pass", Limits: sandbox.Limits{Processes: 48, WallTimeMS: 60_000}},
 			Around: func(t *trial) func() { return t.victim() },
 			Judge: func(t *trial) error {
 				// Without a cgroup the kernel counts the agent's tasks in, made or not.

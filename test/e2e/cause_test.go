@@ -57,7 +57,8 @@ var causes = []struct {
 	},
 	{
 		name: "fork bomb that is left behind", language: "python", args: []string{"--processes", "32"},
-		code: "import os\nif os.fork() == 0:\n  while True:\n    try: os.fork()\n    except OSError: pass",
+		// The program ends when its child's bomb has come to the limit.
+		code: "import os\nif os.fork() == 0:\n  while True:\n    try: os.fork()\n    except OSError: pass\nwhile True:\n  try: p = os.fork()\n  except OSError: break\n  if p == 0: os._exit(0)\n  os.waitpid(p, 0)",
 		kind: sandbox.CauseProcesses, status: sandbox.StatusKilled, exit: 137,
 	},
 	{ // without the last command the program has ended before its bomb has grown

@@ -14,14 +14,20 @@ build_flags = -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSIO
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-build: bin/pinfold ## bin/pinfold (the agent is inside: one file is enough) and bin/pinfold-agent
+build: bin/pinfold ## bin/pinfold (all is inside: one file is enough), with bin/pinfold-whole and bin/pinfold-agent
 
 bin/pinfold-agent: FORCE
 	$(GO) build $(build_flags) -o $@ ./cmd/pinfold-agent
 
-bin/pinfold: bin/pinfold-agent FORCE
+# Everything, with the agent inside.
+bin/pinfold-whole: bin/pinfold-agent FORCE
 	@cmp -s $< internal/agentbin/pinfold-agent || cp $< internal/agentbin/pinfold-agent
 	$(GO) build $(build_flags) -tags embedagent -o $@ ./cmd/pinfold
+
+# What is started often, with the agent and the whole program inside.
+bin/pinfold: bin/pinfold-whole FORCE
+	@cmp -s $< internal/wholebin/pinfold-whole || cp $< internal/wholebin/pinfold-whole
+	$(GO) build $(build_flags) -tags embedagent,lean -o $@ ./cmd/pinfold
 
 demo: ## analyse a real data set in a sandbox; brings back out/co2.svg
 	@scripts/demo
@@ -45,4 +51,4 @@ bench-docs: build ## the same, into docs/benchmarks.md and docs/charts
 	bin/pinfold bench --long --markdown docs/benchmarks.md --svg docs/charts --json docs/benchmarks.json
 
 clean: ## remove what was built
-	rm -rf bin out internal/agentbin/pinfold-agent
+	rm -rf bin out internal/agentbin/pinfold-agent internal/wholebin/pinfold-whole

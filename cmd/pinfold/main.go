@@ -7,12 +7,9 @@ import (
 	"context"
 	"os"
 
-	"pinfold/internal/bench"
 	"pinfold/internal/cli"
-	"pinfold/internal/config"
 	"pinfold/internal/engine"
 	"pinfold/internal/probe"
-	"pinfold/internal/serve"
 	"pinfold/internal/wiring"
 )
 
@@ -29,30 +26,8 @@ func main() {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Version:   version,
 		NewRunner: runner(ctx, os.Args[1:]),
-		Probe:     probeAll,
-		Serve: func(ctx context.Context, c *config.Config, o serve.Options) error {
-			return serve.Serve(ctx, c, server(o))
-		},
-		CheckServe: func(ctx context.Context, c *config.Config) []serve.Finding {
-			return serve.Check(ctx, c, server(serve.Options{}))
-		},
-		Bench: func(ctx context.Context, o bench.Options) (*bench.Report, error) {
-			o.NewDriver, o.AgentSize = wiring.NewDriver, wiring.AgentSize
-			return bench.Run(ctx, o)
-		},
+		Whole:     whole(),
 	}))
-}
-
-// server completes the options of a server with what only this program knows.
-func server(o serve.Options) serve.Options {
-	o.Version, o.Probe, o.Room, o.NewEngine = version, probe.Run, probe.Room, newEngine
-	return o
-}
-
-// probeAll is what the doctor says: what the host can do, and whether it can carry
-// what a server takes on where nothing is configured.
-func probeAll(ctx context.Context) []probe.Finding {
-	return append(probe.Run(ctx), probe.Room(probe.Demand{Sandboxes: config.Default().Capacity.Sandboxes})...)
 }
 
 // newEngine makes an engine with the agent that this program carries.

@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -83,6 +84,27 @@ func TestDriversAreStrangersToEachOther(t *testing.T) {
 			if other, ok := driverOf(inModule(imported)); ok && other != mine {
 				t.Errorf("%s imports %s: what two drivers share belongs below them both", p.path(), inModule(imported))
 			}
+		}
+	}
+}
+
+// TestLeanProgramIsLean keeps out of what users start a thousand times what makes its
+// start slow: each of these has a function that runs before main, or is large.
+func TestLeanProgramIsLean(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags", "lean", "pinfold/cmd/pinfold").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	heavy := []string{"internal/api", "internal/bench", "internal/config", "internal/serve", "internal/store", "internal/telemetry"}
+	for path := range strings.Lines(string(out)) {
+		path = strings.TrimSpace(path)
+		for _, prefix := range []string{"modernc.org/", "go.opentelemetry.io/", "go.yaml.in/", "github.com/prometheus/"} {
+			if strings.HasPrefix(path, prefix) {
+				t.Errorf("the lean program imports %s", path)
+			}
+		}
+		if slices.Contains(heavy, inModule(path)) {
+			t.Errorf("the lean program imports %s", path)
 		}
 	}
 }

@@ -1,3 +1,5 @@
+//go:build !lean
+
 package cli
 
 import (
@@ -15,8 +17,6 @@ import (
 	"pinfold/internal/bench"
 	"pinfold/sandbox"
 )
-
-const benchName = "bench"
 
 const benchLong = `Measure Pinfold beside what else runs programs on this machine: bare python3,
 bubblewrap, runc, crun, runsc and Docker where they are installed, and the
@@ -99,7 +99,7 @@ func (a *app) bench(ctx context.Context, f *benchFlags) error {
 	defer cancel()
 	defer cancelOnSignal(cancel)()
 	defer catchBrokenPipe()() // who reads the tables may go away; what was started must be ended
-	report, err := a.Bench(ctx, o)
+	report, err := a.Whole.Bench(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -134,11 +134,8 @@ func (a *app) benchOptions(f *benchFlags) (bench.Options, error) {
 			return o, usageError("--%s takes more than nothing", flag)
 		}
 	}
-	var err error
-	if o.Program, err = os.Executable(); err != nil {
-		return o, err
-	}
 	if a.remote() {
+		var err error
 		o.Server = a.at.address()
 		if o.Key, err = a.apiKey(o.Server); err != nil {
 			return o, err

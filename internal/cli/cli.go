@@ -19,11 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pinfold/internal/bench"
-	"pinfold/internal/config"
 	"pinfold/internal/engine"
-	"pinfold/internal/probe"
-	"pinfold/internal/serve"
 	"pinfold/sandbox"
 )
 
@@ -42,20 +38,16 @@ type Deps struct {
 	Version string
 	// NewRunner is called only when a command runs something.
 	NewRunner func(ctx context.Context) (Runner, error)
-	// Probe finds out what this host can do, for "doctor".
-	Probe func(ctx context.Context) []probe.Finding
-	// Serve runs a server until it is told to stop, and CheckServe looks at
-	// what it would need, for "serve".
-	Serve      func(ctx context.Context, c *config.Config, o serve.Options) error
-	CheckServe func(ctx context.Context, c *config.Config) []serve.Finding
-	// Bench measures, for "bench".
-	Bench func(ctx context.Context, o bench.Options) (*bench.Report, error)
+	Whole     Whole
 }
 
 // Main runs one command line and returns the exit status of the process. It
 // takes over SIGINT, SIGTERM, SIGHUP and SIGPIPE while a program runs.
 func Main(ctx context.Context, deps Deps) int {
 	a := &app{Deps: deps}
+	if status, over := a.handOver(); over {
+		return status
+	}
 	root := a.root()
 	root.SetArgs(deps.Args)
 	// Our own messages go through these; cobra must not print by itself.
@@ -141,7 +133,7 @@ type namedCommand struct {
 }
 
 func (a *app) commands() []namedCommand {
-	return []namedCommand{
+	return append([]namedCommand{
 		{"run", a.runCommand},
 		{"create", a.createCommand},
 		{"exec", a.execCommand},
@@ -158,13 +150,9 @@ func (a *app) commands() []namedCommand {
 		{"cancel", a.cancelCommand},
 		{"pool", a.poolCommand},
 		{"usage", a.usageCommand},
-		{"serve", a.serveCommand},
-		{"key", a.keyCommand},
 		{"languages", a.languagesCommand},
-		{"doctor", a.doctorCommand},
-		{benchName, a.benchCommand},
 		{"version", a.versionCommand},
-	}
+	}, a.wholeCommands()...)
 }
 
 const rootExamples = `  pinfold run script.py                      run a file

@@ -1,3 +1,5 @@
+//go:build !lean
+
 package cli
 
 import (
@@ -29,7 +31,7 @@ func (a *app) doctorCommand() *cobra.Command {
 
 		Annotations: map[string]string{localOnly: "true"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			found := a.Probe(cmd.Context())
+			found := a.Whole.Probe(cmd.Context())
 			if probe.Impossible(found) {
 				a.exit = 1
 			}

@@ -1,3 +1,5 @@
+//go:build !lean
+
 package cli
 
 import (
@@ -10,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"pinfold/internal/access"
-	"pinfold/internal/config"
+	"pinfold/internal/config/defaults"
 	"pinfold/internal/engine"
 	"pinfold/internal/store"
 	"pinfold/sandbox"
@@ -62,7 +64,7 @@ func (a *app) keyCommand() *cobra.Command {
 
 // bind declares the flags that every one of them has.
 func (f *keyFlags) bind(set *pflag.FlagSet) {
-	set.StringVar(&f.state, "state", "", "the server's state directory (default "+config.DefaultState()+")")
+	set.StringVar(&f.state, "state", "", "the server's state directory (default "+defaults.State()+")")
 	group(set, "State", "state DIR")
 	set.BoolVar(&f.json, "json", false, "print JSON")
 }
@@ -86,7 +88,7 @@ func stateDir(named, usual string) (string, error) {
 
 // keys opens the state directory.
 func (f *keyFlags) keys(ctx context.Context, do func(s *access.Service) error) (err error) {
-	dir, err := stateDir(f.state, config.DefaultState())
+	dir, err := stateDir(f.state, defaults.State())
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,9 @@ func (a *app) fail(e *sandbox.Error) int {
 	return errorStatus(e)
 }
 
+// benchName is the command whose --json is not that of others.
+const benchName = "bench"
+
 // wantsJSON looks for --json where flags may stand. It is asked when parsing
 // the flags may have failed.
 func wantsJSON(args []string) bool {

@@ -1,3 +1,5 @@
+//go:build !lean
+
 package cli
 
 import (
@@ -11,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"pinfold/internal/config"
+	"pinfold/internal/config/defaults"
 	"pinfold/internal/serve"
 	"pinfold/sandbox"
 )
@@ -55,8 +58,8 @@ func (a *app) serveCommand() *cobra.Command {
 // bind declares the flags.
 func (f *serveFlags) bind(set *pflag.FlagSet) {
 	set.StringVar(&f.config, "config", "", "read this file; the other flags override it")
-	set.StringArrayVar(&f.over.Listen, "listen", nil, "listen here; may be repeated (default "+config.DefaultListen+")")
-	set.StringVar(&f.over.State, "state", "", "keep everything here (default "+config.DefaultState()+")")
+	set.StringArrayVar(&f.over.Listen, "listen", nil, "listen here; may be repeated (default "+defaults.Listen+")")
+	set.StringVar(&f.over.State, "state", "", "keep everything here (default "+defaults.State()+")")
 	set.StringVar(&f.over.Domain, "domain", "", "give sandboxes' ports host names below this domain")
 	group(set, "Address and state", "config FILE", "listen ADDR|unix:PATH", "state DIR", "domain NAME")
 
@@ -78,7 +81,7 @@ func (f *serveFlags) bind(set *pflag.FlagSet) {
 func (f *serveFlags) complete(cmd *cobra.Command) {
 	for flag, values := range map[string][]string{
 		"log-level": {"debug", "info", "warn", "error"}, "log-format": {config.FormatText, config.FormatJSON},
-		"listen": {config.DefaultListen, config.UnixPrefix},
+		"listen": {defaults.Listen, config.UnixPrefix},
 	} {
 		complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return values, cobra.ShellCompDirectiveNoFileComp
@@ -123,7 +126,7 @@ func (a *app) serve(cmd *cobra.Command, f *serveFlags) error {
 		return err
 	}
 	if f.check {
-		return a.reportCheck(a.CheckServe(cmd.Context(), c), f.json)
+		return a.reportCheck(a.Whole.CheckServe(cmd.Context(), c), f.json)
 	}
 	if f.json {
 		return usageError("--json belongs to --check").WithHint("for a log in JSON: --log-format json")
@@ -138,7 +141,7 @@ func (a *app) serve(cmd *cobra.Command, f *serveFlags) error {
 	if c.Log.Format == config.FormatText {
 		o.Say = func(line string) { a.say("%s", sandbox.SafeText(line, maxMessage)) }
 	}
-	return a.Serve(cmd.Context(), c, o)
+	return a.Whole.Serve(cmd.Context(), c, o)
 }
 
 // serverSignals are for the rest of the process's life: once it serves, nobody

@@ -1,3 +1,5 @@
+//go:build !lean
+
 package cli
 
 import (
@@ -38,14 +40,16 @@ func serveWith(t *testing.T, found []serve.Finding, fail error, args ...string) 
 	}
 	o.status = Main(t.Context(), Deps{
 		Args: args, Stdin: files["in"], Stdout: files["out"], Stderr: files["err"], Version: "test",
-		Serve: func(_ context.Context, c *config.Config, so serve.Options) error {
-			o.served, o.options = c, so
-			if so.Say != nil {
-				so.Say("ready \x1b[2J")
-			}
-			return fail
+		Whole: Whole{
+			Serve: func(_ context.Context, c *config.Config, so serve.Options) error {
+				o.served, o.options = c, so
+				if so.Say != nil {
+					so.Say("ready \x1b[2J")
+				}
+				return fail
+			},
+			CheckServe: func(context.Context, *config.Config) []serve.Finding { return found },
 		},
-		CheckServe: func(context.Context, *config.Config) []serve.Finding { return found },
 	})
 	for name, into := range map[string]*string{"out": &o.stdout, "err": &o.stderr} {
 		if _, err := files[name].Seek(0, io.SeekStart); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pinfold/client"
-	"pinfold/internal/config"
+	"pinfold/internal/config/defaults"
 	"pinfold/sandbox"
 )
 
@@ -54,7 +54,7 @@ func (a *app) connect() (*client.Client, error) {
 	if server == "" {
 		return nil, &sandbox.Error{
 			Code: sandbox.CodeSpecInvalid, Message: "no server",
-			Hint: `start one with "pinfold serve", or name it with --server http://` + config.DefaultListen,
+			Hint: `start one with "pinfold serve", or name it with --server http://` + defaults.Listen,
 		}
 	}
 	key, err := a.apiKey(server)
@@ -139,7 +139,7 @@ func (a *app) apiKey(server string) (string, error) {
 	case !isLoopback(server):
 		return "", nil
 	}
-	text, err := a.readBounded(filepath.Join(config.DefaultState(), firstKeyFile), maxKeyFile)
+	text, err := a.readBounded(filepath.Join(defaults.State(), firstKeyFile), maxKeyFile)
 	if err != nil {
 		return "", nil //nolint:nilerr // not there or not ours: the server will say that a key is missing
 	}

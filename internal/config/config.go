@@ -9,10 +9,9 @@ package config
 
 import (
 	_ "embed"
-	"os"
-	"path/filepath"
 	"time"
 
+	"pinfold/internal/config/defaults"
 	"pinfold/sandbox"
 )
 
@@ -146,18 +145,16 @@ type Telemetry struct {
 
 // Words that stand in a configuration.
 const (
-	DefaultListen = "127.0.0.1:7463"
-	UnixPrefix    = "unix:"
-	FormatText    = "text"
-	FormatJSON    = "json"
-	RootState     = "/var/lib/pinfold"
+	UnixPrefix = "unix:"
+	FormatText = "text"
+	FormatJSON = "json"
 )
 
 // Default returns what holds where nothing is configured.
 func Default() *Config {
 	return &Config{
-		Listen:       []string{DefaultListen},
-		State:        DefaultState(),
+		Listen:       []string{defaults.Listen},
+		State:        defaults.State(),
 		Capacity:     Capacity{Sandboxes: 1024, Queue: 1000, QueueTimeout: 30 * time.Second, Detached: 100},
 		Limits:       Limits{Max: sandbox.Limits{OutputBytes: maxOutput}},
 		TTL:          TTL{Default: sandbox.DefaultTTLMS * time.Millisecond, Max: 24 * time.Hour},
@@ -173,23 +170,6 @@ func Default() *Config {
 // the server's memory, both streams in JSON, which may be six times as long. A
 // process in a living sandbox streams its output without bound.
 const maxOutput = 8 << 20
-
-// DefaultState returns the state directory: RootState for root, otherwise
-// pinfold in the user's directory of state ($XDG_STATE_HOME, or
-// ~/.local/state). It is empty when neither can be known.
-func DefaultState() string {
-	if os.Geteuid() == 0 {
-		return RootState
-	}
-	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "pinfold")
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return ""
-	}
-	return filepath.Join(home, ".local", "state", "pinfold")
-}
 
 //go:embed example.yaml
 var example string

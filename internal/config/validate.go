@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"pinfold/internal/config/defaults"
 	"pinfold/internal/language"
 	"pinfold/internal/nearest"
 	"pinfold/sandbox"
@@ -61,7 +62,7 @@ const (
 
 func (c *Config) checkListen() error {
 	if len(c.Listen) == 0 {
-		return c.at("listen", "no address to listen on").WithHint("leave it out for " + DefaultListen)
+		return c.at("listen", "no address to listen on").WithHint("leave it out for " + defaults.Listen)
 	}
 	if len(c.Listen) > maxListen {
 		return c.at("listen", "more than %d addresses", maxListen)
@@ -101,7 +102,7 @@ func (c *Config) checkAddress(field, address string) error {
 	}
 	if !Loopback(address) && c.TLS.Cert == "" && !c.InsecureListen {
 		return c.at(field, "%s can be reached from other machines, and without TLS anybody on the way can read the keys", shown).
-			WithHint("give --tls-cert and --tls-key; or listen on " + DefaultListen + " behind a proxy that has TLS; or, in a network that you trust, --insecure-listen")
+			WithHint("give --tls-cert and --tls-key; or listen on " + defaults.Listen + " behind a proxy that has TLS; or, in a network that you trust, --insecure-listen")
 	}
 	return nil
 }

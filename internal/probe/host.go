@@ -31,11 +31,7 @@ type host struct {
 	limits func(which int) uint64 // hard limits of this process; nil: the real ones
 }
 
-func realHost(ctx context.Context) *host {
-	self, err := os.Executable()
-	if err != nil {
-		self = "/usr/local/bin/pinfold"
-	}
+func realHost(ctx context.Context, self string) *host {
 	return &host{
 		root: "/", uid: os.Geteuid(), user: os.Getenv("USER"), self: self,
 		child:  sync.OnceValue(func() childReport { return namespacesInChild(ctx) }),

@@ -9,7 +9,7 @@ import (
 )
 
 // Run has one thing to say where there is no Linux.
-func Run(context.Context) []Finding {
+func Run(context.Context, string) []Finding {
 	return []Finding{{
 		Code: "kernel.linux", Title: "the kernel is Linux", Severity: Problem, Answer: No,
 		Probed: "this program was built for " + runtime.GOOS,

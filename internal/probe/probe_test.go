@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 // not fine says what it means, and the whole is bounded in time.
 func TestRunOnThisHost(t *testing.T) {
 	start := time.Now()
-	found := Run(context.Background())
+	found := Run(context.Background(), "pinfold")
 	if took := time.Since(start); took > 2*childTime {
 		t.Errorf("took %v", took)
 	}

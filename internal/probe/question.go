@@ -7,10 +7,11 @@ import (
 	"sync"
 )
 
-// Run asks every question, in the order of the table. It takes about a tenth
-// of a second; when ctx ends, what is not known yet is "could not tell".
-func Run(ctx context.Context) []Finding {
-	return realHost(ctx).findings(ctx)
+// Run asks every question, in the order of the table. self is our program's file, which
+// fixes name. It takes about a tenth of a second; when ctx ends, what is not known yet
+// is "could not tell".
+func Run(ctx context.Context, self string) []Finding {
+	return realHost(ctx, self).findings(ctx)
 }
 
 // question is one row of the table: everything about a finding that does not

@@ -135,7 +135,7 @@ func TestRoomWhenAllAreBusy(t *testing.T) {
 
 // The real host answers every question that it should.
 func TestRoomOfThisHost(t *testing.T) {
-	h := realHost(t.Context())
+	h := realHost(t.Context(), "pinfold")
 	for _, r := range resources() {
 		if have, how := r.have(h); have <= 0 && r.code != "max_time_namespaces" {
 			t.Errorf("%s: %d, %s", r.code, have, how)

@@ -15,6 +15,7 @@ import (
 
 	"pinfold/internal/api"
 	"pinfold/internal/config"
+	"pinfold/internal/config/defaults"
 	"pinfold/sandbox"
 )
 
@@ -59,7 +60,7 @@ func cannotListen(field, address string, err error) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		e.Code, e.Hint = sandbox.CodeConflict, "another program has it; give another with --listen, or end that program"
 	case errors.Is(err, syscall.EACCES):
-		e.Hint = "ports below 1024 and other people's directories need more rights: --listen " + config.DefaultListen
+		e.Hint = "ports below 1024 and other people's directories need more rights: --listen " + defaults.Listen
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		e.Hint = "this machine does not have that address; ip address shows those that it has"
 	case errors.Is(err, os.ErrNotExist):

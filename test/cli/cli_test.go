@@ -32,8 +32,7 @@ func pinfold() {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Version:   "1.2.3-test",
 		NewRunner: func(context.Context) (cli.Runner, error) { return player{}, nil },
-		Probe:     hostFromEnv,
-		Bench:     benchFromEnv,
+		Whole:     cli.Whole{Probe: hostFromEnv, Bench: benchFromEnv},
 	}))
 }
 
@@ -61,7 +60,7 @@ func benchFromEnv(_ context.Context, o bench.Options) (*bench.Report, error) {
 func hostFromEnv(ctx context.Context) []probe.Finding {
 	switch os.Getenv("HOST") {
 	case "real":
-		return probe.Run(ctx)
+		return probe.Run(ctx, "/usr/local/bin/pinfold")
 	case "bad":
 		return []probe.Finding{
 			{Code: "a", Title: "something fine", Severity: probe.OK, Answer: probe.Yes, Probed: "looked", Means: "m"},

@@ -3,13 +3,11 @@
 package native
 
 import (
-	"errors"
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/memfd"
 	"pinfold/internal/linux/mount"
-	"pinfold/sandbox"
 )
 
 // agentProgram returns the agent, open so that sandboxes can execute it and
@@ -59,36 +57,5 @@ func sealedAgent(load func() ([]byte, error)) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sealed("pinfold-agent", binary)
-}
-
-// sealed puts a program into an anonymous file that nobody can write to any more,
-// and returns it open for reading. That it cannot change keeps a sandbox from
-// reaching the next one or us through it (CVE-2019-5736).
-func sealed(name string, program []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) { // MFD_EXEC is new in Linux 6.3
-		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
-	if err != nil {
-		return nil, setupError("make an anonymous file for "+name, err)
-	}
-	w := os.NewFile(uintptr(fd), name)
-	defer w.Close() //nolint:errcheck // a writer must not stay open: the exec would fail with ETXTBSY
-	if _, err := w.Write(program); err != nil {
-		return nil, setupError("write "+name, err)
-	}
-	const seals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
-	if _, err := unix.FcntlInt(w.Fd(), unix.F_ADD_SEALS, seals); err != nil {
-		return nil, setupError("seal "+name, err)
-	}
-	r, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", w.Fd()))
-	if err != nil {
-		return nil, &sandbox.Error{
-			Code: sandbox.CodeSetupFailed, Err: err,
-			Message: "cannot reopen " + name + " through /proc/self/fd: " + err.Error(),
-			Hint:    "mount /proc on this host",
-		}
-	}
-	return r, nil
+	return memfd.Sealed("pinfold-agent", binary)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/memfd"
 	"pinfold/internal/linux/sleeper"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
@@ -55,7 +56,7 @@ func (m *machine) layAsleep(n *pen) error {
 		return nil
 	}
 	h := m.host
-	h.sleeperOnce.Do(func() { h.sleeper, h.sleeperErr = sealed("pinfold-sleeper", sleeper.Program()) })
+	h.sleeperOnce.Do(func() { h.sleeper, h.sleeperErr = memfd.Sealed("pinfold-sleeper", sleeper.Program()) })
 	if h.sleeperErr != nil {
 		return h.sleeperErr
 	}

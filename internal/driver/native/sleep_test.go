@@ -19,6 +19,7 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/linux/memfd"
 	"pinfold/internal/linux/sleeper"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
@@ -338,7 +339,7 @@ func TestWakeThatFails(t *testing.T) {
 
 // A driver's sleeper is one sealed file for all machines.
 func TestSleeperIsSealed(t *testing.T) {
-	f, err := sealed("pinfold-sleeper", sleeper.Program())
+	f, err := memfd.Sealed("pinfold-sleeper", sleeper.Program())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,15 @@
+//go:build lean
+
+package main
+
+import (
+	"os"
+
+	"pinfold/internal/cli"
+	"pinfold/internal/wholebin"
+)
+
+// whole starts the whole program.
+func whole() cli.Whole {
+	return func() error { return wholebin.Exec(os.Args) }
+}

@@ -1,0 +1,63 @@
+//go:build !lean
+
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"pinfold/internal/bench"
+	"pinfold/internal/cli"
+	"pinfold/internal/config"
+	"pinfold/internal/probe"
+	"pinfold/internal/serve"
+	"pinfold/internal/wiring"
+)
+
+// whole is what the lean program is without.
+func whole() cli.Whole {
+	// People look for the process by this name, also where the lean program has started
+	// us from a descriptor. Where there is no such file, nobody does.
+	_ = os.WriteFile("/proc/self/comm", []byte("pinfold"), 0)
+	return cli.Whole{
+		Probe: probeAll,
+		Serve: func(ctx context.Context, c *config.Config, o serve.Options) error {
+			return serve.Serve(ctx, c, server(o))
+		},
+		CheckServe: func(ctx context.Context, c *config.Config) []serve.Finding {
+			return serve.Check(ctx, c, server(serve.Options{}))
+		},
+		Bench: func(ctx context.Context, o bench.Options) (*bench.Report, error) {
+			o.NewDriver, o.AgentSize, o.Program = wiring.NewDriver, wiring.AgentSize, program()
+			return bench.Run(ctx, o)
+		},
+	}
+}
+
+// program is the file that users start: the lean program, which names itself when it
+// hands over (wholebin.Exec), or this one.
+func program() string {
+	if filepath.IsAbs(os.Args[0]) {
+		return os.Args[0]
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "/usr/local/bin/pinfold"
+	}
+	return self
+}
+
+// server completes the options of a server with what only this program knows.
+func server(o serve.Options) serve.Options {
+	o.Version, o.Probe, o.Room, o.NewEngine = version, runProbe, probe.Room, newEngine
+	return o
+}
+
+// probeAll is what the doctor says: what the host can do, and whether it can carry
+// what a server takes on where nothing is configured.
+func probeAll(ctx context.Context) []probe.Finding {
+	return append(runProbe(ctx), probe.Room(probe.Demand{Sandboxes: config.Default().Capacity.Sandboxes})...)
+}
+
+func runProbe(ctx context.Context) []probe.Finding { return probe.Run(ctx, program()) }

@@ -1,0 +1,38 @@
+//go:build !lean
+
+package cli
+
+import (
+	"context"
+
+	"pinfold/internal/bench"
+	"pinfold/internal/config"
+	"pinfold/internal/probe"
+	"pinfold/internal/serve"
+)
+
+// Whole is what the commands work with that only the whole program has (see package
+// wholebin). Every field must be set.
+type Whole struct {
+	// Probe finds out what this host can do, for "doctor".
+	Probe func(ctx context.Context) []probe.Finding
+	// Serve runs a server until it is told to stop, and CheckServe looks at
+	// what it would need, for "serve".
+	Serve      func(ctx context.Context, c *config.Config, o serve.Options) error
+	CheckServe func(ctx context.Context, c *config.Config) []serve.Finding
+	// Bench measures, for "bench".
+	Bench func(ctx context.Context, o bench.Options) (*bench.Report, error)
+}
+
+// wholeCommands are those of a server, of the host, and the benchmark.
+func (a *app) wholeCommands() []namedCommand {
+	return []namedCommand{
+		{"serve", a.serveCommand},
+		{"key", a.keyCommand},
+		{"doctor", a.doctorCommand},
+		{benchName, a.benchCommand},
+	}
+}
+
+// handOver has nobody to hand over to.
+func (a *app) handOver() (status int, over bool) { return 0, false }

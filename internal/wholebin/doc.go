@@ -1,0 +1,4 @@
+//go:build !lean
+
+// Package wholebin is empty in the whole program: see wholebin.go.
+package wholebin

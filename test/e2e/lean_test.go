@@ -1,0 +1,139 @@
+//go:build linux
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pinfold/internal/agentbin/agenttest"
+)
+
+// What users start is a program without what only a server needs, with the whole program
+// inside it or beside it: every command works, whatever is beside it.
+func TestLeanProgram(t *testing.T) {
+	parts := agenttest.Install(t, programs...)
+	whole, agent := filepath.Join(parts, "pinfold"), filepath.Join(parts, "pinfold-agent")
+	beside := filepath.Join(t.TempDir(), "pinfold")
+	buildLean(t, beside, "lean")
+	copyFile(t, whole, beside+"-whole")
+	copyFile(t, agent, beside+"-agent")
+	alone := filepath.Join(t.TempDir(), "pinfold")
+	buildLean(t, alone, "lean,embedagent", [2]string{"wholebin/pinfold-whole", whole}, [2]string{"agentbin/pinfold-agent", agent})
+
+	for name, bin := range map[string]string{"beside": beside, "inside": alone} {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct {
+				args           []string
+				stdin          string
+				stdout, stderr string // somewhere in it
+				code           int
+			}{
+				{args: []string{"run", "--language", "sh", "-"}, stdin: "echo $((6 * 7))", stdout: "42\n"},
+				{args: []string{"version"}, stdout: "pinfold "},
+				{args: []string{"--version"}, stdout: "pinfold "},
+				{args: []string{"run", "--help"}, stdout: "--memory"},
+				{args: []string{"help", "serve"}, stdout: "SIGTERM"},
+				{args: []string{}, stdout: "serve "},
+				{args: []string{"serve", "--example"}, stdout: "listen:"},
+				{args: []string{"key", "list", "--state", "/nowhere"}, stderr: "/nowhere", code: 125},
+				{args: []string{"completion", "bash"}, stdout: "pinfold"},
+				{args: []string{"__complete", "ser"}, stdout: "serve"},
+				{args: []string{"runn"}, stderr: "did you mean pinfold run?", code: 125},
+			} {
+				o := start(t, bin, c.stdin, c.args...)
+				if o.code != c.code || !strings.Contains(o.stdout, c.stdout) || !strings.Contains(o.stderr, c.stderr) {
+					t.Errorf("%v: %+v", c.args, o)
+				}
+			}
+			nameOfServer(t, bin)
+		})
+	}
+
+	t.Run("another program beside it", func(t *testing.T) {
+		for bin, runs := range map[string]bool{alone: false, beside: true} { // the second has nothing to compare it with
+			if err := os.WriteFile(bin+"-whole", []byte("#!/bin/sh\necho another\n"), 0o755); err != nil { //nolint:gosec // it must be executable
+				t.Fatal(err)
+			}
+			if o := start(t, bin, "", "serve", "--example"); strings.Contains(o.stdout, "another") != runs || o.code != 0 {
+				t.Errorf("runs %v: %+v", runs, o)
+			}
+		}
+	})
+	t.Run("nothing beside it", func(t *testing.T) {
+		if err := os.Remove(beside + "-whole"); err != nil {
+			t.Fatal(err)
+		}
+		if o := start(t, beside, "", "doctor"); o.code != 125 || !strings.Contains(o.stderr, "hint: make build") {
+			t.Errorf("%+v", o)
+		}
+	})
+}
+
+// buildLean builds the program with files in the place of those that it carries.
+func buildLean(t *testing.T, into, tags string, carried ...[2]string) {
+	t.Helper()
+	internal, err := filepath.Abs("../../internal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := map[string]string{}
+	for _, c := range carried {
+		replace[filepath.Join(internal, c[0])] = c[1]
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "overlay.json")
+	if err := os.WriteFile(file, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-tags", tags, "-overlay", file, "-o", into, "pinfold/cmd/pinfold") //nolint:gosec // our own
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	}
+}
+
+// nameOfServer wants a server to be called what people look for.
+func nameOfServer(t *testing.T, bin string) {
+	t.Helper()
+	state := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), bin, "serve", "--state", state, "--listen", "unix:"+filepath.Join(state, "s")) //nolint:gosec // the program under test
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+	}()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(state, "s")); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatal("it does not listen")
+		}
+	}
+	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))
+	args, argsErr := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", cmd.Process.Pid))
+	if err != nil || argsErr != nil || string(comm) != "pinfold\n" || !strings.HasPrefix(string(args), bin+"\x00serve\x00") {
+		t.Errorf("it is called %q, its command line is %q (%v, %v)", comm, args, err, argsErr)
+	}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, content, 0o755); err != nil { //nolint:gosec // it must be executable
+		t.Fatal(err)
+	}
+}

@@ -51,7 +51,7 @@ func stressCase(id, title, args string, cause sandbox.CauseKind) Case {
 		Control: Control{Without: "an end by a limit", Run: func(a *arena) error {
 			t := a.run(Payload{Language: "sh", Code: "exec stress-ng --cpu 1 -t 1s 2>&1"})
 			if t.err != nil || t.result.Status != sandboxSucceeded || !strings.Contains(t.result.Stdout, "successful run completed") { // however long a busy machine takes for its second
-				return fmt.Errorf("stress-ng does not run inside: %v, %+v", t.err, t.result)
+				return errors.Join(t.err, fmt.Errorf("stress-ng does not run inside: %+v", t.result))
 			}
 			return nil
 		}},

@@ -113,14 +113,6 @@ func (c Create) spec() Spec {
 	}
 }
 
-// Plannable returns the spec from which a driver's plan for this sandbox is
-// made. c must have its defaults.
-func (c Create) Plannable() Spec {
-	s := c.spec()
-	s.Limits = s.Limits.WithDefaults()
-	return s
-}
-
 // State is where a living sandbox stands.
 type State string
 

@@ -50,7 +50,7 @@ func (s steps) all() time.Duration { return s.create + s.greet + s.run + s.destr
 func (m *maker) open(ctx context.Context) (box driver.Machine, g *guest.Guest, took steps, err error) {
 	began := time.Now()
 	spec := sandbox.Spec{Code: "-"}.WithDefaults()
-	plan, err := driver.MakePlan(spec, m.report, fmt.Sprintf("bench-%d-%d", os.Getpid(), m.count.Add(1)))
+	plan, err := driver.MakePlan(spec.Machine(), m.report, fmt.Sprintf("bench-%d-%d", os.Getpid(), m.count.Add(1)))
 	if err != nil {
 		return nil, nil, took, err
 	}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -50,14 +51,39 @@ type Report struct {
 	Processors []int
 }
 
-// MakePlan turns a spec into a plan, or refuses. It is pure: the same
-// arguments give the same answer, and it touches nothing. The spec must be
-// valid and have its defaults.
+// Choose plans a machine by the first report whose driver can make it as it is asked
+// for, or refuses: it says of each driver why not, with the first fix that there is. It
+// is pure: the same arguments give the same answer, and it touches nothing. The spec
+// must be valid and have its defaults; there is at least one report.
+func Choose(spec sandbox.MachineSpec, reports []Report, id string) (Plan, error) {
+	refusals := make([]*sandbox.Error, 0, len(reports))
+	for _, r := range reports {
+		plan, err := MakePlan(spec, r, id)
+		if err == nil {
+			return plan, nil
+		}
+		refusals = append(refusals, sandbox.AsError(err))
+	}
+	if len(refusals) == 1 {
+		return Plan{}, refusals[0]
+	}
+	e := &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "no driver can make this sandbox here"}
+	for i, r := range refusals {
+		if r.Code == sandbox.CodeRequirementUnmet { // without the requirement there would be one
+			e.Code, e.Field = r.Code, r.Field
+		}
+		e.Message += "; " + reports[i].Driver + ": " + r.Message
+		e.Hint = cmp.Or(e.Hint, r.Hint)
+	}
+	return Plan{}, e
+}
+
+// MakePlan is Choose with one driver's report.
 //
 // A required feature that the report does not answer with yes refuses the
 // whole plan with code requirement_unmet. A feature that nobody required and
 // the host cannot give goes into Posture.NotEnforced.
-func MakePlan(spec sandbox.Spec, report Report, id string) (Plan, error) {
+func MakePlan(spec sandbox.MachineSpec, report Report, id string) (Plan, error) {
 	if report.Blocked != nil {
 		return Plan{}, report.Blocked
 	}

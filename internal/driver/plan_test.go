@@ -23,11 +23,11 @@ var testReport = Report{
 
 func TestMakePlanIsPure(t *testing.T) {
 	spec := sandbox.Spec{Code: "x", Require: []string{"seccomp", "landlock:6"}}.WithDefaults()
-	a, err := MakePlan(spec, testReport, "id")
+	a, err := MakePlan(spec.Machine(), testReport, "id")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := MakePlan(spec, testReport, "id")
+	b, err := MakePlan(spec.Machine(), testReport, "id")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,19 +54,19 @@ func TestMakePlanRefuses(t *testing.T) {
 	for required, says := range map[string]string{"memory": "no cgroup", "cpus": "could not tell", "landlock:9": "landlock:7", "network:none": "network:none"} {
 		spec := sandbox.Spec{Code: "x", Require: []string{"seccomp", required}}.WithDefaults()
 		var e *sandbox.Error
-		if _, err := MakePlan(spec, testReport, "id"); !errors.As(err, &e) || e.Code != sandbox.CodeRequirementUnmet ||
+		if _, err := MakePlan(spec.Machine(), testReport, "id"); !errors.As(err, &e) || e.Code != sandbox.CodeRequirementUnmet ||
 			e.Field != "require[1]" || !strings.Contains(e.Message, says) || e.Hint == "" {
 			t.Errorf("%s: %+v", required, err)
 		}
 	}
 	// What nothing changes has no fix, and the hint does not send anybody looking.
-	_, err := MakePlan(sandbox.Spec{Code: "x", Require: []string{"io"}}.WithDefaults(), testReport, "id")
+	_, err := MakePlan(sandbox.Spec{Code: "x", Require: []string{"io"}}.WithDefaults().Machine(), testReport, "id")
 	if hint := sandbox.AsError(err).Hint; hint != "leave io out: nothing on this host changes that" {
 		t.Errorf("io: hint %q", hint)
 	}
 	blocked := testReport
 	blocked.Blocked = &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "no"}
-	if _, err := MakePlan(sandbox.Spec{Code: "x"}.WithDefaults(), blocked, "id"); !errors.Is(err, blocked.Blocked) {
+	if _, err := MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), blocked, "id"); !errors.Is(err, blocked.Blocked) {
 		t.Errorf("%v", err)
 	}
 }
@@ -74,11 +74,58 @@ func TestMakePlanRefuses(t *testing.T) {
 // A writable view of the host undoes the disk limit, and the plan says so.
 func TestMakePlanWithMounts(t *testing.T) {
 	spec := sandbox.Spec{Code: "x", Mounts: []sandbox.Mount{{Host: "/a", Guest: "/b", Writable: true}}}.WithDefaults()
-	p, err := MakePlan(spec, testReport, "id")
+	p, err := MakePlan(spec.Machine(), testReport, "id")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p.Enforces("disk") || p.SwitchUser {
 		t.Fatalf("%+v", p)
+	}
+}
+
+// The first driver that can do what is required makes the machine, not the first that
+// there is.
+func TestChoose(t *testing.T) {
+	weak := Report{Driver: "weak", Findings: []Finding{{Feature: "seccomp", Answer: No, Because: "too old", Fix: "upgrade"}}}
+	strong := Report{Driver: "strong", Findings: []Finding{{Feature: "seccomp", Answer: Yes}}}
+	blocked := Report{Driver: "blocked", Blocked: &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "not here", Hint: "install it"}}
+	for _, test := range []struct {
+		name    string
+		reports []Report
+		require []string
+		driver  string
+		code    string
+		says    []string
+	}{
+		{name: "nothing required", reports: []Report{blocked, weak, strong}, driver: "weak"},
+		{name: "what the first cannot", reports: []Report{weak, strong}, require: []string{"seccomp"}, driver: "strong"},
+		{
+			name: "what none can", reports: []Report{blocked, weak}, require: []string{"seccomp"},
+			code: sandbox.CodeRequirementUnmet, says: []string{"blocked: not here", "weak: seccomp", "too old", "install it"},
+		},
+		{name: "none works", reports: []Report{blocked, blocked}, code: sandbox.CodeDriverUnavailable, says: []string{"not here", "install it"}},
+		{name: "the only one", reports: []Report{weak}, require: []string{"seccomp"}, code: sandbox.CodeRequirementUnmet, says: []string{"too old", "upgrade"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			plan, err := Choose(sandbox.Spec{Require: test.require}.WithDefaults().Machine(), test.reports, "id")
+			if test.code == "" {
+				if err != nil || plan.Posture.Driver != test.driver {
+					t.Fatalf("%q, %v", plan.Posture.Driver, err)
+				}
+				return
+			}
+			e := sandbox.AsError(err)
+			if err == nil || e.Code != test.code {
+				t.Fatalf("%+v", err)
+			}
+			for _, s := range test.says {
+				if !strings.Contains(e.Message+" "+e.Hint, s) {
+					t.Errorf("%q does not say %q", e.Message+" "+e.Hint, s)
+				}
+			}
+			if test.require != nil && e.Field != "require[0]" {
+				t.Errorf("field %q", e.Field)
+			}
+		})
 	}
 }

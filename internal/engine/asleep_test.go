@@ -92,7 +92,7 @@ func TestAgentIsWokenOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults(), report, "asleep")
+			plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, "asleep")
 			if err != nil {
 				t.Fatal(err)
 			}

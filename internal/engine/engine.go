@@ -23,8 +23,8 @@ import (
 
 // Options are what an Engine needs.
 type Options struct {
-	// Drivers are the ways to make sandboxes, strongest first. "auto" takes
-	// the first that is not blocked.
+	// Drivers are the ways to make sandboxes, in order. "auto" takes
+	// the first that can make what is asked for.
 	Drivers []driver.Driver
 	// Template describes what the sandboxes of a template hold.
 	Template func(name string) (image.Template, error)
@@ -169,30 +169,33 @@ func (e *Engine) Reports(ctx context.Context) ([]driver.Report, error) {
 	return reports, nil
 }
 
-// choose finds the driver for a spec and its report.
-func (e *Engine) choose(ctx context.Context, name string) (driver.Driver, driver.Report, error) {
+// plan chooses the driver of a machine and plans it. Weaker drivers are asked about this
+// host only where the stronger ones cannot make it.
+func (e *Engine) plan(ctx context.Context, spec sandbox.MachineSpec, id string) (driver.Driver, driver.Plan, error) {
 	var names []string
-	var blocked error
+	var reports []driver.Report
+	var refusal error
 	for _, d := range e.options.Drivers {
 		names = append(names, d.Name())
-		if name != sandbox.DriverAuto && name != d.Name() {
+		if spec.Driver != sandbox.DriverAuto && spec.Driver != d.Name() {
 			continue
 		}
 		r, err := e.probe(ctx, d)
 		if err != nil {
-			return nil, r, err
+			return nil, driver.Plan{}, err
 		}
-		if r.Blocked == nil {
-			return d, r, nil
+		reports = append(reports, r)
+		var plan driver.Plan
+		if plan, refusal = driver.Choose(spec, reports, machineID(id)); refusal == nil {
+			return d, plan, nil
 		}
-		blocked = r.Blocked
 	}
-	if blocked != nil {
-		return nil, driver.Report{}, blocked
+	if refusal != nil {
+		return nil, driver.Plan{}, refusal
 	}
-	return nil, driver.Report{}, &sandbox.Error{
+	return nil, driver.Plan{}, &sandbox.Error{
 		Code: sandbox.CodeDriverUnknown, Field: "driver",
-		Message: fmt.Sprintf("no driver \"%s\"", sandbox.SafeText(name, 60)),
+		Message: fmt.Sprintf("no driver \"%s\"", sandbox.SafeText(spec.Driver, 60)),
 		Hint:    "the drivers are auto, " + strings.Join(names, ", "),
 	}
 }

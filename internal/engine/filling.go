@@ -161,8 +161,7 @@ func (p *pool) make() (*waiting, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := sandbox.Create{Template: spec.Template, Driver: spec.Driver, Limits: spec.Limits}
-	plan, err := driver.MakePlan(c.Plannable(), report, machineID(newID("run_")))
+	plan, err := driver.MakePlan(spec.Machine(), report, machineID(newID("run_")))
 	if err != nil {
 		return nil, err
 	}

@@ -14,15 +14,11 @@ func (e *Engine) planSandbox(ctx context.Context, c sandbox.Create) (driver.Driv
 	if _, err := e.options.Template(c.Template); err != nil {
 		return nil, driver.Plan{}, err
 	}
-	d, report, err := e.choose(ctx, c.Driver)
-	if err != nil {
-		return nil, driver.Plan{}, err
-	}
-	spec := c.Plannable()
+	spec := c.Machine()
 	if c.OnOutOfMemory == sandbox.OutOfMemoryProcess { // else nobody ends a single one
 		spec.Require = append(slices.Clone(spec.Require), sandbox.FeatureMemory)
 	}
-	plan, err := driver.MakePlan(spec, report, machineID(newID("run_")))
+	d, plan, err := e.plan(ctx, spec, newID("run_"))
 	if e := sandbox.AsError(err); e != nil && e.Field == fmt.Sprintf("require[%d]", len(c.Require)) { // the one that was added
 		err = e.WithField("on_out_of_memory")
 	}

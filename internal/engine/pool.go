@@ -122,7 +122,7 @@ func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.Po
 	if err != nil {
 		return sandbox.PoolInfo{}, err
 	}
-	d, _, err := e.choose(ctx, spec.Driver)
+	d, _, err := e.plan(ctx, spec.Machine(), newID("run_"))
 	if err != nil {
 		return sandbox.PoolInfo{}, err
 	}

@@ -165,7 +165,6 @@ type job struct {
 	request Request
 	spec    sandbox.Spec
 	driver  driver.Driver
-	report  driver.Report
 	plan    driver.Plan
 	shown   image.Template
 	steps   language.Steps
@@ -214,16 +213,12 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, report, err := e.choose(ctx, spec.Driver)
-	if err != nil {
-		return nil, err
-	}
 	id := newID("run_")
-	plan, err := driver.MakePlan(spec, report, machineID(id))
+	d, plan, err := e.plan(ctx, spec.Machine(), id)
 	if err != nil {
 		return nil, err
 	}
-	j := &job{engine: e, request: req, spec: spec, driver: d, report: report, plan: plan, shown: template, steps: steps, main: spec.Entrypoint, told: make(chan struct{}), inputs: map[string]func() known{}}
+	j := &job{engine: e, request: req, spec: spec, driver: d, plan: plan, shown: template, steps: steps, main: spec.Entrypoint, told: make(chan struct{}), inputs: map[string]func() known{}}
 	if j.main == "" {
 		j.main = lang.File
 	}

@@ -166,7 +166,7 @@ func (a *arena) open(l sandbox.Limits) (*guest.Guest, driver.Machine, error) {
 		return nil, nil, err
 	}
 	spec := sandbox.Spec{Code: "x", Limits: l}.WithDefaults()
-	plan, err := driver.MakePlan(spec, report, fmt.Sprintf("attack-%d", time.Now().UnixNano()))
+	plan, err := driver.MakePlan(spec.Machine(), report, fmt.Sprintf("attack-%d", time.Now().UnixNano()))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -213,6 +213,6 @@ func (a *arena) enforces(feature string) bool {
 	if err != nil {
 		a.Fatal(err)
 	}
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults(), report, "x")
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, "x")
 	return err == nil && plan.Enforces(feature)
 }

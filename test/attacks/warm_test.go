@@ -40,7 +40,7 @@ func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*fam
 	if err != nil {
 		return nil, err
 	}
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x", Limits: limits}.WithDefaults(), report, fmt.Sprintf("family-%d", time.Now().UnixNano()))
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x", Limits: limits}.WithDefaults().Machine(), report, fmt.Sprintf("family-%d", time.Now().UnixNano()))
 	if err != nil {
 		return nil, err
 	}

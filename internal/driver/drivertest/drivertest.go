@@ -134,7 +134,7 @@ var serial atomic.Int64
 func (h *harness) plan(l sandbox.Limits) driver.Plan {
 	h.Helper()
 	spec := sandbox.Spec{Code: "x", Limits: l}.WithDefaults()
-	p, err := driver.MakePlan(spec, h.report, fmt.Sprintf("test%d-%d", os.Getpid(), serial.Add(1)))
+	p, err := driver.MakePlan(spec.Machine(), h.report, fmt.Sprintf("test%d-%d", os.Getpid(), serial.Add(1)))
 	if err != nil {
 		h.Fatalf("MakePlan: %v", err)
 	}

@@ -61,7 +61,7 @@ func (h *harness) testReportIsComplete() {
 func (h *harness) testPlanRefuses() {
 	for i, f := range h.report.Findings {
 		spec := sandbox.Spec{Code: "x", Require: []string{f.Feature}}.WithDefaults()
-		_, err := driver.MakePlan(spec, h.report, fmt.Sprintf("refuse%d", i))
+		_, err := driver.MakePlan(spec.Machine(), h.report, fmt.Sprintf("refuse%d", i))
 		if (err == nil) != (f.Answer == driver.Yes) {
 			h.Errorf("%s is answered with %s, and requiring it gives: %v", f.Feature, f.Answer, err)
 		}

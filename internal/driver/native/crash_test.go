@@ -190,7 +190,7 @@ func planFor(t testing.TB, d *Driver, id string) driver.Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults(), report, id)
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, id)
 	if err != nil {
 		t.Fatal(err)
 	}

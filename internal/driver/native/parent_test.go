@@ -45,7 +45,7 @@ func parentSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, driver
 	if report.Blocked != nil {
 		drivertest.Missing(t.(*testing.T), "the driver is blocked here: %v (%s)", report.Blocked, report.Blocked.Hint)
 	}
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults(), report, fmt.Sprintf("parent-%d", forkCount.Add(1)))
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, fmt.Sprintf("parent-%d", forkCount.Add(1)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func asleepParent(t *testing.T, limits sandbox.Limits) (driver.Parent, driver.Pl
 	}
 	report, err := d.Probe(t.Context())
 	if err == nil {
-		plan, err = driver.MakePlan(sandbox.Spec{Code: "x", Limits: limits}.WithDefaults(), report, "x")
+		plan, err = driver.MakePlan(sandbox.Spec{Code: "x", Limits: limits}.WithDefaults().Machine(), report, "x")
 	}
 	if err != nil {
 		t.Fatal(err)

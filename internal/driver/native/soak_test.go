@@ -105,7 +105,7 @@ func lives(t *testing.T, n, width int, life func(i int) error) []time.Duration {
 
 // once makes a sandbox, runs a program in it, and destroys it.
 func once(ctx context.Context, d *Driver, report driver.Report, id string) (err error) {
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults(), report, id)
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, id)
 	if err != nil {
 		return err
 	}

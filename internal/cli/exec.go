@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -191,7 +192,10 @@ func (a *app) execStreams(ctx context.Context, box *client.Sandbox, f *execFlags
 
 // leftRunning says what became of a command when we were told to go.
 func leftRunning(id string, p *client.Process) error {
-	e := &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "cancelled before the command had started", Err: context.Canceled}
+	e := &sandbox.Error{
+		Code: sandbox.CodeDisconnected, Message: "cancelled before the server said that the command had started", Err: context.Canceled,
+		Hint: "pinfold ps " + sandbox.SafeText(id, maxID),
+	}
 	if p != nil {
 		e.Message = "cancelled; the command goes on"
 		e.Hint = "pinfold kill " + sandbox.SafeText(id, maxID) + " " + sandbox.SafeText(p.ID(), maxID)
@@ -281,24 +285,41 @@ func (r *relay) to(p *client.Process) { r.process <- p }
 
 func (r *relay) run(ctx context.Context, cancel func()) {
 	var p *client.Process
-	for first := true; ; {
+	var first os.Signal
+	var late <-chan time.Time
+	pass := func() {
+		number, ok := first.(syscall.Signal)
+		if !ok || p.Signal(ctx, signalName(number)) != nil {
+			cancel()
+		}
+	}
+	for {
 		select {
 		case <-r.done:
 			return
 		case p = <-r.process:
-		case s := <-r.signals:
-			number, ok := s.(syscall.Signal)
-			if p == nil || !first || !ok {
-				cancel()
-				continue
+			if late = nil; first != nil {
+				pass()
 			}
-			first = false
-			if p.Signal(ctx, signalName(number)) != nil {
+		case <-late:
+			cancel()
+		case s := <-r.signals:
+			switch {
+			case first != nil:
 				cancel()
+			case p == nil: // it may have started, and we do not know it yet
+				first, late = s, time.After(startGrace)
+			default:
+				first = s
+				pass()
 			}
 		}
 	}
 }
+
+// startGrace is for the news that a command has started, before a signal that is for it
+// ends us instead.
+const startGrace = time.Second
 
 func (r *relay) stop() {
 	signal.Stop(r.signals)

@@ -309,6 +309,7 @@ try:
             wd, mask, _, n = struct.unpack_from('iIII', b, i); i += 16 + n
             if wd in names: count[names[wd]] += 1
 except BlockingIOError: pass
+os.close(d); signal.signal(signal.SIGIO, signal.SIG_IGN) # Python's end takes the handler away
 say('dnotify', len(hits))
 for p in sys.argv[1:]: say(p, count.get(p, 'unwatched'))
 `

@@ -81,7 +81,7 @@ func WithPatience(d time.Duration) Option { return func(s *settings) { s.patienc
 func WithSilence(d time.Duration) Option { return func(s *settings) { s.silence = d } }
 
 const (
-	defaultPatience = 30 * time.Second
+	defaultTimeout  = 30 * time.Second
 	defaultSilence  = time.Minute
 	dialTimeout     = 10 * time.Second
 	idleConnections = 64
@@ -93,7 +93,7 @@ func New(server string, opts ...Option) (*Client, error) {
 	if server == "" {
 		server = os.Getenv(ServerEnv)
 	}
-	s := settings{key: os.Getenv(KeyEnv), agent: "pinfold-go", patience: defaultPatience, silence: defaultSilence}
+	s := settings{key: os.Getenv(KeyEnv), agent: "pinfold-go", patience: defaultTimeout, silence: defaultSilence}
 	for _, o := range opts {
 		o(&s)
 	}

@@ -141,8 +141,8 @@ func exitOf(c *child, status unix.WaitStatus, usage unix.Rusage) wire.Exit {
 	return e
 }
 
-// killPatience is how long killAll waits for the dead to be gone.
-const killPatience = 10 * time.Second
+// killTimeout is how long killAll waits for the dead to be gone.
+const killTimeout = 10 * time.Second
 
 // killAll kills everything but the agent and waits until it is gone. As pid 1
 // that is every process of the pid namespace; otherwise (in tests) the groups
@@ -153,7 +153,7 @@ func (a *agent) killAll(c *channel, _ wire.Request) wire.Outcome {
 		kill = func() bool { return errors.Is(sysKill(-1, unix.SIGKILL), unix.ESRCH) }
 	}
 	pause := 50 * time.Microsecond
-	for until := time.Now().Add(killPatience); !kill(); pause = min(2*pause, 5*time.Millisecond) {
+	for until := time.Now().Add(killTimeout); !kill(); pause = min(2*pause, 5*time.Millisecond) {
 		if c.abandoned() || time.Now().After(until) {
 			return failed(fault(sandbox.CodeResourceUnavailable, "some processes do not die"))
 		}

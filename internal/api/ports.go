@@ -134,13 +134,13 @@ func (s *server) servePort(a *answer, r *http.Request, target portTarget, rest, 
 	proxy.ServeHTTP(newPortAnswer(ctx, a), r)
 }
 
-// portPatience is how long a server inside may take to accept, at most as long
+// portTimeout is how long a server inside may take to accept, at most as long
 // as the server's own patience.
-const portPatience = 10 * time.Second
+const portTimeout = 10 * time.Second
 
 // dialPort connects. That our own patience ended is not the caller's doing.
 func (s *server) dialPort(ctx context.Context, port int, dial func(context.Context, int) (net.Conn, error)) (net.Conn, error) {
-	patience := min(portPatience, s.o.Patience)
+	patience := min(portTimeout, s.o.Patience)
 	dialing, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	conn, err := dial(dialing, port)

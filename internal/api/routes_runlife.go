@@ -67,15 +67,15 @@ func (c *call) startRun(req engine.Request) error {
 	return c.reply(http.StatusAccepted, shownRun(r))
 }
 
-// cancelPatience bounds how long a caller waits for the end of what was cancelled.
-const cancelPatience = time.Minute
+// cancelTimeout bounds how long a caller waits for the end of what was cancelled.
+const cancelTimeout = time.Minute
 
 func (c *call) cancelRun() error {
 	id, err := c.object("run", "run_")
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.r.Context(), cancelPatience)
+	ctx, cancel := context.WithTimeout(c.r.Context(), cancelTimeout)
 	defer cancel()
 	r, err := c.o.Engine.CancelRun(ctx, c.tenant(), id)
 	if err != nil {

@@ -26,8 +26,8 @@ type child struct {
 	log bounded
 }
 
-// childPatience bounds how long one may take to end.
-const childPatience = 60 * time.Second
+// childTimeout bounds how long one may take to end.
+const childTimeout = 60 * time.Second
 
 // startChild starts a program in a process group of its own: a Ctrl-C is ours to
 // pass on. The kernel tells it when the thread that started it ends, so the
@@ -97,7 +97,7 @@ func (c *child) stop() error {
 			return fmt.Errorf("%s ended with %w: %s", c.cmd.Path, c.err, c.lastLine())
 		}
 		return nil
-	case <-time.After(childPatience):
+	case <-time.After(childTimeout):
 		_ = c.cmd.Process.Kill() // it may have ended
 		<-c.done
 		return errors.New(c.cmd.Path + " did not end and was killed")

@@ -77,8 +77,8 @@ func (c *contender) can(w workload) bool {
 	return false
 }
 
-// commandPatience bounds one command of a contender.
-const commandPatience = 2 * time.Minute
+// commandTimeout bounds one command of a contender.
+const commandTimeout = 2 * time.Minute
 
 // command makes a contender that is a program on this machine. args returns
 // its command line, which may depend on the number of the call.
@@ -94,7 +94,7 @@ func once(ctx context.Context, args []string, want string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
 	defer cancel()
 	var out, errs bounded
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // the contenders' tables

@@ -43,7 +43,7 @@ func (s *session) density() error {
 			destroy(x)
 		}
 	}()
-	s.server.poolsFull(s.ctx, fillPatience)
+	s.server.poolsFull(s.ctx, fillTimeout)
 	base, used := s.treeMemory(), memoryInUse()
 	for _, n := range levels {
 		for len(all) < n {
@@ -69,7 +69,7 @@ func (s *session) density() error {
 // level measures with so many living.
 func (s *session) level(t *Table, all []*client.Sandbox, base, used int64) error {
 	n := len(all)
-	s.server.poolsFull(s.ctx, fillPatience)
+	s.server.poolsFull(s.ctx, fillTimeout)
 	s.sleep(300 * time.Millisecond)
 	each, server, host := none, none, none
 	if s.server.child != nil {
@@ -177,7 +177,7 @@ func (s *session) waiting(name string, body map[string]any) (float64, error) {
 		if err := ask(s.ctx, s.server.http, http.MethodPut, s.server.base+"/v1/pools/"+name, s.server.head, body, nil); err != nil {
 			return 0, err
 		}
-		s.server.poolsFull(s.ctx, fillPatience)
+		s.server.poolsFull(s.ctx, fillTimeout)
 		s.sleep(500 * time.Millisecond)
 		return s.treeMemory(), nil
 	}

@@ -20,7 +20,7 @@ type docker struct {
 	image  string
 }
 
-const dockerPatience = 30 * time.Second
+const dockerTimeout = 30 * time.Second
 
 // openDocker takes the daemon that answers; as root, where dockerd is installed
 // and none answers, it starts one of its own, with its own directories.
@@ -66,7 +66,7 @@ func (s *session) startDocker(d *docker) error {
 		return err
 	}
 	d.base = append(d.base, "-H", socket)
-	for deadline := time.Now().Add(dockerPatience); ; s.sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(dockerTimeout); ; s.sleep(100 * time.Millisecond) {
 		err := d.do(s.ctx, "info")
 		switch {
 		case err == nil:
@@ -87,7 +87,7 @@ func (d *docker) do(ctx context.Context, args ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, d.base[0], append(slices.Clone(d.base[1:]), args...)...) //nolint:gosec // the client that was looked up
 	cmd.SysProcAttr = ownGroup()
@@ -119,7 +119,7 @@ func (d *docker) importImage(ctx context.Context) error {
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*commandPatience)
+	ctx, cancel := context.WithTimeout(ctx, 10*commandTimeout)
 	defer cancel()
 	pack := exec.CommandContext(ctx, "tar", args...) //nolint:gosec // the names above
 	load := exec.CommandContext(ctx, d.base[0], append(slices.Clone(d.base[1:]), "import", "-", d.image)...)

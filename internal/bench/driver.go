@@ -79,7 +79,7 @@ func (m *maker) life(ctx context.Context) (steps, error) {
 	if err := ctx.Err(); err != nil {
 		return steps{}, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
 	defer cancel()
 	box, g, took, err := m.open(ctx)
 	if err != nil {

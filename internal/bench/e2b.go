@@ -79,7 +79,7 @@ func (b e2bSandbox) run(ctx context.Context, rt http.RoundTripper, base string, 
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, commandPatience)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(envelope(message)))
 	if err != nil {

@@ -48,7 +48,7 @@ func (s *session) latencyOf(sec *Section, w workload) error {
 		rounds = max(3, rounds/5)
 	}
 	if s.server != nil {
-		s.server.poolsFull(s.ctx, fillPatience)
+		s.server.poolsFull(s.ctx, fillTimeout)
 	}
 	times, err := s.race(sec, w, s.peers, rounds)
 	if err != nil {

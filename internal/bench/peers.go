@@ -142,7 +142,7 @@ func makeBundle(ctx context.Context, runtime, bundle, root string, args []string
 	if err := os.MkdirAll(bundle, 0o700); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, commandPatience)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, runtime, "spec") //nolint:gosec // a runtime that was looked up
 	cmd.Dir = bundle

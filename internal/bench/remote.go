@@ -26,7 +26,7 @@ func ask(ctx context.Context, rt http.RoundTripper, method, url string, head map
 		}
 		body = bytes.NewReader(b)
 	}
-	ctx, cancel := context.WithTimeout(ctx, commandPatience)
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {

@@ -118,7 +118,7 @@ func connect(address, key string) (*server, error) {
 	return sv, nil
 }
 
-const readyPatience = 60 * time.Second
+const readyTimeout = 60 * time.Second
 
 // startServer starts a server of our own on a loopback address: with warm pools,
 // or, where its configuration does not know them, without.
@@ -162,7 +162,7 @@ func (s *session) launch(name, config string) (*server, error) {
 		return nil, err
 	}
 	var sv *server
-	for deadline := time.Now().Add(readyPatience); ; s.sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(readyTimeout); ; s.sleep(10 * time.Millisecond) {
 		if sv == nil {
 			if key, err := os.ReadFile(filepath.Join(state, "first-key")); err == nil && len(key) > 0 { //nolint:gosec // below our own directory
 				if sv, err = connect("http://"+address, strings.TrimSpace(string(key))); err != nil {
@@ -324,13 +324,13 @@ func (sv *server) poolsFull(ctx context.Context, patience time.Duration) bool {
 	return false
 }
 
-// fillPatience is how long pools may take to fill at the beginning: every
+// fillTimeout is how long pools may take to fill at the beginning: every
 // interpreter with modules takes a second of a core.
-const fillPatience = 3 * time.Minute
+const fillTimeout = 3 * time.Minute
 
 // fill waits for the pools. Where they do not fill nothing waits for them again.
 func (sv *server) fill(ctx context.Context) error {
-	if full := sv.poolsFull(ctx, fillPatience); full {
+	if full := sv.poolsFull(ctx, fillTimeout); full {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
@@ -348,5 +348,5 @@ func (sv *server) fill(ctx context.Context) error {
 			}
 		}
 	}
-	return fmt.Errorf("the pools are not full after %v%s", fillPatience, why)
+	return fmt.Errorf("the pools are not full after %v%s", fillTimeout, why)
 }

@@ -62,7 +62,7 @@ func Main(ctx context.Context, deps Deps) int {
 	case errors.As(err, &stopped):
 		return exitCancelled
 	case err != nil:
-		return a.fail(speech{cmd.Flags(), cmd.Name()}.translate(err))
+		return a.fail(flagWords{cmd.Flags(), cmd.Name()}.translate(err))
 	}
 	return a.exit
 }
@@ -73,7 +73,7 @@ type app struct {
 	at      serverFlags
 	exit    int  // status of a command that did not fail
 	midLine bool // a program left stderr in the middle of a line
-	speech  speech
+	speech  flagWords
 }
 
 func (a *app) root() *cobra.Command {

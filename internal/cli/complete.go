@@ -48,8 +48,8 @@ func completeChoices(cmd *cobra.Command, choices map[string]func() []string) {
 
 // Bounds on what completion asks a server.
 const (
-	completionPatience = 2 * time.Second
-	completionMost     = 50
+	completionTimeout = 2 * time.Second
+	completionMost    = 50
 )
 
 // completeSandboxes offers the running sandboxes of the server. Without one, or
@@ -60,7 +60,7 @@ func (a *app) completeSandboxes(cmd *cobra.Command, args []string, _ string) ([]
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer c.Close() //nolint:errcheck // idle connections only
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	var ids []string
 	for info, err := range c.Sandboxes(ctx, client.Filter{States: []sandbox.State{sandbox.StateRunning}, PageSize: completionMost}) {

@@ -41,7 +41,7 @@ func roomForInputs(err error, req engine.Request) error {
 // sandbox with room for it. A size below zero is not known.
 func roomInSandbox(ctx context.Context, box *client.Sandbox, err error, size int64) error {
 	if e := sandbox.AsError(err); e != nil && e.Field == "limits.inodes" { // the hint is one about making it
-		return e.WithHint(strings.Replace(speech{set: (&app{}).createCommand().Flags()}.text(e.Hint), "make the sandbox with", "make room in it, or make another with pinfold create", 1))
+		return e.WithHint(strings.Replace(flagWords{set: (&app{}).createCommand().Flags()}.text(e.Hint), "make the sandbox with", "make room in it, or make another with pinfold create", 1))
 	}
 	if !isDiskFull(err) {
 		return err

@@ -46,7 +46,7 @@ func (a *app) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.speech = speech{cmd.Flags(), cmd.Name()}
+			a.speech = flagWords{cmd.Flags(), cmd.Name()}
 			return a.run(cmd.Context(), f, program, rest)
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -360,7 +360,7 @@ func (a *app) completeRuns(cmd *cobra.Command, _ []string, _ string) ([]string, 
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer c.Close() //nolint:errcheck // idle connections only
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	var ids []string
 	for r, err := range c.Runs(ctx, client.Filter{PageSize: completionMost}) {

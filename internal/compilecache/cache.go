@@ -72,7 +72,7 @@ type Cache struct {
 	items   map[string]*list.Element // by the entry's file name
 	order   list.List                // of *item, the last used first
 	tenants map[string]int64         // bytes, by the hash in file names
-	flights map[string]chan struct{} // closed when the compile step is over
+	making  map[string]chan struct{} // closed when the compile step is over
 	stats   Stats
 }
 
@@ -97,7 +97,7 @@ func Open(o Options) (*Cache, error) {
 	}
 	c := &Cache{
 		o: o, log: o.Log, root: root,
-		items: map[string]*list.Element{}, tenants: map[string]int64{}, flights: map[string]chan struct{}{},
+		items: map[string]*list.Element{}, tenants: map[string]int64{}, making: map[string]chan struct{}{},
 	}
 	if err := c.scan(); err != nil {
 		return nil, errors.Join(unusable(o.Dir, err), root.Close())
@@ -257,13 +257,13 @@ func (c *Cache) Get(ctx context.Context, tenant string, k Key) (entry *Entry, do
 	if entry = c.lookUp(name, k); entry != nil {
 		return entry, func() {}
 	}
-	flight, mine := c.join(name)
+	over, mine := c.join(name)
 	if mine {
 		c.miss()
-		return nil, sync.OnceFunc(func() { c.land(name, flight) })
+		return nil, sync.OnceFunc(func() { c.release(name, over) })
 	}
 	select {
-	case <-flight:
+	case <-over:
 		entry = c.lookUp(name, k)
 	case <-ctx.Done():
 	}
@@ -274,22 +274,22 @@ func (c *Cache) Get(ctx context.Context, tenant string, k Key) (entry *Entry, do
 }
 
 // join takes part in a compile step, or begins one.
-func (c *Cache) join(name string) (flight chan struct{}, mine bool) {
+func (c *Cache) join(name string) (over chan struct{}, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if flight, ok := c.flights[name]; ok {
-		return flight, false
+	if over, ok := c.making[name]; ok {
+		return over, false
 	}
-	flight = make(chan struct{})
-	c.flights[name] = flight
-	return flight, true
+	over = make(chan struct{})
+	c.making[name] = over
+	return over, true
 }
 
-func (c *Cache) land(name string, flight chan struct{}) {
+func (c *Cache) release(name string, over chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.flights, name)
-	close(flight)
+	delete(c.making, name)
+	close(over)
 }
 
 func (c *Cache) miss() {

@@ -414,8 +414,8 @@ func TestNobodyWaitsTwice(t *testing.T) {
 	}
 	close(over)
 	wg.Wait()
-	if len(c.flights) != 0 {
-		t.Errorf("%d flights are left", len(c.flights))
+	if len(c.making) != 0 {
+		t.Errorf("%d flights are left", len(c.making))
 	}
 }
 

@@ -50,7 +50,7 @@ func (j *job) compiled(ctx context.Context) (p products, ok bool, err error) {
 	var clean bool
 	f.session, ok, clean, err = j.compile(ctx)
 	// What the compiler left running must not write into what is copied.
-	if clean && f.session.endGuest(ctx, collectKillPatience) {
+	if clean && f.session.endGuest(ctx, collectKillTimeout) {
 		said := compilecache.Said{Stdout: j.result.Compile.Stdout, Stderr: j.result.Compile.Stderr}
 		f.record = cache.Put(tenant, key)
 		f.keep = func() { j.keep(f.record.Keep(said)) }
@@ -154,7 +154,7 @@ func (d keyHash) number(n int) {
 type kept struct{ entry *compilecache.Entry }
 
 func (k kept) copyTo(ctx context.Context, to *session, dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, collectPatience)
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
 	for _, f := range k.entry.Files {
 		if err := to.writeFile(ctx, dir+"/"+f.Path, productMode, f.Size, k.entry.Content(f)); err != nil {
@@ -203,7 +203,7 @@ const productMode = 0o755
 // one's disk. What is recorded is what arrived, and only regular files.
 func (f *fresh) copyTo(ctx context.Context, to *session, dir string) error {
 	defer f.done()
-	ctx, cancel := context.WithTimeout(ctx, collectPatience)
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
 	found, err := f.session.guest.Glob(ctx, dir, []string{"**"}, maxProducts)
 	if err != nil {

@@ -75,8 +75,8 @@ type Engine struct {
 	cancelRuns context.CancelFunc
 	languages  languages
 	toolchains toolchains
-	probed     lately[string, driver.Report] // by driver
-	programs   lately[string, string]        // see lookup
+	probed     ttlCache[string, driver.Report] // by driver
+	programs   ttlCache[string, string]        // see lookup
 	accounts   accounts
 	readiness  readiness
 	processors processors.Shares
@@ -91,8 +91,8 @@ type Engine struct {
 	runs        map[string]*liveRun
 	detached    map[string]int // runs that nobody waits for, by tenant
 	pools       map[string]*pool
-	flights     map[flightKey]*flight
-	asked       map[string]*asked // by the pool's name
+	claims      map[runKey]*keyClaim
+	onDemand    map[string]*onDemand // by the pool's name
 	draining    bool
 	unsaved     unsaved
 	undestroyed int
@@ -103,7 +103,7 @@ func New(o Options) *Engine {
 	e := &Engine{
 		options: o, log: o.Log, observer: o.Observer, gate: newGate(o.Capacity, o.Quota),
 		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
-		sandboxes: map[string]*Sandbox{}, runs: map[string]*liveRun{}, detached: map[string]int{}, pools: map[string]*pool{}, flights: map[flightKey]*flight{}, asked: map[string]*asked{},
+		sandboxes: map[string]*Sandbox{}, runs: map[string]*liveRun{}, detached: map[string]int{}, pools: map[string]*pool{}, claims: map[runKey]*keyClaim{}, onDemand: map[string]*onDemand{},
 	}
 	if e.log == nil {
 		e.log = discardLog()

@@ -150,7 +150,7 @@ func (s *Sandbox) dropPart(ctx context.Context, name string, why error) {
 	if code := sandbox.AsError(why).Code; code != sandbox.CodeTooLarge && code != sandbox.CodeInternal && code != sandbox.CodeSpecInvalid {
 		return // it was never opened
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
 	defer cancel()
 	if st, err := s.session.guest.Stat(ctx, name); err == nil && st.Type == sandbox.FileRegular {
 		_ = s.session.guest.Remove(ctx, name) // the caller learns of the failure itself

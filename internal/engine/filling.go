@@ -117,7 +117,7 @@ func (p *pool) fill() {
 		most = 1
 	}
 	if p.filling == 0 {
-		p.hungry = time.Now()
+		p.fillingSince = time.Now()
 	}
 	for !p.closed && !p.backoff.waits() && p.filling < most && p.lacking() > p.filling {
 		p.filling++
@@ -151,8 +151,8 @@ func (p *pool) fillOne() {
 
 // make makes what the pool keeps, while there is the pool. On error nothing is
 // left.
-func (p *pool) make() (*waiting, error) {
-	ctx, cancel := context.WithTimeout(p.alive, loadPatience+handshakePatience)
+func (p *pool) make() (*readyMachine, error) {
+	ctx, cancel := context.WithTimeout(p.alive, loadTimeout+handshakeTimeout)
 	defer cancel()
 	p.mu.Lock()
 	spec := p.spec
@@ -166,7 +166,7 @@ func (p *pool) make() (*waiting, error) {
 		return nil, err
 	}
 	if spec.Language != "" {
-		if w, ok, err := p.nursery.fork(ctx, plan, spec); ok {
+		if w, ok, err := p.zygotes.fork(ctx, plan, spec); ok {
 			return w, err
 		}
 	}
@@ -174,7 +174,7 @@ func (p *pool) make() (*waiting, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &waiting{session: s, made: time.Now()}
+	w := &readyMachine{session: s, made: time.Now()}
 	if spec.Language == "" {
 		return w, nil
 	}
@@ -198,7 +198,7 @@ func (p *pool) failed(err error) {
 }
 
 // filled takes in what a filler made, and says whether it shall go on.
-func (p *pool) filled(w *waiting, err error) (again bool) {
+func (p *pool) filled(w *readyMachine, err error) (again bool) {
 	p.mu.Lock()
 	if err != nil {
 		p.failed(err)
@@ -206,7 +206,7 @@ func (p *pool) filled(w *waiting, err error) (again bool) {
 		p.mu.Unlock()
 		return false
 	}
-	p.hungry = time.Now()
+	p.fillingSince = time.Now()
 	recovered := p.backoff.recover()
 	unwanted := p.closed || p.lacking() <= 0
 	if !unwanted {
@@ -227,11 +227,11 @@ func (p *pool) filled(w *waiting, err error) (again bool) {
 	return again
 }
 
-// orphaned is called when the parent of the pool's interpreters has ended by
+// orphaned is called when the zygote of the pool's interpreters has ended by
 // itself, and they with it.
 func (p *pool) orphaned() {
 	p.mu.Lock()
-	p.failed(errParentEnded)
+	p.failed(errZygoteEnded)
 	p.mu.Unlock()
 	select {
 	case p.wake <- struct{}{}:

@@ -14,14 +14,14 @@ import (
 
 // fakeFork is a fork whose other ends the test has.
 type fakeFork struct {
-	*driver.Forked
+	*driver.Child
 	stdin, stdout, stderr *os.File
-	exited                chan driver.ForkExit
+	exited                chan driver.ChildExit
 }
 
 func newFakeFork(t *testing.T) *fakeFork {
 	t.Helper()
-	f := &fakeFork{Forked: &driver.Forked{}, exited: make(chan driver.ForkExit, 1)}
+	f := &fakeFork{Child: &driver.Child{}, exited: make(chan driver.ChildExit, 1)}
 	f.Exited = f.exited
 	for _, p := range []struct{ read, write **os.File }{{&f.stdin, &f.Stdin}, {&f.Stdout, &f.stdout}, {&f.Stderr, &f.stderr}} {
 		r, w, err := os.Pipe()
@@ -61,7 +61,7 @@ func TestForkedOutput(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFakeFork(t)
-			p := follow(f.Forked, test.out, io.Discard)
+			p := follow(f.Child, test.out, io.Discard)
 			if _, err := io.WriteString(f.stdout, big); err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestForkedOutput(t *testing.T) {
 			}
 			_ = f.stderr.Close()
 			if test.know {
-				f.exited <- driver.ForkExit{Code: 3, CPU: time.Second}
+				f.exited <- driver.ChildExit{Code: 3, CPU: time.Second}
 			}
 			close(f.exited)
 			e, err := p.Wait(soonest(t))

@@ -19,11 +19,11 @@ import (
 	"pinfold/sandbox"
 )
 
-// loadPatience bounds how long an interpreter may take to load its modules.
-const loadPatience = 2 * time.Minute
+// loadTimeout bounds how long an interpreter may take to load its modules.
+const loadTimeout = 2 * time.Minute
 
 // interpreter is an interpreter that waits in a sandbox of a pool for its one
-// program. It was started in that sandbox, or forked into it from a parent; it has
+// program. It was started in that sandbox, or forked into it from a zygote; it has
 // loaded the modules that the pool declares, and has run nothing of anybody's. What is said about the
 // program counts from the moment in which it is handed over.
 type interpreter struct {
@@ -109,7 +109,7 @@ func (r *relay) said() string {
 // startInterpreter starts an interpreter in a fresh machine and waits until it
 // has loaded its modules.
 func startInterpreter(ctx context.Context, s *session, step language.Wait, rlimit sandbox.Limits) (*interpreter, error) {
-	ctx, cancel := context.WithTimeout(ctx, loadPatience)
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	p := &parcel{session: s}
 	for _, f := range step.Files {

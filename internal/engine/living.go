@@ -222,7 +222,7 @@ func (s *Sandbox) guard() {
 	case <-s.session.guest.Done():
 		select {
 		case <-s.session.machine.Dead(): // which is why
-		case <-time.After(killPatience):
+		case <-time.After(killTimeout):
 			s.endFor(sandbox.Cause{Kind: sandbox.CauseLost, Evidence: s.session.guest.Err().Error()})
 			return
 		}

@@ -133,7 +133,7 @@ func (s *Sandbox) judgeForks(u driver.Usage, e evidence) {
 	for _, p := range running {
 		p.stop(t)
 	}
-	if !s.session.endGuest(context.Background(), killPatience) {
+	if !s.session.endGuest(context.Background(), killTimeout) {
 		s.endFor(e.refusal(sandbox.CauseProcesses))
 	}
 }

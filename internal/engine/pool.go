@@ -45,38 +45,38 @@ type pool struct {
 	driver driver.Driver
 	shape  shape
 
-	mu      sync.Mutex
-	spec    sandbox.PoolSpec
-	waiting []*waiting
-	filling int
-	inUse   int
-	hits    int64
-	forked  int64
-	misses  int64
-	swapped int64
-	used    time.Time // when it served somebody last
-	backoff backoff
-	hungry  time.Time // since when fillers are at work and nothing has come
-	closed  bool
-	soon    bool // it will be filled in a moment
-	fillers sync.WaitGroup
-	nursery *nursery
-	alive   context.Context //nolint:containedctx // it is the pool's life: what it makes ends with it
-	quit    context.CancelFunc
-	wake    chan struct{} // has look look now
+	mu           sync.Mutex
+	spec         sandbox.PoolSpec
+	waiting      []*readyMachine
+	filling      int
+	inUse        int
+	hits         int64
+	forked       int64
+	misses       int64
+	swapped      int64
+	used         time.Time // when it served somebody last
+	backoff      backoff
+	fillingSince time.Time // since when fillers are at work and nothing has come
+	closed       bool
+	soon         bool // it will be filled in a moment
+	fillers      sync.WaitGroup
+	zygotes      *zygotes
+	alive        context.Context //nolint:containedctx // it is the pool's life: what it makes ends with it
+	quit         context.CancelFunc
+	wake         chan struct{} // has look look now
 }
 
-// waiting is a machine that nobody has used.
-type waiting struct {
+// readyMachine is a machine that nobody has used.
+type readyMachine struct {
 	session     *session
 	interpreter *interpreter // nil in a pool of machines only
-	parent      *parent      // of which the interpreter is a fork; nil for none
+	zygote      *zygote      // of which the interpreter is a fork; nil for none
 	made        time.Time
 }
 
 // dead says whether it can be handed out no more.
-func (w *waiting) dead() bool {
-	return w.parent != nil && w.parent.dead() || w.session.dead() || w.interpreter != nil && w.interpreter.dead()
+func (w *readyMachine) dead() bool {
+	return w.zygote != nil && w.zygote.dead() || w.session.dead() || w.interpreter != nil && w.interpreter.dead()
 }
 
 // checkPool completes and checks a pool's description.
@@ -160,7 +160,7 @@ func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.Po
 func newPool(e *Engine, d driver.Driver, of shape) *pool {
 	p := &pool{engine: e, driver: d, shape: of, wake: make(chan struct{}, 1), used: time.Now()}
 	p.alive, p.quit = context.WithCancel(context.Background())
-	p.nursery = newNursery(e, d, p.orphaned)
+	p.zygotes = newZygotes(e, d, p.orphaned)
 	return p
 }
 
@@ -207,23 +207,23 @@ func (p *pool) info() sandbox.PoolInfo {
 		Total: len(p.waiting) + p.filling + p.inUse, Hits: p.hits, Forked: p.forked, Misses: p.misses, Replaced: p.swapped,
 	}
 	info.Error, info.RetryAt = p.backoff.shown()
-	if info.Error == nil && available == 0 && p.slow() && p.spec.Language != "" {
+	if info.Error == nil && available == 0 && p.fillsSlowly() && p.spec.Language != "" {
 		info.Error = &sandbox.Error{
 			Code: sandbox.CodeSpecInvalid, Field: "warm", Hint: "import the modules in a run to see what they do",
-			Message: fmt.Sprintf("the modules have been loading for more than %v", warmPatience),
+			Message: fmt.Sprintf("the modules have been loading for more than %v", warmTimeout),
 		}
 	}
 	if p.spec.Language != "" {
-		info.Interpreters, info.Why = p.nursery.how()
+		info.Interpreters, info.Why = p.zygotes.how()
 	}
 	return info
 }
 
 // take hands out the machine that has waited longest, of those that still live and
 // enforce what is required.
-func (p *pool) take(require []string) *waiting {
+func (p *pool) take(require []string) *readyMachine {
 	p.mu.Lock()
-	var taken *waiting
+	var taken *readyMachine
 	var dead []*session
 	for i := 0; i < len(p.waiting) && taken == nil; {
 		w := p.waiting[i]
@@ -286,7 +286,7 @@ func (p *pool) look() {
 		}
 		p.mu.Lock()
 		var bad []*session
-		p.waiting = slices.DeleteFunc(p.waiting, func(w *waiting) bool {
+		p.waiting = slices.DeleteFunc(p.waiting, func(w *readyMachine) bool {
 			drop := w.dead() || time.Since(w.made) > maxPoolAge
 			if drop {
 				bad = append(bad, w.session)
@@ -330,7 +330,7 @@ func (p *pool) close() {
 			p.engine.log.Error("cannot destroy a machine of a pool", "pool", p.spec.Name, "error", err)
 		}
 	}
-	p.nursery.close()
+	p.zygotes.close()
 }
 
 // dead says whether the machine has ended by itself.

@@ -95,7 +95,7 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 		p.stdin = newInlet()
 		streams.Stdin = p.stdin.r
 	}
-	startCtx, stop := context.WithTimeoutCause(ctx, handshakePatience, errSilent)
+	startCtx, stop := context.WithTimeoutCause(ctx, handshakeTimeout, errSilent)
 	defer stop()
 	command := s.guestCommand(c)
 	command.CPUs = s.occupy()
@@ -295,7 +295,7 @@ func ownTrouble(u, base driver.Usage) driver.Usage {
 // endTrigger is why the sandbox took its processes with it. It waits a little
 // for the news: the connection ends before the machine's death is known.
 func (s *Sandbox) endTrigger() *trigger {
-	deadline := time.Now().Add(killPatience)
+	deadline := time.Now().Add(killTimeout)
 	for {
 		s.mu.Lock()
 		cause := s.info.Cause

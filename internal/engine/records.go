@@ -13,22 +13,22 @@ import (
 	"pinfold/sandbox"
 )
 
-// flightKey is one use of an idempotency key.
-type flightKey struct{ tenant, key string }
+// runKey is one use of an idempotency key.
+type runKey struct{ tenant, key string }
 
-// flight is a run that others with the same key wait for.
-type flight struct{ done chan struct{} }
+// keyClaim is a run that others with the same key wait for.
+type keyClaim struct{ done chan struct{} }
 
 // record runs a job and keeps its result. The record comes before everything
 // else, so that a run whose server dies is found and reported as lost.
 func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
 	r := newRecord(j)
 	if r.IdempotencyKey != "" {
-		land := e.takeOff(flightKey{r.Tenant, r.IdempotencyKey})
-		if land == nil {
+		release := e.claimKey(runKey{r.Tenant, r.IdempotencyKey})
+		if release == nil {
 			return e.earlier(ctx, r)
 		}
-		defer land()
+		defer release()
 		ctx = context.WithoutCancel(ctx)
 	}
 	ctx, j.live = e.track(ctx, r, j.stdin)
@@ -94,20 +94,20 @@ func artifactBytes(r *sandbox.Result) (n int64) {
 	return n
 }
 
-// takeOff claims an idempotency key in this process. The result gives it back; nil
+// claimKey claims an idempotency key in this process. The result gives it back; nil
 // says that somebody else has it.
-func (e *Engine) takeOff(key flightKey) (land func()) {
+func (e *Engine) claimKey(key runKey) (release func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.flights[key] != nil {
+	if e.claims[key] != nil {
 		return nil
 	}
-	f := &flight{done: make(chan struct{})}
-	e.flights[key] = f
+	f := &keyClaim{done: make(chan struct{})}
+	e.claims[key] = f
 	return func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		delete(e.flights, key)
+		delete(e.claims, key)
 		close(f.done)
 	}
 }
@@ -116,7 +116,7 @@ func (e *Engine) takeOff(key flightKey) (land func()) {
 // when ctx ends, and may then have hours before it; the one who asked again does not.
 func (e *Engine) earlier(ctx context.Context, r RunRecord) (*sandbox.Result, error) {
 	e.mu.Lock()
-	f := e.flights[flightKey{r.Tenant, r.IdempotencyKey}]
+	f := e.claims[runKey{r.Tenant, r.IdempotencyKey}]
 	e.mu.Unlock()
 	if f != nil {
 		select {

@@ -10,8 +10,8 @@ import (
 	"pinfold/sandbox"
 )
 
-// resultsPatience bounds how long values may take to come out.
-const resultsPatience = 5 * time.Second
+// resultsTimeout bounds how long values may take to come out.
+const resultsTimeout = 5 * time.Second
 
 // Results from manyResults on are taken apart one after another: that takes a few
 // times their memory, and much more of a processor than writing them.
@@ -41,7 +41,7 @@ func (j *job) readResults(ctx context.Context, s *session) {
 	}
 	start := time.Now()
 	defer func() { j.collected += time.Since(start) }()
-	ctx, cancel := context.WithTimeout(ctx, resultsPatience)
+	ctx, cancel := context.WithTimeout(ctx, resultsTimeout)
 	defer cancel()
 	file, err := s.results(ctx, j.steps.Results)
 	var read values.Results

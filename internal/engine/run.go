@@ -335,7 +335,7 @@ func (j *job) collect(ctx context.Context, s *session) {
 		j.collected += time.Since(start)
 		j.result.Timings.CollectMS = milliseconds(j.collected)
 	}()
-	ctx, cancel := context.WithTimeout(ctx, collectPatience)
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
 	if !j.bringsOut() {
 		return
@@ -344,7 +344,7 @@ func (j *job) collect(ctx context.Context, s *session) {
 		return // what is still running may make some; it is killed all the same
 	}
 	c := &collector{session: s, sink: j.request.Artifact, inputs: j.inputs, program: j.main, mounts: j.spec.Mounts, began: j.began, result: j.result}
-	if !s.endGuest(ctx, collectKillPatience) {
+	if !s.endGuest(ctx, collectKillTimeout) {
 		c.reject("", sandbox.CodeResourceUnavailable, "no file could come out: the sandbox was already gone, or its processes did not end in time")
 		return
 	}
@@ -353,12 +353,12 @@ func (j *job) collect(ctx context.Context, s *session) {
 	}
 }
 
-// collectPatience bounds how long files may take to come out.
-const collectPatience = 5 * time.Minute
+// collectTimeout bounds how long files may take to come out.
+const collectTimeout = 5 * time.Minute
 
-// collectKillPatience bounds how long the processes that a program has left may
+// collectKillTimeout bounds how long the processes that a program has left may
 // take to end before that.
-const collectKillPatience = 3 * time.Second
+const collectKillTimeout = 3 * time.Second
 
 // command completes a step with the caller's environment and the limits that
 // the kernel keeps for each process.

@@ -51,21 +51,21 @@ func (j *job) released() {
 // is that of an earlier one.
 func (e *Engine) start(ctx context.Context, j *job) (shown RunRecord, own bool, err error) {
 	r := newRecord(j)
-	land := func() {}
+	release := func() {}
 	if r.IdempotencyKey != "" {
-		if land = e.takeOff(flightKey{r.Tenant, r.IdempotencyKey}); land == nil {
+		if release = e.claimKey(runKey{r.Tenant, r.IdempotencyKey}); release == nil {
 			shown, err = e.underWay(r)
 			return shown, false, err
 		}
 	}
 	leave, err := e.detach(r.Tenant)
 	if err != nil {
-		land()
+		release()
 		return r, false, err
 	}
 	if err := e.enter(j, true); err != nil {
 		leave()
-		land()
+		release()
 		return r, false, err
 	}
 	runCtx, live := e.track(context.WithoutCancel(ctx), r, j.stdin)
@@ -74,7 +74,7 @@ func (e *Engine) start(ctx context.Context, j *job) (shown RunRecord, own bool, 
 		e.running.Done()
 		e.untrack(live)
 		leave()
-		land()
+		release()
 	}
 	earlier, err := e.beginRun(ctx, r)
 	switch {
@@ -90,7 +90,7 @@ func (e *Engine) start(ctx context.Context, j *job) (shown RunRecord, own bool, 
 	j.live = live
 	shown = live.describe()
 	e.background.Go(func() {
-		defer land()
+		defer release()
 		defer leave()
 		defer close(j.told)
 		_, _ = e.complete(runCtx, j, r) // what became of it is in its record

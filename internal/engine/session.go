@@ -13,15 +13,15 @@ import (
 	"pinfold/sandbox"
 )
 
-// handshakePatience bounds how long a new agent may take to say hello, and to
+// handshakeTimeout bounds how long a new agent may take to say hello, and to
 // start a program.
-const handshakePatience = 10 * time.Second
+const handshakeTimeout = 10 * time.Second
 
 var errSilent = &sandbox.Error{Code: sandbox.CodeProtocol, Message: "the sandbox's agent did not start the program in time"}
 
-// killPatience bounds how long the agent may take to end the guest's processes
+// killTimeout bounds how long the agent may take to end the guest's processes
 // when asked; after it the whole machine is ended from outside.
-const killPatience = 500 * time.Millisecond
+const killTimeout = 500 * time.Millisecond
 
 // session is one living machine and the connection to its agent. That of a fork's
 // machine may sleep: what a run needs the agent for goes through agent.
@@ -70,7 +70,7 @@ func (s *session) agent(ctx context.Context) (*guest.Guest, error) {
 
 // greet says hello to the agent. The lock is held.
 func (s *session) greet(ctx context.Context) (*guest.Guest, error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakePatience)
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	if sleeper, ok := s.machine.(driver.Sleeper); ok && s.handed {
 		if err := sleeper.EndGuest(ctx); err != nil {
@@ -220,7 +220,7 @@ func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (run
 		s.mu.Unlock()
 		return x.warm.begin(x.handover, x.command.CPUs, st)
 	}
-	ctx, stop := context.WithTimeoutCause(ctx, handshakePatience, errSilent)
+	ctx, stop := context.WithTimeoutCause(ctx, handshakeTimeout, errSilent)
 	defer stop()
 	g, err := s.agent(ctx)
 	if err != nil {
@@ -249,7 +249,7 @@ func (s *session) await(ctx context.Context, p running, w *watch, r *execResult)
 		w.fire(cancelled(ctx))
 		_ = s.close(ctx)
 	case <-w.stop:
-		if !s.endGuest(ctx, killPatience) {
+		if !s.endGuest(ctx, killTimeout) {
 			_ = s.close(ctx)
 		}
 	case <-s.machine.Dead():
@@ -258,7 +258,7 @@ func (s *session) await(ctx context.Context, p running, w *watch, r *execResult)
 	select { // what the program had written is still on its way
 	case err := <-ended:
 		return err
-	case <-time.After(killPatience):
+	case <-time.After(killTimeout):
 		stopWaiting()
 		return <-ended
 	}
@@ -274,7 +274,7 @@ func (s *session) afterEnd(err error, r *execResult) error {
 	case <-s.machine.Dead():
 		r.death = deathOf(s.machine)
 		return nil
-	case <-time.After(killPatience):
+	case <-time.After(killTimeout):
 		return s.explain(err)
 	}
 }

@@ -10,16 +10,16 @@ import (
 // Modules that never end loading cost the first requests their patience, not each
 // request its own.
 func TestSlowLoading(t *testing.T) {
-	p := &pool{nursery: &nursery{}, spec: sandbox.PoolSpec{Language: "python", Warm: []string{"slow"}}, filling: 1, hungry: time.Now()}
-	if info := p.info(); !p.hopeful() || info.Error != nil {
+	p := &pool{zygotes: &zygotes{}, spec: sandbox.PoolSpec{Language: "python", Warm: []string{"slow"}}, filling: 1, fillingSince: time.Now()}
+	if info := p.info(); !p.expectsMachine() || info.Error != nil {
 		t.Errorf("a pool that has just begun is given up: %v", info.Error)
 	}
-	p.hungry = time.Now().Add(-warmPatience - time.Second)
+	p.fillingSince = time.Now().Add(-warmTimeout - time.Second)
 	info := p.info()
-	if p.hopeful() || info.Error == nil || info.Error.Field != "warm" || whyNone([]*pool{p}, false) != info.Error.Message {
+	if p.expectsMachine() || info.Error == nil || info.Error.Field != "warm" || whyNone([]*pool{p}, false) != info.Error.Message {
 		t.Errorf("a pool that has been loading for long is waited for: %+v", info)
 	}
-	if p.filling = 0; p.slow() {
+	if p.filling = 0; p.fillsSlowly() {
 		t.Error("a pool is slow that makes nothing")
 	}
 }

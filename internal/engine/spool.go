@@ -10,9 +10,9 @@ import (
 	"pinfold/sandbox"
 )
 
-// stallPatience is how long the writer of a stream waits for a reader that does
+// stallTimeout is how long the writer of a stream waits for a reader that does
 // not read. Then the reader loses its place and the program goes on.
-const stallPatience = 30 * time.Second
+const stallTimeout = 30 * time.Second
 
 // spool keeps the last size bytes of an output stream for readers that come and go.
 // While a reader is attached the writer waits for it, so that it misses nothing
@@ -32,7 +32,7 @@ type spool struct {
 }
 
 func newSpool(size int64) *spool {
-	return &spool{size: size, stall: stallPatience, readers: map[*Output]bool{}, changed: make(chan struct{})}
+	return &spool{size: size, stall: stallTimeout, readers: map[*Output]bool{}, changed: make(chan struct{})}
 }
 
 // signal wakes everybody who waits. The lock is held.

@@ -46,7 +46,7 @@ func obtain(ctx context.Context, require []string, get func() (*session, *pool, 
 
 // takeWarm takes what waits in a pool of that shape, or forks it at once. It gives
 // nothing that lacks what is required.
-func (e *Engine) takeWarm(ctx context.Context, of shape, plan driver.Plan, require []string) (*waiting, *pool) {
+func (e *Engine) takeWarm(ctx context.Context, of shape, plan driver.Plan, require []string) (*readyMachine, *pool) {
 	fitting := e.poolsOf(of)
 	for _, p := range fitting {
 		if e.beforeTake != nil {
@@ -60,7 +60,7 @@ func (e *Engine) takeWarm(ctx context.Context, of shape, plan driver.Plan, requi
 }
 
 // forkWarm forks in one of the pools, where that can be done at once.
-func (e *Engine) forkWarm(ctx context.Context, pools []*pool, plan driver.Plan, require []string) (*waiting, *pool) {
+func (e *Engine) forkWarm(ctx context.Context, pools []*pool, plan driver.Plan, require []string) (*readyMachine, *pool) {
 	if forkedPlan(plan).Meets(require) != nil {
 		return nil, nil
 	}
@@ -97,8 +97,8 @@ func missed(pools []*pool) {
 // forkNow makes a machine with a fork for a request that found none waiting:
 // that takes less than to start an interpreter. It returns nil where there is
 // nothing to fork from, or no room in the pool, or the fork fails.
-func (p *pool) forkNow(ctx context.Context, plan driver.Plan) *waiting {
-	if !p.nursery.ready() {
+func (p *pool) forkNow(ctx context.Context, plan driver.Plan) *readyMachine {
+	if !p.zygotes.ready() {
 		return nil
 	}
 	p.mu.Lock()
@@ -110,7 +110,7 @@ func (p *pool) forkNow(ctx context.Context, plan driver.Plan) *waiting {
 	p.inUse++
 	p.mu.Unlock()
 	p.engine.making.Add(1)
-	w, ok, err := p.nursery.fork(ctx, plan, spec)
+	w, ok, err := p.zygotes.fork(ctx, plan, spec)
 	p.engine.making.Add(-1)
 	if err == nil && ok {
 		p.mu.Lock()

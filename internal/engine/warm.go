@@ -28,7 +28,7 @@ func (j *job) machine(ctx context.Context) (*session, *pool, error) {
 
 // interpreter takes an interpreter that waits, or comes at once. Where none does,
 // why says so.
-func (j *job) interpreter(ctx context.Context) (w *waiting, p *pool, why string) {
+func (j *job) interpreter(ctx context.Context) (w *readyMachine, p *pool, why string) {
 	key, why := j.warmKey()
 	if why != "" {
 		return nil, nil, why

@@ -166,13 +166,13 @@ func (c *channel) abandon() {
 	c.g.send(func(b []byte) []byte { return wire.AppendMessage(b, wire.KindClose, c.id, &wire.Outcome{}) })
 }
 
-// giveUpPatience bounds how long giveUp waits: the agent may be hostile.
-const giveUpPatience = 5 * time.Second
+// giveUpTimeout bounds how long giveUp waits: the agent may be hostile.
+const giveUpTimeout = 5 * time.Second
 
 // giveUp abandons the operation and waits until the agent has, too.
 func (c *channel) giveUp(ctx context.Context) {
 	c.abandon()
-	patience := time.NewTimer(giveUpPatience)
+	patience := time.NewTimer(giveUpTimeout)
 	defer patience.Stop()
 	select {
 	case <-c.over:

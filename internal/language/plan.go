@@ -110,11 +110,11 @@ func (l Language) WaitStep(modules []string, limits sandbox.Limits, lookup Looku
 	return l.wait(l.Wait, l.WaitWith, modules, limits, lookup)
 }
 
-// ParentStep says how to start an interpreter that is forked for each program,
+// ZygoteStep says how to start an interpreter that is forked for each program,
 // in the way that driver.ParentSpec wants it: it is told its modules when it has
 // started, and each fork takes its program as a waiting interpreter does. ok is
 // false when the language has none.
-func (l Language) ParentStep(modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
+func (l Language) ZygoteStep(modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
 	return l.wait(l.Parent, l.ParentWith, modules, limits, lookup)
 }
 

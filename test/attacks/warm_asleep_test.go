@@ -23,18 +23,18 @@ type counting struct {
 	woken, ended atomic.Int64
 }
 
-func (c *counting) NewParent(ctx context.Context, plan driver.Plan, spec driver.ParentSpec) (driver.Parent, error) {
+func (c *counting) NewParent(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
 	p, err := c.Driver.NewParent(ctx, plan, spec)
 	return &countingParent{p, c}, err
 }
 
 type countingParent struct {
-	driver.Parent
+	driver.Zygote
 	counting *counting
 }
 
-func (p *countingParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Forked, error) {
-	m, f, err := p.Parent.Fork(ctx, plan)
+func (p *countingParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Child, error) {
+	m, f, err := p.Zygote.Fork(ctx, plan)
 	if err != nil {
 		return nil, nil, err
 	}

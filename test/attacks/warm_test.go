@@ -23,7 +23,7 @@ import (
 // family is a parent of interpreters.
 type family struct {
 	*arena
-	parent driver.Parent
+	parent driver.Zygote
 	plan   driver.Plan
 	born   int
 }
@@ -52,15 +52,15 @@ func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*fam
 	if err != nil {
 		return nil, err
 	}
-	step, _, err := python.ParentStep(nil, plan.Limits, func(names []string) (string, bool) { return template.Lookup(os.DirFS("/"), names) })
+	step, _, err := python.ZygoteStep(nil, plan.Limits, func(names []string) (string, bool) { return template.Lookup(os.DirFS("/"), names) })
 	if err != nil {
 		return nil, err
 	}
-	spec := driver.ParentSpec{
+	spec := driver.ZygoteSpec{
 		Args: step.Args, Env: step.Env, Setup: json.RawMessage(`{"modules": ["treasure"]}`),
 		Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID, Limits: []driver.Rlimit{{Resource: 7, Value: 1024}},
 	}
-	spec.Files = append(spec.Files, driver.ParentFile{Path: path.Dir(step.Files[0].Path) + "/treasure.py", Content: []byte(module)})
+	spec.Files = append(spec.Files, driver.ZygoteFile{Path: path.Dir(step.Files[0].Path) + "/treasure.py", Content: []byte(module)})
 	for _, f := range step.Files {
 		text := string(f.Content)
 		for _, e := range edits {
@@ -71,7 +71,7 @@ func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*fam
 				text = strings.Replace(text, e.from, e.to, 1)
 			}
 		}
-		spec.Files = append(spec.Files, driver.ParentFile{Path: f.Path, Content: []byte(text)})
+		spec.Files = append(spec.Files, driver.ZygoteFile{Path: f.Path, Content: []byte(text)})
 	}
 	p, err := a.driver.NewParent(ctx, plan, spec)
 	if err != nil {
@@ -89,7 +89,7 @@ func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*fam
 type relative struct {
 	family  *family
 	machine driver.Machine
-	forked  *driver.Forked
+	forked  *driver.Child
 }
 
 // fork makes a fork and hands it its program, with the prelude in front.

@@ -78,12 +78,12 @@ func (d timedDriver) Create(ctx context.Context, p driver.Plan) (driver.Machine,
 }
 
 // NewParent implements driver.Forker.
-func (d timedDriver) NewParent(ctx context.Context, plan driver.Plan, spec driver.ParentSpec) (driver.Parent, error) {
-	forker, ok := d.Driver.(driver.Forker)
+func (d timedDriver) NewParent(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
+	forker, ok := d.Driver.(driver.Zygoter)
 	if !ok {
 		return nil, errors.ErrUnsupported
 	}
-	p, err := forker.NewParent(ctx, plan, spec)
+	p, err := forker.NewZygote(ctx, plan, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -91,13 +91,13 @@ func (d timedDriver) NewParent(ctx context.Context, plan driver.Plan, spec drive
 }
 
 type timedParent struct {
-	driver.Parent
+	driver.Zygote
 	c *clocks
 }
 
-func (p timedParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Forked, error) {
+func (p timedParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Child, error) {
 	defer p.c.create.since(time.Now())
-	m, f, err := p.Parent.Fork(ctx, plan)
+	m, f, err := p.Zygote.Fork(ctx, plan)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -16,7 +16,7 @@ const agentFD = 3
 
 // become ends the table: the process becomes the agent, or, where the program
 // comes by a fork, what waits until the agent is needed.
-func (n *pen) become(p *spawn.Program) {
+func (n *initSpec) become(p *spawn.Program) {
 	if n.sleeper <= 0 {
 		p.CloseOnExecFrom(agentFD)
 		p.Dup2(n.socket, agentFD)

@@ -41,7 +41,7 @@ type filtered struct {
 }
 
 // newConfinement describes the confinement of a plan's forks.
-func newConfinement(h *host, plan driver.Plan, spec driver.ParentSpec, joins int) confinement {
+func newConfinement(h *host, plan driver.Plan, spec driver.ZygoteSpec, joins int) confinement {
 	c := confinement{Joins: joins, Namespaces: namespaces | unix.CLONE_NEWCGROUP, Home: spec.Home, UID: spec.UID, GID: spec.GID}
 	if plan.Enforces(sandbox.FeatureTimeNS) {
 		c.TimeNS = unix.CLONE_NEWTIME
@@ -54,7 +54,7 @@ func newConfinement(h *host, plan driver.Plan, spec driver.ParentSpec, joins int
 	}
 	if l := h.features.landlock; l != nil && plan.Enforces(sandbox.FeatureLandlock) {
 		c.Landlock = &landlocked{Ruleset: hex.EncodeToString(landlock.RulesetAttr(l.level)), Flags: landlock.RestrictFlags(l.level)}
-		n := &pen{template: h.template}
+		n := &initSpec{template: h.template}
 		for _, t := range l.trees(n.writablePaths()) {
 			attr := landlock.PathBeneathAttr(t.use.Rights(l.level), 0)[:landlock.PathBeneathFDOffset]
 			c.Landlock.Trees = append(c.Landlock.Trees, []string{t.path, hex.EncodeToString(attr)})

@@ -109,14 +109,14 @@ func (m *machine) build(ctx context.Context, name string) error {
 		if m.block, err = h.ids.pool.Lease(); err != nil {
 			return err
 		}
-		m.birth.leased()
+		m.spawn.leased()
 	}
 	failpoint.Hit("native.leased")
 	if m.cgroup, err = m.newGroup(name); err != nil {
 		return err
 	}
 	failpoint.Hit("native.cgroup")
-	ours, theirs, err := socketPair(m.birth.socket)
+	ours, theirs, err := socketPair(m.spawn.socket)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (m *machine) newGroup(name string) (*cgroup.Group, error) {
 func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	h := m.host
 	defer theirs.Close() //nolint:errcheck // the child has its own
-	n := m.pen(int(theirs.Fd()))
+	n := m.initSpec(int(theirs.Fd()))
 	err := m.layAsleep(n)
 	if err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 		return nil, err
 	}
 	defer closeFiles([]*os.File{n.tmpfs})
-	clone := spawn.Clone{Flags: m.birth.namespaces, Below: m.birth.below, CopyLow: true}
+	clone := spawn.Clone{Flags: m.spawn.namespaces, Below: m.spawn.below, CopyLow: true}
 	if err := m.stand(n, &clone); err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 		if m.entries, err = m.cgroup.JoinFiles(); err != nil {
 			return nil, err
 		}
-		if m.parent == nil {
+		if m.zygote == nil {
 			defer m.closeEntries()
 		}
 		n.join = m.entries
@@ -190,13 +190,13 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 			clone.Cgroup = int(dir.Fd())
 		}
 	}
-	child, err := m.birth.program(n).Start(clone)
+	child, err := m.spawn.program(n).Start(clone)
 	runtime.KeepAlive(h.agent)
 	return child, err
 }
 
-// stand puts the sandbox on a ground, where it has one.
-func (m *machine) stand(n *pen, clone *spawn.Clone) (err error) {
+// stand puts the sandbox on prepared mounts, where it has one.
+func (m *machine) stand(n *initSpec, clone *spawn.Clone) (err error) {
 	h := m.host
 	state := h.mounts.look()
 	n.nested = state.nested
@@ -207,13 +207,13 @@ func (m *machine) stand(n *pen, clone *spawn.Clone) (err error) {
 			Hint:    "try again",
 		}
 	}
-	need := n.layered && len(state.nested) > 0 && !m.isParent()
+	need := n.layered && len(state.nested) > 0 && !m.isZygote()
 	m.counted = true
-	if m.ground, err = h.grounds.take(state, need); err != nil {
+	if m.prepared, err = h.prepared.take(state, need); err != nil {
 		return err
 	}
-	if m.ground != nil && !m.isParent() && n.layered == h.layered(state) {
-		n.onGround, clone.Mounts = true, int(m.ground.namespace.Fd())
+	if m.prepared != nil && !m.isZygote() && n.layered == h.layered(state) {
+		n.onPrepared, clone.Mounts = true, int(m.prepared.namespace.Fd())
 	}
 	return nil
 }
@@ -224,15 +224,15 @@ func (m *machine) closeEntries() {
 	m.entries = nil
 }
 
-// pen describes the sandbox for the table of system calls.
-func (m *machine) pen(socket int) *pen {
+// initSpec describes the sandbox for the table of system calls.
+func (m *machine) initSpec(socket int) *initSpec {
 	h := m.host
-	n := &pen{
+	n := &initSpec{
 		template: h.template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname, skeleton: h.skeleton,
 		socket: socket, agent: int(h.agent.Fd()), agentOnDisk: h.agentOnDisk,
 		switchUser: m.plan.SwitchUser,
 		uid:        sandbox.UID, gid: sandbox.GID,
-		forked:  m.parent != nil,
+		forked:  m.zygote != nil,
 		layered: m.plan.Enforces(sandbox.FeatureFilesOwn), ownDevices: m.plan.Enforces(sandbox.FeatureDevicesOwn),
 		copies: h.copies.of(h.template),
 		timeNS: m.plan.Enforces(sandbox.FeatureTimeNS),
@@ -254,7 +254,7 @@ func (m *machine) pen(socket int) *pen {
 
 // sealModes makes the filter one that lets the sandbox leave nothing set-user-id where
 // it may write to the host's disk.
-func (m *machine) sealModes(n *pen) (err error) {
+func (m *machine) sealModes(n *initSpec) (err error) {
 	writable := slices.ContainsFunc(n.mounts, func(m sandbox.Mount) bool { return m.Writable })
 	if !writable || n.filter == nil {
 		return nil
@@ -311,8 +311,8 @@ func (m *machine) release(ctx context.Context) error {
 	return m.adopt(fds)
 }
 
-// isParent says that the machine is a parent's, in no user namespace of its own.
-func (m *machine) isParent() bool { return m.birth.namespaces&unix.CLONE_NEWUSER == 0 }
+// isZygote says that the machine is a parent's, in no user namespace of its own.
+func (m *machine) isZygote() bool { return m.spawn.namespaces&unix.CLONE_NEWUSER == 0 }
 
 // openOOMScore opens the file that says how soon the kernel ends a process when
 // the host runs out of memory. Raising the score needs no privilege, but the
@@ -323,7 +323,7 @@ func openOOMScore(pid int) (*os.File, error) {
 
 func (m *machine) mapIDs(ctx context.Context) error {
 	switch {
-	case m.isParent():
+	case m.isZygote():
 		return nil
 	case m.block != nil:
 		return userns.MapBlock(m.child.PID, userns.Range{First: m.block.Base, Count: idblock.Size})
@@ -337,7 +337,7 @@ func (m *machine) mapIDs(ctx context.Context) error {
 // listener of its system-call filter.
 func (m *machine) adopt(fds []int) error {
 	want := 1
-	if m.isParent() {
+	if m.isZygote() {
 		want = 1
 	} else if m.plan.Enforces(sandbox.FeatureSeccomp) && m.host.features.filter.listens {
 		want = 2

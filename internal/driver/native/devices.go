@@ -43,12 +43,12 @@ func deviceFiles() error {
 
 // openRoot makes the file system that will be the sandbox's root, where the sandbox
 // cannot do so by itself because of its device files.
-func (m *machine) openRoot(n *pen) (err error) {
+func (m *machine) openRoot(n *initSpec) (err error) {
 	if !n.ownDevices {
 		return nil
 	}
 	var owner mount.Owner // a parent's is root's
-	if m.block != nil && !m.isParent() {
+	if m.block != nil && !m.isZygote() {
 		owner = mount.Owner{UID: m.block.Base, GID: m.block.Base}
 	}
 	n.tmpfs, err = mount.TmpfsWithDevices(n.tmpfsBytes(), n.tmpfsInodes(), rootMode, owner, devices)
@@ -59,7 +59,7 @@ func (m *machine) openRoot(n *pen) (err error) {
 }
 
 // keepRoot adds the descriptor of what openRoot made.
-func (n *pen) keepRoot(keep []int) []int {
+func (n *initSpec) keepRoot(keep []int) []int {
 	if n.tmpfs != nil {
 		keep = append(keep, int(n.tmpfs.Fd()))
 	}

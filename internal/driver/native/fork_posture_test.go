@@ -188,7 +188,7 @@ func lookAtStarted(t *testing.T, d *Driver, plan driver.Plan) sight {
 
 // lookAtForked hands the program to a fork, beside an agent that has been woken or
 // sleeps.
-func lookAtForked(t *testing.T, d *Driver, p driver.Parent, plan driver.Plan, wake bool) sight {
+func lookAtForked(t *testing.T, d *Driver, p driver.Zygote, plan driver.Plan, wake bool) sight {
 	t.Helper()
 	plan.ID = fmt.Sprintf("forked-%d", forkCount.Add(1))
 	made, f, err := p.Fork(t.Context(), plan)

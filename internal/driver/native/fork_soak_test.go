@@ -58,7 +58,7 @@ func TestForkSoak(t *testing.T) {
 	if usage.MemoryBytes > memory+forkGrowth || usage.Processes != 0 {
 		t.Errorf("the parent had %d bytes of memory and has %d, in %d processes beside it", memory, usage.MemoryBytes, usage.Processes)
 	}
-	made := p.(*parent)
+	made := p.(*zygote)
 	made.mu.Lock()
 	defer made.mu.Unlock()
 	if len(made.forks) > 0 {
@@ -70,14 +70,14 @@ func TestForkSoak(t *testing.T) {
 }
 
 // soakForks returns how long each fork took, in the order in which they began.
-func soakForks(t *testing.T, p driver.Parent, plan driver.Plan, n, width int) []time.Duration {
+func soakForks(t *testing.T, p driver.Zygote, plan driver.Plan, n, width int) []time.Duration {
 	t.Helper()
 	return lives(t, n, width, func(i int) error { return forkOnce(t, p, plan, i) })
 }
 
 // forkOnce has one fork print its number and a random one. Every seventh is
 // destroyed while it runs.
-func forkOnce(t *testing.T, p driver.Parent, plan driver.Plan, i int) error {
+func forkOnce(t *testing.T, p driver.Zygote, plan driver.Plan, i int) error {
 	plan.ID = fmt.Sprintf("fork-%d", forkCount.Add(1))
 	m, f, err := p.Fork(t.Context(), plan)
 	if err != nil {

@@ -95,7 +95,7 @@ func (o *openMeters) sweep(all bool) {
 // lives for one run only. The lock is held.
 func (t *meter) wakeUp() {
 	t.fresh = true
-	if t.open || t.machine.parent != nil {
+	if t.open || t.machine.zygote != nil {
 		return
 	}
 	t.open = true

@@ -22,8 +22,8 @@ import (
 	"pinfold/sandbox"
 )
 
-// destroyPatience bounds how long Destroy waits for the kernel to finish.
-const destroyPatience = 10 * time.Second
+// destroyTimeout bounds how long Destroy waits for the kernel to finish.
+const destroyTimeout = 10 * time.Second
 
 // endsByItself is how long a sandbox may take to end after its first process was
 // killed, before the host kills each process and takes the limits off.
@@ -33,18 +33,18 @@ const endsByItself = 50 * time.Millisecond
 type machine struct {
 	plan   driver.Plan
 	host   *host
-	birth  birth
-	parent *parent        // of the process that was forked into it; nil for none
+	spawn  spawnConfig
+	zygote *zygote        // of the process that was forked into it; nil for none
 	seen   sandbox.Limits // what programs find in /proc and /sys
 	inside *inside        // nil before the start
 
-	block    *idblock.Block // nil when not root
-	cgroup   *cgroup.Group  // nil without usable cgroups
-	entries  []int          // ways into the cgroup, until everybody is in it
-	child    *spawn.Child   // nil before the start
-	listener *listener      // nil when the filter does not listen
-	ground   *ground        // nil when few live
-	counted  bool           // by the host's grounds
+	block    *idblock.Block  // nil when not root
+	cgroup   *cgroup.Group   // nil without usable cgroups
+	entries  []int           // ways into the cgroup, until everybody is in it
+	child    *spawn.Child    // nil before the start
+	listener *listener       // nil when the filter does not listen
+	prepared *preparedMounts // nil when few live
+	counted  bool            // by the host's prepared mounts
 
 	forkListener *listener // of the filter of the process that was forked into it
 
@@ -63,12 +63,12 @@ type machine struct {
 	death     driver.Death // valid once dead is closed
 }
 
-// birth is how a machine's first process is made.
-type birth struct {
+// spawnConfig is how a machine's first process is made.
+type spawnConfig struct {
 	namespaces uint64
 	socket     int // type of the connection
 	below      *spawn.Below
-	program    func(*pen) *spawn.Program
+	program    func(*initSpec) *spawn.Program
 	leased     func() // the ids are known now
 }
 
@@ -76,7 +76,7 @@ type birth struct {
 func (d *Driver) newMachine(plan driver.Plan, h *host) *machine {
 	m := &machine{plan: plan, host: h, seen: plan.Limits, dead: make(chan struct{})}
 	m.meter = meter{machine: m, root: -1, limit: plan.Limits.MemoryBytes, agent: wire.MaxTasks}
-	m.birth = birth{namespaces: namespaces, socket: unix.SOCK_STREAM, program: (*pen).program, leased: func() {}}
+	m.spawn = spawnConfig{namespaces: namespaces, socket: unix.SOCK_STREAM, program: (*initSpec).program, leased: func() {}}
 	return m
 }
 
@@ -136,7 +136,7 @@ func (m *machine) explain(pid int, status syscall.WaitStatus) driver.Death {
 		return driver.Death{Kind: driver.DeathMemory, Evidence: fmt.Sprintf("the kernel's out-of-memory killer ended %d process(es)", kills)}
 	case asked:
 		return driver.Death{Kind: driver.DeathDestroyed, Evidence: "destroyed by its owner"}
-	case m.parent != nil && m.parent.endedFirst():
+	case m.zygote != nil && m.zygote.endedFirst():
 		return driver.Death{Kind: driver.DeathAgent, Evidence: "the interpreter from which the sandbox's program was forked ended, and all its forks with it"}
 	}
 	return driver.Death{Kind: driver.DeathAgent, Evidence: fmt.Sprintf("the sandbox's first process (host pid %d) ended by itself: %s", pid, how)}
@@ -163,7 +163,7 @@ func (m *machine) Destroy(ctx context.Context) error {
 
 // destroy is Destroy, by who holds the lock.
 func (m *machine) destroy(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
 	defer cancel()
 	if err := m.endProcesses(ctx); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (m *machine) destroy(ctx context.Context) error {
 		}
 	}
 	if m.counted {
-		m.host.grounds.give(m.ground)
+		m.host.prepared.give(m.prepared)
 	}
 	m.destroyed = true
 	failpoint.Hit("native.destroyed")
@@ -216,8 +216,8 @@ func (m *machine) endProcesses(ctx context.Context) error {
 	if err := m.child.Kill(); err != nil {
 		return setupError("kill the sandbox's processes", err)
 	}
-	if m.parent != nil { // whose child the fork is
-		defer time.AfterFunc(reapPatience, m.parent.kill).Stop()
+	if m.zygote != nil { // whose child the fork is
+		defer time.AfterFunc(reapTimeout, m.zygote.kill).Stop()
 	}
 	select {
 	case <-m.dead:

@@ -19,7 +19,7 @@ const viewFlags = mount.NoSuid | mount.NoDev
 
 // openMounts makes the views of host directories that need a hand from outside: as
 // root, the sandbox's user has other ids than the directory's owner, and the view must
-// translate; and who stands on a ground does not see the directory. An ordinary user's
+// translate; and what begins with prepared mounts does not show the directory. An ordinary user's
 // sandbox has the user's own id and needs none. The result has an entry for each mount,
 // nil where the sandbox does it by itself: all of them or none.
 func (m *machine) openMounts() ([]*os.File, error) {
@@ -79,7 +79,7 @@ func openMount(want sandbox.Mount, seen mount.Owner) (*os.File, error) {
 
 // viewOf returns the view of one mount, and opens it in the program where it is not
 // open yet.
-func (n *pen) viewOf(p *spawn.Program, i int) view {
+func (n *initSpec) viewOf(p *spawn.Program, i int) view {
 	want := n.mounts[i]
 	v := view{target: want.Guest, dir: isDir(want.Host)}
 	if tree := n.trees[i]; tree != nil {

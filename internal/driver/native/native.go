@@ -6,7 +6,7 @@
 // enforce more.
 //
 // The new process is built from outside: package spawn walks it through a table
-// of system calls (pen.go) until the pen is complete, and only then it becomes
+// of system calls (initspec.go) until the machine is complete, and only then it becomes
 // the agent, which is thus born inside with nothing left to set up. What was
 // enforced is known before: a step that fails fails the machine.
 //
@@ -72,14 +72,14 @@ type host struct {
 	ids       identity
 	agent     *os.File // cannot be written to
 	features  kernelFeatures
-	grounds   grounds
+	prepared  preparedPool
 	mounts    hostMounts
 	copies    copies
 	meters    openMeters
 	facts     image.HostFacts
 	computers computers
 	turn      turn
-	skeleton  int64 // inodes of the template, see pen
+	skeleton  int64 // inodes of the template, see init spec
 
 	agentOnDisk bool // not in memory
 
@@ -150,9 +150,9 @@ func (d *Driver) open() (*host, error) {
 		h.close()
 		return nil, err
 	}
-	h.skeleton = (&pen{template: h.template}).skeletonInodes()
+	h.skeleton = (&initSpec{template: h.template}).skeletonInodes()
 	h.mounts.template = h.template
-	h.grounds.views, h.grounds.make, h.grounds.from, h.grounds.off = h.views, newGround, groundFrom, !h.ids.root
+	h.prepared.views, h.prepared.make, h.prepared.from, h.prepared.off = h.views, prepareMounts, prepareFrom, !h.ids.root
 	return h, nil
 }
 
@@ -198,7 +198,7 @@ func (h *host) claim(d *Driver) error {
 
 func (h *host) close() {
 	h.turn.close()
-	h.grounds.close()
+	h.prepared.close()
 	for _, f := range []*os.File{h.agent, h.sleeper} {
 		if f != nil {
 			_ = f.Close()
@@ -305,7 +305,7 @@ func (d *Driver) Close() error {
 	}
 	h := d.host
 	if h.lock != nil && h.anyDead() {
-		ctx, cancel := context.WithTimeout(context.Background(), destroyPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), destroyTimeout)
 		defer cancel()
 		if _, err := d.Leftovers(ctx); err != nil {
 			return err
@@ -317,9 +317,9 @@ func (d *Driver) Close() error {
 	return err
 }
 
-// endPatience is for processes that are still ending when their cgroup is gone:
+// endTimeout is for processes that are still ending when their cgroup is gone:
 // first processes of pid namespaces leave it, and then wait for the others.
-const endPatience = 3 * time.Second
+const endTimeout = 3 * time.Second
 
 // Leftovers removes the cgroups and locks of host processes that have died.
 // Their processes have died with them (PR_SET_PDEATHSIG), their mounts and
@@ -343,7 +343,7 @@ func (d *Driver) Leftovers(ctx context.Context) ([]driver.Leftover, error) {
 	if h.ids.pool == nil {
 		return found, err
 	}
-	blocks, sweepErr := h.ids.pool.Sweep(endPatience)
+	blocks, sweepErr := h.ids.pool.Sweep(endTimeout)
 	for _, name := range blocks {
 		found = append(found, driver.Leftover{Kind: "lease", Name: name})
 	}

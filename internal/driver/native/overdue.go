@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// lookEvery is how often a machine is looked at whose parent has not said that its
+// lookEvery is how often a machine is looked at whose zygote has not said that its
 // fork has ended; silence for so much longer means that nobody asked.
 const (
 	lookEvery   = time.Second
 	nobodyAsked = 10 * lookEvery
 )
 
-// overdue is what is seen of a fork whose end its parent has not told. A parent
+// overdue is what is seen of a fork whose end its zygote has not told. A zygote
 // that hangs tells nobody anything: the run would last until its time is over.
 type overdue struct {
 	fork int64 // its number
@@ -25,11 +25,11 @@ type overdue struct {
 	since  time.Time // nothing of the guest is left in the machine; zero: something is
 }
 
-// attend ends the parent when the fork is gone and it has not said so for
-// reapPatience. It is called with every reading of the counters, which somebody
+// attend ends the zygote when the fork is gone and it has not said so for
+// reapTimeout. It is called with every reading of the counters, which somebody
 // takes while a run goes on. A process that the program left behind delays it.
 func (m *machine) attend() {
-	o, p := &m.overdue, m.parent
+	o, p := &m.overdue, m.zygote
 	if p == nil || m.cgroup == nil {
 		return
 	}
@@ -48,13 +48,13 @@ func (m *machine) attend() {
 	if o.since.IsZero() {
 		o.since = now
 	}
-	if now.Sub(o.since) >= reapPatience {
+	if now.Sub(o.since) >= reapTimeout {
 		p.kill()
 	}
 }
 
-// owes says whether the parent has yet to say that a fork has ended.
-func (p *parent) owes(fork int64) bool {
+// owes says whether the zygote has yet to say that a fork has ended.
+func (p *zygote) owes(fork int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.forks[fork] != nil

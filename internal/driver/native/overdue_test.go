@@ -27,7 +27,7 @@ func TestParentThatHangsDuringARun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := made.(*parent)
+	p := made.(*zygote)
 	if p.machine.cgroup == nil {
 		t.Skip("without cgroups nobody can tell")
 	}
@@ -49,7 +49,7 @@ func TestParentThatHangsDuringARun(t *testing.T) {
 		select {
 		case e, ok := <-f.Exited:
 			took := time.Since(begun)
-			if ok || took < 6*time.Second+reapPatience || took > time.Minute+reapPatience {
+			if ok || took < 6*time.Second+reapTimeout || took > time.Minute+reapTimeout {
 				t.Fatalf("%+v (%t) after %v", e, ok, took)
 			}
 			<-p.Dead()

@@ -17,7 +17,7 @@ func BenchmarkProgram(b *testing.B) {
 	m := d.newMachine(planFor(b, d, "program"), h)
 	b.ReportAllocs()
 	for b.Loop() {
-		n := m.pen(0)
+		n := m.initSpec(0)
 		n.join = []int{5, 6, 7, 8, 9}
 		n.program()
 	}

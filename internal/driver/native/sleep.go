@@ -44,15 +44,15 @@ var errAwake = errors.New("native: the sandbox's agent does not sleep")
 // ownTasks is how many tasks of the sandbox are not the guest's. A fork is made
 // by one that enters the sandbox and then ends.
 func (m *machine) ownTasks() int64 {
-	if m.parent != nil {
+	if m.zygote != nil {
 		return sleeper.Tasks + 1
 	}
 	return wire.MaxTasks
 }
 
 // layAsleep has the machine sleep, if its program comes by a fork.
-func (m *machine) layAsleep(n *pen) error {
-	if m.parent == nil {
+func (m *machine) layAsleep(n *initSpec) error {
+	if m.zygote == nil {
 		return nil
 	}
 	h := m.host
@@ -166,7 +166,7 @@ func (m *machine) orDeath(what string, err error) error {
 	select {
 	case <-m.dead:
 		err = errors.New("the sandbox has ended: " + m.death.Evidence)
-	case <-time.After(silentPatience):
+	case <-time.After(silentTimeout):
 	}
 	return setupError(what, err)
 }

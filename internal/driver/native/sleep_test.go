@@ -30,12 +30,12 @@ import (
 type sleeping struct {
 	*testing.T
 	*machine
-	forked *driver.Forked
+	forked *driver.Child
 	out    *bufio.Reader
 }
 
 // lull makes a fork that nobody has told anything.
-func lull(t *testing.T, p driver.Parent, plan driver.Plan) *sleeping {
+func lull(t *testing.T, p driver.Zygote, plan driver.Plan) *sleeping {
 	t.Helper()
 	plan.ID = fmt.Sprintf("asleep-%d", forkCount.Add(1))
 	m, f, err := p.Fork(t.Context(), plan)
@@ -116,7 +116,7 @@ func (s *sleeping) zombies() (n int) {
 
 // asleepParent starts a parent for the tests of machines that sleep, or returns
 // nil where there is none.
-func asleepParent(t *testing.T, limits sandbox.Limits) (driver.Parent, driver.Plan) {
+func asleepParent(t *testing.T, limits sandbox.Limits) (driver.Zygote, driver.Plan) {
 	t.Helper()
 	state := filepath.Join(t.TempDir(), "state")
 	agenttest.Bytes(t)

@@ -106,7 +106,7 @@ func (m *machine) BeginRun() driver.Usage {
 	}
 	t.wakeUp()
 	t.showTime()
-	if m.parent == nil || !m.host.can(cgroup.CPUAcct) {
+	if m.zygote == nil || !m.host.can(cgroup.CPUAcct) {
 		t.update(false)
 	} else if cpu, err := m.cgroup.CPU(); err == nil {
 		set(&t.last.CPUNanos, cpu)

@@ -21,7 +21,7 @@ import (
 // Files are too small for that: a sandbox gets copies (copies.go).
 //
 // In a user namespace the kernel makes no overlay of a directory with mounts below
-// it, since these hide something. Then root's sandboxes stand on grounds, which
+// it, since these hide something. Then root's sandboxes stand on prepared mounts, which
 // hold each file system alone; ordinary users' have plain views, and their results
 // say so.
 
@@ -103,12 +103,12 @@ func hostViews(t image.Template, layered, ownDevices bool, nested []string) []ho
 }
 
 // openViews takes hold of every part of the host before the new root hides it.
-func (n *pen) openViews(p *spawn.Program) []view {
+func (n *initSpec) openViews(p *spawn.Program) []view {
 	var views []view
 	for i, b := range hostViews(n.template, n.layered, n.ownDevices, n.nested) {
 		v := view{target: b.target, dir: b.dir}
-		if n.onGround {
-			b.source, b.flags = groundView(i), 0
+		if n.onPrepared {
+			b.source, b.flags = preparedView(i), 0
 		}
 		if b.layered {
 			v.lower = b.source

@@ -61,7 +61,7 @@ func TestKillsBeforeReadingsEnd(t *testing.T) {
 	m.meter.mu.Lock() // a reading
 	destroyed := make(chan error, 1)
 	go func() { destroyed <- m.Destroy(t.Context()) }()
-	for until := time.Now().Add(destroyPatience); ; time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(destroyTimeout); ; time.Sleep(time.Millisecond) {
 		if unix.Kill(m.child.PID, 0) != nil {
 			break
 		}
@@ -112,7 +112,7 @@ func TestEndsThatTakeLongAreNoticed(t *testing.T) {
 				if err != nil {
 					t.Error(err)
 				}
-			case <-time.After(2 * destroyPatience):
+			case <-time.After(2 * destroyTimeout):
 				t.Error("nobody notices its end")
 			}
 		})

@@ -21,37 +21,37 @@ import (
 	"pinfold/sandbox"
 )
 
-// # Parents
+// # Zygotes
 //
-// A parent is an interpreter that has loaded its modules and is forked for each
-// run. It lives in a pen of its own: mount, pid, network, IPC, host name, cgroup
+// A zygote is an interpreter that has loaded its modules and is forked for each
+// run. It lives in namespaces of its own: mount, pid, network, IPC, host name, cgroup
 // and time namespaces, a read-only root, a cgroup, a user id that nobody else has,
 // no capabilities, no_new_privs. It is no root anywhere, so it has no user
 // namespace; and no system-call filter, since a fork inherits it, and what
 // it refused would be missing from the fork's own count.
 //
 // A fork gets a machine that is made like any other, by the same table of system
-// calls, with two differences: its pid namespace lies below the parent's, and
-// its user namespace belongs to the parent's id. So the parent's child may, without
+// calls, with two differences: its pid namespace lies below the zygote's, and
+// its user namespace belongs to the zygote's id. So the zygote's child may, without
 // any privilege, enter exactly this machine's namespaces (setns with the pidfd
 // of its first process), and its own child is born there. That one then takes on
 // everything that a process started by the agent has, before it learns what it is
-// to run: see confinement. It is handed nothing else: of the parent's descriptors it
+// to run: see confinement. It is handed nothing else: of the zygote's descriptors it
 // has its three pipes.
 //
-// Once it has loaded everything the parent runs no Python any more: a page that it
+// Once it has loaded everything the zygote runs no Python any more: a page that it
 // wrote to would be copied for each fork. It walks a table of calls, which it has
 // made of the confinement, with machine code of package walker. The first child
-// shares its memory while the parent waits for it, as after vfork(2); so there is one
+// shares its memory while the zygote waits for it, as after vfork(2); so there is one
 // copy of page tables for each run, which is made in the cgroup of the run. To
 // fork it calls the C library, which has libraries take notice.
 //
-// The parent is process 1 of its pid namespace. So it inherits the forks, learns how
+// The zygote is process 1 of its pid namespace. So it inherits the forks, learns how
 // each ended, and takes all of them with it when it ends.
 //
 // # Protocol
 //
-// Packets on descriptor 3, a SOCK_SEQPACKET socket. To the parent, first, JSON:
+// Packets on descriptor 3, a SOCK_SEQPACKET socket. To the zygote, first, JSON:
 //
 //	{"setup": …, "confinement": …, "code": […]}
 //
@@ -62,37 +62,37 @@ import (
 //
 // with descriptors: the pidfd of the machine's first process, standard input,
 // output and error, and as many files as the confinement says to which "0" is to be
-// written to join the machine's cgroup. The parent or the fork answers
+// written to join the machine's cgroup. The zygote or the fork answers
 //
-//	1, fork, pid           it was born, with that number in the parent's namespace
+//	1, fork, pid           it was born, with that number in the zygote's namespace
 //	2, fork, call, -errno  it was not, or ended: call is an index into calls, or 0
 //	3, fork, pid           it is ready, with that number in its own
 //	4, pid, status, user seconds, microseconds, system seconds, microseconds
 //
 // the third with the listener of its filter. The fourth says that it has ended, with
-// the parent's number of it, and a status as of wait(2).
+// the zygote's number of it, and a status as of wait(2).
 
-// maxPacket bounds a packet from a parent.
+// maxPacket bounds a packet from a zygote.
 const maxPacket = 4 << 10
 
-// forkPatience bounds how long a fork may take, and how long a parent that is to
+// forkTimeout bounds how long a fork may take, and how long a zygote that is to
 // fork may be silent.
-const forkPatience = 10 * time.Second
+const forkTimeout = 10 * time.Second
 
-// reapPatience bounds how long a parent may take to collect a fork that has
+// reapTimeout bounds how long a zygote may take to collect a fork that has
 // ended. Until it has, the kernel does not report the end of the fork's machine.
-const reapPatience = destroyPatience / 2
+const reapTimeout = destroyTimeout / 2
 
-// silentPatience is for the news of a parent's end, which comes another way than
+// silentTimeout is for the news of a zygote's end, which comes another way than
 // that of its forks' machines.
-const silentPatience = 100 * time.Millisecond
+const silentTimeout = 100 * time.Millisecond
 
-// parentTasks is for the parent itself and the forks that have not left its
+// zygoteTasks is for the zygote itself and the forks that have not left its
 // cgroup yet.
-const parentTasks = 64
+const zygoteTasks = 64
 
-// parent is a parent and the machine it is in.
-type parent struct {
+// zygote is an interpreter that is forked, and the machine it is in.
+type zygote struct {
 	machine *machine
 	driver  *Driver
 	uid     int
@@ -102,23 +102,23 @@ type parent struct {
 	mu    sync.Mutex
 	last  int64
 	forks map[int64]*fork
-	pids  map[int64]int64 // of those that were born, in the parent's namespace: their forks
-	calls []string        // the names of what the parent calls, to say what failed
+	pids  map[int64]int64 // of those that were born, in the zygote's namespace: their forks
+	calls []string        // the names of what the zygote calls, to say what failed
 	gone  bool            // no answers come any more
 	heard time.Time
-	ready chan said
+	ready chan packet
 
 	silent chan struct{} // closed when gone is true
 }
 
 // fork is one that was asked for and has not ended.
 type fork struct {
-	ready  chan said
-	exited chan driver.ForkExit
+	ready  chan packet
+	exited chan driver.ChildExit
 }
 
 // NewParent implements driver.Forker.
-func (d *Driver) NewParent(ctx context.Context, plan driver.Plan, spec driver.ParentSpec) (driver.Parent, error) {
+func (d *Driver) NewParent(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
 	h, err := d.prepare()
 	if err != nil {
 		return nil, err
@@ -130,15 +130,15 @@ func (d *Driver) NewParent(ctx context.Context, plan driver.Plan, spec driver.Pa
 		return nil, err
 	}
 	seen := plan.Limits // modules go by them
-	plan.Limits.Processes = max(plan.Limits.Processes, parentTasks)
+	plan.Limits.Processes = max(plan.Limits.Processes, zygoteTasks)
 	plan.Limits.CPUs = float64(runtime.NumCPU())
 	plan.SwitchUser = false
 	m := d.newMachine(plan, h)
 	m.seen = seen
-	p := &parent{machine: m, driver: d, forks: map[int64]*fork{}, pids: map[int64]int64{}, ready: make(chan said, 1), silent: make(chan struct{})}
-	m.birth = birth{
+	p := &zygote{machine: m, driver: d, forks: map[int64]*fork{}, pids: map[int64]int64{}, ready: make(chan packet, 1), silent: make(chan struct{})}
+	m.spawn = spawnConfig{
 		namespaces: namespaces &^ unix.CLONE_NEWUSER, socket: unix.SOCK_SEQPACKET,
-		program: func(n *pen) *spawn.Program { return n.parentProgram(p.uid, spec) },
+		program: func(n *initSpec) *spawn.Program { return n.zygoteProgram(p.uid, spec) },
 		leased:  func() { p.uid = m.block.Base + sandbox.UID },
 	}
 	if err := m.build(ctx, h.groupName(d.token, plan.ID)); err != nil {
@@ -153,8 +153,8 @@ func (d *Driver) NewParent(ctx context.Context, plan driver.Plan, spec driver.Pa
 	return p, nil
 }
 
-// load has the parent load its modules.
-func (p *parent) load(ctx context.Context, spec driver.ParentSpec, plan driver.Plan) error {
+// load has the zygote load its modules.
+func (p *zygote) load(ctx context.Context, spec driver.ZygoteSpec, plan driver.Plan) error {
 	joins := 0
 	if p.machine.cgroup != nil {
 		joins = p.machine.cgroup.Entries()
@@ -186,7 +186,7 @@ func (p *parent) load(ctx context.Context, spec driver.ParentSpec, plan driver.P
 }
 
 // loaded is what came of loading the modules.
-func (p *parent) loaded(s said) error {
+func (p *zygote) loaded(s packet) error {
 	switch {
 	case s.Unfit != "":
 		return &driver.UnfitError{Why: s.Unfit}
@@ -199,9 +199,9 @@ func (p *parent) loaded(s said) error {
 	return nil
 }
 
-// guard ends a parent that somebody stops: nobody would learn that its forks
+// guard ends a zygote that somebody stops: nobody would learn that its forks
 // have ended, and their machines would never be gone. It takes a thread.
-func (p *parent) guard() {
+func (p *zygote) guard() {
 	for { // by its number, since waits through the pidfd do not block: see spawn.Child.Wait
 		err := unix.Waitid(unix.P_PID, p.machine.child.PID, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT|unix.WALL, nil)
 		if !errors.Is(err, unix.EINTR) {
@@ -211,45 +211,45 @@ func (p *parent) guard() {
 	p.kill() // stopped, or dead already
 }
 
-// kill ends the parent and with it, by the rules of pid namespaces, its forks
+// kill ends the zygote and with it, by the rules of pid namespaces, its forks
 // and their machines.
-func (p *parent) kill() { _ = p.machine.child.Kill() }
+func (p *zygote) kill() { _ = p.machine.child.Kill() }
 
-// endedFirst says whether the end of a fork's machine is that of the parent,
+// endedFirst says whether the end of a fork's machine is that of the zygote,
 // whose connection ends a moment before.
-func (p *parent) endedFirst() bool {
+func (p *zygote) endedFirst() bool {
 	select {
 	case <-p.silent:
 		return true
-	case <-time.After(silentPatience):
+	case <-time.After(silentTimeout):
 		return false
 	}
 }
 
 // packet sends a packet with descriptors.
-func (p *parent) packet(b []byte, fds ...int) error {
+func (p *zygote) packet(b []byte, fds ...int) error {
 	var control []byte
 	if len(fds) > 0 {
 		control = unix.UnixRights(fds...)
 	}
 	p.send.Lock()
 	defer p.send.Unlock()
-	_ = p.machine.conn.SetWriteDeadline(time.Now().Add(forkPatience)) // a stopped parent reads nothing
+	_ = p.machine.conn.SetWriteDeadline(time.Now().Add(forkTimeout)) // a stopped zygote reads nothing
 	if err := p.machine.conn.sendmsg(b, control); err != nil {
 		return &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters does not answer: " + err.Error(), Err: err}
 	}
 	return nil
 }
 
-// listen hands out what the parent and its forks say.
-func (p *parent) listen() {
+// listen hands out what the zygote and its forks say.
+func (p *zygote) listen() {
 	b, control := make([]byte, maxPacket), make([]byte, unix.CmsgSpace(4*4))
 	for {
 		n, cn, flags, err := p.machine.conn.recvmsg(b, control)
 		if err != nil || n == 0 {
 			break
 		}
-		s, ok := heard(b[:n], rights(control[:cn]))
+		s, ok := decodePacket(b[:n], rights(control[:cn]))
 		if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || !ok || !p.take(s) {
 			closeAll(s.fds)
 			p.kill() // it is not what we started any more
@@ -267,7 +267,7 @@ func (p *parent) listen() {
 }
 
 // take acts on a packet and says whether it made sense.
-func (p *parent) take(s said) bool {
+func (p *zygote) take(s packet) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.heard = time.Now()
@@ -309,26 +309,26 @@ func (p *parent) take(s said) bool {
 	}
 }
 
-// Dead implements driver.Parent.
-func (p *parent) Dead() <-chan struct{} { return p.machine.dead }
+// Dead implements driver.Zygote.
+func (p *zygote) Dead() <-chan struct{} { return p.machine.dead }
 
-// Usage implements driver.Parent.
-func (p *parent) Usage() driver.Usage { return p.machine.Usage() }
+// Usage implements driver.Zygote.
+func (p *zygote) Usage() driver.Usage { return p.machine.Usage() }
 
-// Destroy implements driver.Parent.
-func (p *parent) Destroy(ctx context.Context) error { return p.machine.Destroy(ctx) }
+// Destroy implements driver.Zygote.
+func (p *zygote) Destroy(ctx context.Context) error { return p.machine.Destroy(ctx) }
 
-// Fork implements driver.Parent.
-func (p *parent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Forked, error) {
+// Fork implements driver.Zygote.
+func (p *zygote) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Child, error) {
 	d, h := p.driver, p.machine.host
 	if err := h.roomForOne(); err != nil {
 		return nil, nil, err
 	}
 	m := d.newMachine(plan, h)
-	m.parent = p
-	m.birth.below = &spawn.Below{Process: p.machine.child.Pidfd, Owner: p.uid}
+	m.zygote = p
+	m.spawn.below = &spawn.Below{Process: p.machine.child.Pidfd, Owner: p.uid}
 	err := m.build(ctx, h.groupName(d.token, plan.ID))
-	var f *driver.Forked
+	var f *driver.Child
 	if err == nil {
 		f, err = p.fork(ctx, m)
 	}
@@ -344,7 +344,7 @@ func (p *parent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *d
 }
 
 // fork asks for a fork in the machine and waits until it is ready.
-func (p *parent) fork(ctx context.Context, m *machine) (*driver.Forked, error) {
+func (p *zygote) fork(ctx context.Context, m *machine) (*driver.Child, error) {
 	pipes, err := newForkPipes(mount.Owner{UID: m.block.Base + sandbox.UID, GID: m.block.Base + sandbox.GID})
 	if err != nil {
 		return nil, err
@@ -359,13 +359,13 @@ func (p *parent) fork(ctx context.Context, m *machine) (*driver.Forked, error) {
 	}
 	defer m.closeEntries()
 	fds = append(fds, m.entries...)
-	f := &fork{ready: make(chan said, 1), exited: make(chan driver.ForkExit, 1)}
+	f := &fork{ready: make(chan packet, 1), exited: make(chan driver.ChildExit, 1)}
 	id, err := p.register(f)
 	m.overdue.fork = id
 	if err == nil {
-		err = p.packet(words(0, id), fds...)
+		err = p.packet(encodePacket(0, id), fds...)
 	}
-	var s said
+	var s packet
 	if err == nil {
 		s, err = p.await(ctx, f)
 	}
@@ -377,14 +377,14 @@ func (p *parent) fork(ctx context.Context, m *machine) (*driver.Forked, error) {
 		pipes.closeOurs()
 		return nil, err
 	}
-	return &driver.Forked{Stdin: pipes.ours[0], Stdout: pipes.ours[1], Stderr: pipes.ours[2], PID: int(s.PID), Exited: f.exited}, nil
+	return &driver.Child{Stdin: pipes.ours[0], Stdout: pipes.ours[1], Stderr: pipes.ours[2], PID: int(s.PID), Exited: f.exited}, nil
 }
 
-func (p *parent) register(f *fork) (int64, error) {
+func (p *zygote) register(f *fork) (int64, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.gone {
-		return 0, errParentGone
+		return 0, errZygoteGone
 	}
 	p.last++
 	p.forks[p.last] = f
@@ -392,7 +392,7 @@ func (p *parent) register(f *fork) (int64, error) {
 }
 
 // abandon forgets a fork that nobody waits for, also if it answers yet.
-func (p *parent) abandon(id int64, f *fork) {
+func (p *zygote) abandon(id int64, f *fork) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.forks, id)
@@ -403,12 +403,12 @@ func (p *parent) abandon(id int64, f *fork) {
 	}
 }
 
-var errParentGone = &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters has ended"}
+var errZygoteGone = &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters has ended"}
 
-// await waits for a fork. A parent that answers nobody is ended, and its forks
+// await waits for a fork. A zygote that answers nobody is ended, and its forks
 // with it; one that only has much to do is not.
-func (p *parent) await(ctx context.Context, f *fork) (said, error) {
-	patience := time.NewTimer(forkPatience)
+func (p *zygote) await(ctx context.Context, f *fork) (packet, error) {
+	patience := time.NewTimer(forkTimeout)
 	defer patience.Stop()
 	select {
 	case s := <-f.ready:
@@ -418,30 +418,30 @@ func (p *parent) await(ctx context.Context, f *fork) (said, error) {
 		case s := <-f.ready: // its last words
 			return p.forked(s)
 		default:
-			return said{}, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the fork ended before it was ready"}
+			return packet{}, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the fork ended before it was ready"}
 		}
 	case <-p.machine.dead:
-		return said{}, errParentGone
+		return packet{}, errZygoteGone
 	case <-patience.C:
 		if p.busy() {
-			return said{}, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: "the parent of forked interpreters has too much to do"}
+			return packet{}, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: "the parent of forked interpreters has too much to do"}
 		}
 		p.kill()
-		return said{}, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters did not fork in time"}
+		return packet{}, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters did not fork in time"}
 	case <-ctx.Done():
-		return said{}, ctx.Err()
+		return packet{}, ctx.Err()
 	}
 }
 
-// busy says whether the parent has answered somebody lately.
-func (p *parent) busy() bool {
+// busy says whether the zygote has answered somebody lately.
+func (p *zygote) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Since(p.heard) < forkPatience
+	return time.Since(p.heard) < forkTimeout
 }
 
 // forked is what came of a fork.
-func (p *parent) forked(s said) (said, error) {
+func (p *zygote) forked(s packet) (packet, error) {
 	if s.Ready != 0 {
 		return s, nil
 	}

@@ -12,37 +12,37 @@ import (
 	"pinfold/sandbox"
 )
 
-// A parent that has too much to do is not ended, as all that run would end with
+// A zygote that has too much to do is not ended, as all that run would end with
 // it; and nobody waits for a fork that has ended. There is no process here: to
 // end it would panic.
 func TestAwaitingForks(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		does func(p *parent)
+		does func(p *zygote)
 		code string
 		took time.Duration
 	}{
-		{"a parent that forks for others", func(p *parent) {
+		{"a parent that forks for others", func(p *zygote) {
 			for range 9 {
 				time.Sleep(time.Second)
-				p.take(said{Exit: 7}) // somebody else's
+				p.take(packet{Exit: 7}) // somebody else's
 			}
-		}, sandbox.CodeResourceUnavailable, forkPatience},
-		{"a fork that was killed before it was there", func(p *parent) {
-			p.take(said{Born: 1, PID: 40})
-			p.take(said{Exit: 40, exit: driver.ForkExit{Signal: 9}})
+		}, sandbox.CodeResourceUnavailable, forkTimeout},
+		{"a fork that was killed before it was there", func(p *zygote) {
+			p.take(packet{Born: 1, PID: 40})
+			p.take(packet{Exit: 40, exit: driver.ChildExit{Signal: 9}})
 		}, sandbox.CodeSetupFailed, 0},
-		{"one that says why it ends", func(p *parent) {
-			p.take(said{Fork: 1, call: 1, errno: unix.EPERM})
-			p.take(said{Born: 1, PID: 40})
-			p.take(said{Exit: 40})
+		{"one that says why it ends", func(p *zygote) {
+			p.take(packet{Fork: 1, call: 1, errno: unix.EPERM})
+			p.take(packet{Born: 1, PID: 40})
+			p.take(packet{Exit: 40})
 		}, sandbox.CodeSetupFailed, 0},
-		{"one that is ready", func(p *parent) { p.take(said{Ready: 1, PID: 5}) }, "", 0},
+		{"one that is ready", func(p *zygote) { p.take(packet{Ready: 1, PID: 5}) }, "", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := &parent{machine: &machine{dead: make(chan struct{})}, forks: map[int64]*fork{}, pids: map[int64]int64{}, ready: make(chan said, 1), silent: make(chan struct{})}
-				f := &fork{ready: make(chan said, 1), exited: make(chan driver.ForkExit, 1)}
+				p := &zygote{machine: &machine{dead: make(chan struct{})}, forks: map[int64]*fork{}, pids: map[int64]int64{}, ready: make(chan packet, 1), silent: make(chan struct{})}
+				f := &fork{ready: make(chan packet, 1), exited: make(chan driver.ChildExit, 1)}
 				if id, err := p.register(f); id != 1 || err != nil {
 					t.Fatal(id, err)
 				}

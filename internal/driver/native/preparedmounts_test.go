@@ -23,7 +23,7 @@ import (
 	"pinfold/test/ledger"
 )
 
-// onGrounds returns a driver whose sandboxes stand on grounds from the first on.
+// onGrounds returns a driver whose sandboxes stand on prepared mounts from the first on.
 func onGrounds(t *testing.T, state string) *Driver {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -34,18 +34,18 @@ func onGrounds(t *testing.T, state string) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.grounds.from = 0
+	h.prepared.from = 0
 	return d
 }
 
-// A sandbox is the same on a ground and without.
+// A sandbox is the same on prepared mounts and without.
 func TestPostureOnGround(t *testing.T) {
 	agenttest.Program(t, drivertest.Probe)
 	state := filepath.Join(t.TempDir(), "state")
 	ledger.Check(t, state)
 	d := onGrounds(t, state)
 	compare(t, "root", marshal(t, takeRecord(t, d)))
-	if g := &d.host.grounds; len(g.all) != 0 || g.living != 0 {
+	if g := &d.host.prepared; len(g.all) != 0 || g.living != 0 {
 		t.Errorf("after the last sandbox %d grounds are kept for %d", len(g.all), g.living)
 	}
 }
@@ -63,13 +63,13 @@ func TestConformanceOnGround(t *testing.T) {
 	})
 }
 
-// Below the root of a sandbox on a ground lies nothing of the host's but what the
+// Below the root of a sandbox on prepared mounts lies nothing of the host's but what the
 // sandbox sees anyway: root of the host enters its mount namespace, takes away
-// what covers the ground, and looks.
+// what covers the prepared mounts, and looks.
 func TestBelowTheRoot(t *testing.T) {
 	d := onGrounds(t, filepath.Join(t.TempDir(), "state"))
 	m := made(t, d, "below")
-	if m.ground == nil || len(d.host.grounds.all) != 1 {
+	if m.prepared == nil || len(d.host.prepared.all) != 1 {
 		t.Fatal("control: the sandbox stands on no ground")
 	}
 	pid := m.child.PID
@@ -118,7 +118,7 @@ func bare(t *testing.T, pid int) (above, below []string) {
 	return above, below
 }
 
-// What is mounted below a view makes another ground, what is mounted elsewhere
+// What is mounted below a view makes other prepared mounts, what is mounted elsewhere
 // does not.
 func TestGroundsSeeMounts(t *testing.T) {
 	shown := image.Template{Binds: []image.Bind{{Source: "/usr", Target: "/usr", Dir: true}}}
@@ -170,7 +170,7 @@ func names(t *testing.T, dir string) (all []string) {
 }
 
 // A directory of the host that was replaced is seen new by the next sandbox, also when
-// its ground is older.
+// its prepared mounts are older.
 func TestGroundsFollowTheHost(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root makes grounds")
@@ -186,9 +186,9 @@ func TestGroundsFollowTheHost(t *testing.T) {
 	replace()
 	shown := image.Template{Binds: []image.Bind{{Source: dir, Target: "/dir", Dir: true}}}
 	mounts := hostMounts{template: shown}
-	g := grounds{make: newGround, views: func(s mountState) []hostView { return hostViews(shown, true, true, s.nested) }}
+	g := preparedPool{make: prepareMounts, views: func(s mountState) []hostView { return hostViews(shown, true, true, s.nested) }}
 	defer g.close()
-	take := func() *ground {
+	take := func() *preparedMounts {
 		t.Helper()
 		got, err := g.take(mounts.look(), false)
 		if err != nil {
@@ -212,13 +212,13 @@ func TestGroundsFollowTheHost(t *testing.T) {
 	}
 }
 
-// A ground that could not be made is no reason never to make one again. Who can do
+// Prepared mounts that could not be made are no reason never to make one again. Who can do
 // without one does; who cannot says so, once.
 func TestGroundsThatFail(t *testing.T) {
 	failing := errors.New("no more mounts")
 	var fail error
 	tried := 0
-	g := grounds{
+	g := preparedPool{
 		views: func(mountState) []hostView { return nil },
 		make: func([]hostView) (*os.File, error) {
 			tried++
@@ -248,14 +248,14 @@ func TestGroundsThatFail(t *testing.T) {
 	if needing == nil || err != nil {
 		t.Errorf("who needs a ground waits for those who can do without: %v", err)
 	}
-	g.failed = time.Now().Add(-groundPause)
+	g.failed = time.Now().Add(-preparePause)
 	if got, err := g.take(mountState{}, false); got == nil || err != nil {
 		t.Errorf("nobody tries again: %v", err)
 	}
 }
 
 // The next sandbox is made where one could not be, also where none can do without a
-// ground.
+// prepared mounts.
 func TestSandboxesAfterAGroundThatFailed(t *testing.T) {
 	state, dir := filepath.Join(t.TempDir(), "state"), mountedBelow(t)
 	ledger.Check(t, state)
@@ -264,17 +264,17 @@ func TestSandboxesAfterAGroundThatFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.grounds.make = func([]hostView) (*os.File, error) { return nil, unix.EAGAIN }
+	h.prepared.make = func([]hostView) (*os.File, error) { return nil, unix.EAGAIN }
 	m, err := d.Create(t.Context(), planFor(t, d, "without"))
 	if e := sandbox.AsError(err); e == nil || e.Code != sandbox.CodeResourceUnavailable || !strings.Contains(e.Message, "ground") {
 		t.Errorf("%v, %v", m, err)
 	}
-	h.grounds.make = newGround
+	h.prepared.make = prepareMounts
 	made(t, d, "with")
 }
 
 // A read-only mount of a file system that cannot translate ids is shown as it is, also
-// to those who stand on a ground.
+// to those that begin with prepared mounts.
 func TestPlainMountOnGround(t *testing.T) {
 	state, dir := filepath.Join(t.TempDir(), "state"), mountedBelow(t)
 	ledger.Check(t, state)

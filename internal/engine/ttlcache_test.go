@@ -3,7 +3,7 @@ package engine
 import "testing"
 
 func TestLately(t *testing.T) {
-	var l lately[string, int]
+	var l ttlCache[string, int]
 	looks := 0
 	look := func(ok bool) func() (int, bool) {
 		return func() (int, bool) { looks++; return looks, ok }
@@ -19,7 +19,7 @@ func TestLately(t *testing.T) {
 	if v, _ := l.get("b", look(true)); v != 3 {
 		t.Fatalf("another key gave %d, want a look of its own", v)
 	}
-	l.since = l.since.Add(-2 * lookEvery)
+	l.since = l.since.Add(-2 * cacheTTL)
 	if v, _ := l.get("a", look(true)); v != 4 {
 		t.Fatalf("after a while it gave %d, want a new look", v)
 	}

@@ -12,9 +12,9 @@ import (
 	"pinfold/internal/linux/spawn"
 )
 
-// parentProgram is the life of a parent up to its exec.
-func (n *pen) parentProgram(uid int, spec driver.ParentSpec) *spawn.Program {
-	n.switchUser, n.uid, n.gid = true, uid, uid // its writable places are the parent's
+// zygoteProgram is the life of a zygote up to its exec.
+func (n *initSpec) zygoteProgram(uid int, spec driver.ZygoteSpec) *spawn.Program {
+	n.switchUser, n.uid, n.gid = true, uid, uid // its writable places are the zygote's
 	made := map[string]bool{}
 	p := spawn.New(n.keepRoot(append([]int{n.socket}, n.join...))...)
 	n.begin(p)

@@ -11,22 +11,22 @@ import (
 	"pinfold/internal/language"
 )
 
-// lookEvery is for how long what was seen of the host is taken to be so still.
+// cacheTTL is for how long what was seen of the host is taken to be so still.
 // A server looks for each run otherwise, hundreds of times a second.
-const lookEvery = time.Second
+const cacheTTL = time.Second
 
-// lately remembers for a moment what was found. It is safe for concurrent use;
+// ttlCache remembers for a moment what was found. It is safe for concurrent use;
 // the zero value remembers nothing yet.
-type lately[K comparable, V any] struct {
+type ttlCache[K comparable, V any] struct {
 	mu    sync.Mutex
 	since time.Time
 	found map[K]V
 }
 
 // get returns what was found lately, or looks. What is not found is not remembered.
-func (l *lately[K, V]) get(key K, look func() (V, bool)) (V, bool) {
+func (l *ttlCache[K, V]) get(key K, look func() (V, bool)) (V, bool) {
 	l.mu.Lock()
-	if now := time.Now(); now.Sub(l.since) > lookEvery {
+	if now := time.Now(); now.Sub(l.since) > cacheTTL {
 		l.since, l.found = now, map[K]V{}
 	}
 	v, ok := l.found[key]

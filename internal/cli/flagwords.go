@@ -17,8 +17,8 @@ import (
 // written in JSON. This file is the one place that says it in the words of the
 // command line: flags and commands.
 
-// speech knows the flags of one command, and its name.
-type speech struct {
+// flagWords knows the flags of one command, and its name.
+type flagWords struct {
 	set     *pflag.FlagSet
 	command string
 }
@@ -31,7 +31,7 @@ var flags = map[string]string{
 
 // flagOf names the flag behind a field, "" where the command has none. With
 // --spec, fields are what the person wrote.
-func (s speech) flagOf(field string) string {
+func (s flagWords) flagOf(field string) string {
 	if s.set == nil || s.set.Changed("spec") {
 		return ""
 	}
@@ -57,7 +57,7 @@ func (s speech) flagOf(field string) string {
 
 // about names the flag that an error is about: one that was given, or that of a
 // limit, which may be a default that does not fit the rest.
-func (s speech) about(e *sandbox.Error) string {
+func (s flagWords) about(e *sandbox.Error) string {
 	flag := s.flagOf(e.Field)
 	if flag == "" || !s.set.Changed(flag) && !strings.HasPrefix(e.Field, "limits.") {
 		return ""
@@ -66,8 +66,8 @@ func (s speech) about(e *sandbox.Error) string {
 }
 
 // translate says an error in the words of the command line.
-func (s speech) translate(err error) *sandbox.Error {
-	e := *sandbox.AsError(s.inOurWords(err))
+func (s flagWords) translate(err error) *sandbox.Error {
+	e := *sandbox.AsError(s.inFlagWords(err))
 	if flag := s.about(&e); flag != "" && !strings.HasPrefix(e.Message, "-") {
 		e.Message = "--" + flag + ": " + e.Message
 	}
@@ -76,7 +76,7 @@ func (s speech) translate(err error) *sandbox.Error {
 }
 
 // result says what is for people in a result in the words of the command line.
-func (s speech) result(r *sandbox.Result) *sandbox.Result {
+func (s flagWords) result(r *sandbox.Result) *sandbox.Result {
 	c := *r
 	c.ColdBecause, c.Cause.Hint = s.text(c.ColdBecause), s.text(c.Cause.Hint)
 	if c.Error != nil {
@@ -98,7 +98,7 @@ var (
 
 // text puts flags in the place of members of a request, where the command has
 // them.
-func (s speech) text(text string) string {
+func (s flagWords) text(text string) string {
 	if s.set == nil {
 		return text
 	}
@@ -118,7 +118,7 @@ func (s speech) text(text string) string {
 }
 
 // words are the flags for one member, "" where there are none.
-func (s speech) words(name string, value json.RawMessage) string {
+func (s flagWords) words(name string, value json.RawMessage) string {
 	if name == "limits" {
 		var limits map[string]json.RawMessage
 		if json.Unmarshal(value, &limits) != nil || len(limits) != 1 {
@@ -165,7 +165,7 @@ func (s speech) words(name string, value json.RawMessage) string {
 var inSandboxes = []string{"exec", "cp"}
 
 // ofCreate is the flag of "create" behind a limit, for these commands.
-func (s speech) ofCreate(field string) string {
+func (s flagWords) ofCreate(field string) string {
 	limit, ok := strings.CutPrefix(field, "limits.")
 	if !ok || !slices.Contains(inSandboxes, s.command) {
 		return ""
@@ -196,8 +196,8 @@ const hintCreate = "create another one"
 // does not say what of.
 var ofRuns = []string{"runs", "result", "cancel"}
 
-// inOurWords replaces hints that speak of HTTP by commands.
-func (s speech) inOurWords(err error) error {
+// inFlagWords replaces hints that speak of HTTP by commands.
+func (s flagWords) inFlagWords(err error) error {
 	var e *sandbox.Error
 	if !errors.As(err, &e) {
 		return err

@@ -26,17 +26,17 @@ import (
 	"pinfold/test/ledger"
 )
 
-// newPythonParent starts a parent with modules loaded. Without root there is
+// newPythonParent starts a zygote with modules loaded. Without root there is
 // none, which is a result too.
-func newPythonParent(t testing.TB, d *Driver, modules ...string) (driver.Parent, driver.Plan, error) {
+func newPythonParent(t testing.TB, d *Driver, modules ...string) (driver.Zygote, driver.Plan, error) {
 	t.Helper()
 	plan, spec := parentSpec(t, d, modules...)
 	p, err := startParent(t, t.Context(), d, plan, spec)
 	return p, plan, err
 }
 
-// parentSpec describes a parent with modules loaded.
-func parentSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, driver.ParentSpec) {
+// parentSpec describes a zygote with modules loaded.
+func parentSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, driver.ZygoteSpec) {
 	t.Helper()
 	report, err := d.Probe(t.Context())
 	if err != nil {
@@ -57,7 +57,7 @@ func parentSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, driver
 	if err != nil {
 		t.Fatal(err)
 	}
-	step, _, err := python.ParentStep(modules, sandbox.DefaultLimits(), func(names []string) (string, bool) { return template.Lookup(os.DirFS("/"), names) })
+	step, _, err := python.ZygoteStep(modules, sandbox.DefaultLimits(), func(names []string) (string, bool) { return template.Lookup(os.DirFS("/"), names) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,18 +65,18 @@ func parentSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, driver
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := driver.ParentSpec{
+	spec := driver.ZygoteSpec{
 		Args: step.Args, Env: step.Env, Setup: setup, Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID,
 		Limits: []driver.Rlimit{forkRlimit},
 	}
 	for _, f := range step.Files {
-		spec.Files = append(spec.Files, driver.ParentFile{Path: f.Path, Content: f.Content})
+		spec.Files = append(spec.Files, driver.ZygoteFile{Path: f.Path, Content: f.Content})
 	}
 	return plan, spec
 }
 
-// startParent starts a parent and has it destroyed at the test's end.
-func startParent(t testing.TB, ctx context.Context, d *Driver, plan driver.Plan, spec driver.ParentSpec) (driver.Parent, error) { //nolint:revive // the test comes first
+// startParent starts a zygote and has it destroyed at the test's end.
+func startParent(t testing.TB, ctx context.Context, d *Driver, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) { //nolint:revive // the test comes first
 	t.Helper()
 	p, err := d.NewParent(ctx, plan, spec)
 	if err == nil {
@@ -93,7 +93,7 @@ func startParent(t testing.TB, ctx context.Context, d *Driver, plan driver.Plan,
 var forkRlimit = driver.Rlimit{Resource: unix.RLIMIT_NOFILE, Value: 1024}
 
 // hand hands a fork its program.
-func hand(t testing.TB, f *driver.Forked, code string) {
+func hand(t testing.TB, f *driver.Child, code string) {
 	t.Helper()
 	job, err := json.Marshal(map[string]any{"file": "main.py", "code": code, "args": nil, "env": nil, "allowed_imports": nil, "results": false})
 	if err != nil {
@@ -105,7 +105,7 @@ func hand(t testing.TB, f *driver.Forked, code string) {
 }
 
 // tell hands a fork its program and returns what it prints and how it ends.
-func tell(t testing.TB, f *driver.Forked, code string) (stdout, stderr string, exit driver.ForkExit) {
+func tell(t testing.TB, f *driver.Child, code string) (stdout, stderr string, exit driver.ChildExit) {
 	t.Helper()
 	hand(t, f, code)
 	_ = f.Stdin.Close()
@@ -123,7 +123,7 @@ func tell(t testing.TB, f *driver.Forked, code string) (stdout, stderr string, e
 }
 
 // Forks run one program each, end as programs end, and leave nothing; nor does
-// their parent.
+// their zygote.
 func TestFork(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	agenttest.Bytes(t)
@@ -141,12 +141,12 @@ func TestFork(t *testing.T) {
 	}
 	for i, test := range []struct {
 		code, out string
-		exit      driver.ForkExit
+		exit      driver.ChildExit
 	}{
-		{"import json, os\nprint(json.dumps([os.getuid(), os.getcwd(), os.listdir('.')]))\nos._exit(7)", `[1000, "/home/user", ["main.py"]]` + "\n", driver.ForkExit{Code: 7}},
-		{"import os\nos.abort()", "", driver.ForkExit{Signal: 6}},
-		{"import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", "", driver.ForkExit{Signal: 15}},
-		{"import os; print([fd for fd in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + fd) and 'libffi' not in os.readlink('/proc/self/fd/' + fd)])", "['0', '1', '2']\n", driver.ForkExit{}},
+		{"import json, os\nprint(json.dumps([os.getuid(), os.getcwd(), os.listdir('.')]))\nos._exit(7)", `[1000, "/home/user", ["main.py"]]` + "\n", driver.ChildExit{Code: 7}},
+		{"import os\nos.abort()", "", driver.ChildExit{Signal: 6}},
+		{"import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", "", driver.ChildExit{Signal: 15}},
+		{"import os; print([fd for fd in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + fd) and 'libffi' not in os.readlink('/proc/self/fd/' + fd)])", "['0', '1', '2']\n", driver.ChildExit{}},
 	} {
 		plan.ID = fmt.Sprintf("fork-%d", i)
 		m, f, err := p.Fork(t.Context(), plan)
@@ -168,7 +168,7 @@ func TestForkAsUser(t *testing.T) {
 	asuser.Rerun(t, "TestFork", []string{agenttest.Agent, drivertest.Probe}, nil)
 }
 
-// What a parent cannot load, or cannot be forked with, is said, soon, and nothing
+// What a zygote cannot load, or cannot be forked with, is said, soon, and nothing
 // of it is left.
 func TestUnfitParents(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
@@ -207,7 +207,7 @@ func TestUnfitParents(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			plan, spec := parentSpec(t, d, "bad")
-			spec.Files = append(spec.Files, driver.ParentFile{Path: filepath.Dir(spec.Files[0].Path) + "/bad.py", Content: []byte(test.module)})
+			spec.Files = append(spec.Files, driver.ZygoteFile{Path: filepath.Dir(spec.Files[0].Path) + "/bad.py", Content: []byte(test.module)})
 			patience := time.Minute
 			if test.why == "it took too long" {
 				patience = time.Second
@@ -235,7 +235,7 @@ func TestUnfitParents(t *testing.T) {
 	}
 	t.Run("takes all memory", func(t *testing.T) {
 		plan, spec := parentSpec(t, d, "bad")
-		spec.Files = append(spec.Files, driver.ParentFile{Path: filepath.Dir(spec.Files[0].Path) + "/bad.py", Content: []byte("x = b'x' * (1 << 29)")})
+		spec.Files = append(spec.Files, driver.ZygoteFile{Path: filepath.Dir(spec.Files[0].Path) + "/bad.py", Content: []byte("x = b'x' * (1 << 29)")})
 		_, err := startParent(t, t.Context(), d, plan, spec)
 		if e := sandbox.AsError(err); !errors.Is(err, errors.ErrUnsupported) && (err == nil || e.Code != sandbox.CodeLimitInvalid || e.Field != "limits.memory_bytes" || e.Hint == "") {
 			t.Fatalf("%+v", err)
@@ -254,18 +254,18 @@ func TestUnfitParents(t *testing.T) {
 	}
 }
 
-// When a parent ends, or cannot do its work, its forks' machines die, say why, and
-// can be destroyed; a new parent works.
+// When a zygote ends, or cannot do its work, its forks' machines die, say why, and
+// can be destroyed; a new zygote works.
 func TestParentsThatEnd(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		end  func(*testing.T, *parent)
+		end  func(*testing.T, *zygote)
 		slow bool // only a machine that is destroyed shows it
 	}{
-		{"killed", func(t *testing.T, p *parent) { signalParent(t, p, unix.SIGKILL) }, false},
-		{"stopped", func(t *testing.T, p *parent) { signalParent(t, p, unix.SIGSTOP) }, false},
+		{"killed", func(t *testing.T, p *zygote) { signalParent(t, p, unix.SIGKILL) }, false},
+		{"stopped", func(t *testing.T, p *zygote) { signalParent(t, p, unix.SIGSTOP) }, false},
 		{"stuck", stickParent, true},
-		{"not making sense", func(t *testing.T, p *parent) {
+		{"not making sense", func(t *testing.T, p *zygote) {
 			if err := p.packet([]byte("no packet")); err != nil {
 				t.Error(err)
 			}
@@ -283,7 +283,7 @@ func TestParentsThatEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := made.(*parent)
+			p := made.(*zygote)
 			plan.ID = "fork"
 			m, f, err := p.Fork(t.Context(), plan)
 			if err != nil {
@@ -308,7 +308,7 @@ func TestParentsThatEnd(t *testing.T) {
 				t.Errorf("somebody knows how the fork ended: %+v", e)
 			}
 			<-p.Dead()
-			if took := time.Since(begin); took > destroyPatience {
+			if took := time.Since(begin); took > destroyTimeout {
 				t.Errorf("it took %v", took)
 			}
 			again, plan, err := newPythonParent(t, d)
@@ -322,16 +322,16 @@ func TestParentsThatEnd(t *testing.T) {
 	}
 }
 
-func signalParent(t *testing.T, p *parent, s unix.Signal) {
+func signalParent(t *testing.T, p *zygote, s unix.Signal) {
 	t.Helper()
 	if err := unix.Kill(p.machine.child.PID, s); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// stickParent has the parent wait for ever, for a fork that is to write to a full
+// stickParent has the zygote wait for ever, for a fork that is to write to a full
 // pipe first.
-func stickParent(t *testing.T, p *parent) {
+func stickParent(t *testing.T, p *zygote) {
 	t.Helper()
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
@@ -348,7 +348,7 @@ func stickParent(t *testing.T, p *parent) {
 	}
 	fds := slices.Repeat([]int{p.machine.child.Pidfd}, 4) // never entered
 	fds = append(fds, slices.Repeat(pipe[1:], p.machine.cgroup.Entries())...)
-	if err := p.packet(words(0, 99), fds...); err != nil {
+	if err := p.packet(encodePacket(0, 99), fds...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -357,7 +357,7 @@ func stickParent(t *testing.T, p *parent) {
 const pipeSize = 64 << 10
 
 // runFork runs a program in a fork and returns what it prints, on both streams.
-func runFork(t testing.TB, p driver.Parent, plan driver.Plan, code string) string {
+func runFork(t testing.TB, p driver.Zygote, plan driver.Plan, code string) string {
 	t.Helper()
 	plan.ID = fmt.Sprintf("fork-%d", forkCount.Add(1))
 	m, f, err := p.Fork(t.Context(), plan)
@@ -374,7 +374,7 @@ func runFork(t testing.TB, p driver.Parent, plan driver.Plan, code string) strin
 // forkCount tells the forks of all tests apart.
 var forkCount atomic.Int64
 
-// A fork that nobody waits for any more leaves nothing in the parent's books, nor
+// A fork that nobody waits for any more leaves nothing in the zygote's books, nor
 // a descriptor of ours.
 func TestAbandonedForks(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
@@ -388,7 +388,7 @@ func TestAbandonedForks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := made.(*parent)
+	p := made.(*zygote)
 	for i := range 6 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*4*time.Millisecond)
 		plan.ID = fmt.Sprintf("abandoned-%d", i)

@@ -10,23 +10,23 @@ import (
 	"pinfold/sandbox"
 )
 
-// Forker is a driver that can fork machines' first programs from a process that
+// Zygoter is a driver that can fork machines' first programs from a process that
 // has loaded everything already.
-type Forker interface {
-	// NewParent starts a parent in a machine of its own: the plan's limits, no
+type Zygoter interface {
+	// NewZygote starts a zygote in a machine of its own: the plan's limits, no
 	// network, no privilege on the host, an id that nobody else has. It returns
-	// when the parent has loaded what it was told. It fails with errors.ErrUnsupported
-	// where this host cannot do it, and with an *UnfitError when the parent
+	// when the zygote has loaded what it was told. It fails with errors.ErrUnsupported
+	// where this host cannot do it, and with an *UnfitError when the zygote
 	// says that it cannot be forked.
-	NewParent(ctx context.Context, plan Plan, spec ParentSpec) (Parent, error)
+	NewZygote(ctx context.Context, plan Plan, spec ZygoteSpec) (Zygote, error)
 }
 
-// ParentSpec describes a parent. The program speaks the protocol that package
+// ZygoteSpec describes a zygote. The program speaks the protocol that package
 // native describes on descriptor 3.
-type ParentSpec struct {
+type ZygoteSpec struct {
 	Args   []string // Args[0] is the program's absolute path inside
 	Env    []string // K=V, the whole environment, also of the forks
-	Files  []ParentFile
+	Files  []ZygoteFile
 	Setup  json.RawMessage // for the program, as it is
 	Limits []Rlimit        // of each fork
 	Home   string          // the forks' working directory
@@ -34,8 +34,8 @@ type ParentSpec struct {
 	GID    int
 }
 
-// ParentFile is a file of root's in the parent's machine.
-type ParentFile struct {
+// ZygoteFile is a file of root's in the zygote's machine.
+type ZygoteFile struct {
 	Path    string
 	Content []byte
 }
@@ -46,8 +46,8 @@ type Rlimit struct {
 	Value    uint64
 }
 
-// UnfitError says why a parent cannot be forked, or could not load what it was
-// told (Load). It is the word of the parent, or of who would have made it.
+// UnfitError says why a zygote cannot be forked, or could not load what it was
+// told (Load). It is the word of the zygote, or of who would have made it.
 type UnfitError struct {
 	Why  string
 	Load bool
@@ -65,34 +65,34 @@ func TooLittleMemory(limit int64) error {
 	}
 }
 
-// Parent is a process from which others are forked. It runs no run's code. All methods
+// Zygote is a process from which others are forked. It runs no run's code. All methods
 // are safe for concurrent use.
-type Parent interface {
+type Zygote interface {
 	// Fork makes the machine that the plan describes, with everything that it
-	// enforces in force, and a fork of the parent in it, which waits for its
+	// enforces in force, and a fork of the zygote in it, which waits for its
 	// program on its standard input. The machine may be a Sleeper.
-	Fork(ctx context.Context, plan Plan) (Machine, *Forked, error)
-	// Dead is closed when the parent has ended. Its machines have ended with it.
+	Fork(ctx context.Context, plan Plan) (Machine, *Child, error)
+	// Dead is closed when the zygote has ended. Its machines have ended with it.
 	Dead() <-chan struct{}
-	// Usage reads the counters of the parent alone.
+	// Usage reads the counters of the zygote alone.
 	Usage() Usage
-	// Destroy ends the parent and all machines that still live with a fork of
+	// Destroy ends the zygote and all machines that still live with a fork of
 	// it, and removes its traces. The machines must be destroyed too.
 	Destroy(ctx context.Context) error
 }
 
-// Forked is a process that was forked into a machine. Its owner closes the
+// Child is a process that was forked into a machine. Its owner closes the
 // descriptors.
-type Forked struct {
+type Child struct {
 	Stdin, Stdout, Stderr *os.File // our ends of its pipes
 	PID                   int      // in the machine
 	// Exited receives how it ended, once, and is closed without that when
-	// nobody knows because the parent ended first.
-	Exited <-chan ForkExit
+	// nobody knows because the zygote ended first.
+	Exited <-chan ChildExit
 }
 
-// ForkExit is how a forked process ended. Signal is 0 when it exited.
-type ForkExit struct {
+// ChildExit is how a forked process ended. Signal is 0 when it exited.
+type ChildExit struct {
 	Code, Signal int
 	CPU          time.Duration // since the fork
 }

@@ -13,22 +13,22 @@ import (
 
 // Pools that are made because a request asked for modules.
 const (
-	maxAsked   = 8
-	askedMin   = 2
-	askedIdle  = 10 * time.Minute
-	askedCheck = time.Minute
+	maxOnDemand   = 8
+	onDemandMin   = 2
+	onDemandIdle  = 10 * time.Minute
+	onDemandCheck = time.Minute
 )
 
 const (
-	// warmPatience bounds how long a request waits for the modules that it asks for to
+	// warmTimeout bounds how long a request waits for the modules that it asks for to
 	// be loaded. It would have to load them itself otherwise.
-	warmPatience = 30 * time.Second
-	warmPoll     = 5 * time.Millisecond
+	warmTimeout = 30 * time.Second
+	warmPoll    = 5 * time.Millisecond
 )
 
-// asked is one of the places for pools that requests ask for. The engine's lock
+// onDemand is one of the places for pools that requests ask for. The engine's lock
 // guards it.
-type asked struct {
+type onDemand struct {
 	tenant string        // who asked first; others use the pool as well
 	making bool          // the pool is about to be there
 	taken  chan struct{} // closed when the place is given to somebody else
@@ -40,7 +40,7 @@ func (e *Engine) keepWarm(tenant string, spec sandbox.Spec, of shape) {
 	if len(e.poolsOf(of)) > 0 { // somebody has set one, and its size
 		return
 	}
-	name := askedName(of)
+	name := onDemandName(of)
 	a := e.reserve(name, tenant)
 	if a == nil {
 		return
@@ -48,7 +48,7 @@ func (e *Engine) keepWarm(tenant string, spec sandbox.Spec, of shape) {
 	limits := spec.Limits
 	e.background.Go(func() {
 		p := sandbox.PoolSpec{
-			Name: name, Template: spec.Template, Driver: spec.Driver, Language: of.interpreter.language, Warm: spec.Warm, Min: askedMin,
+			Name: name, Template: spec.Template, Driver: spec.Driver, Language: of.interpreter.language, Warm: spec.Warm, Min: onDemandMin,
 			Limits: sandbox.Limits{
 				MemoryBytes: limits.MemoryBytes, CPUs: limits.CPUs, Processes: limits.Processes,
 				DiskBytes: limits.DiskBytes, Inodes: limits.Inodes,
@@ -67,23 +67,23 @@ func (e *Engine) keepWarm(tenant string, spec sandbox.Spec, of shape) {
 	})
 }
 
-// askedName names the pool for such requests. Two shapes have two pools: a name
+// onDemandName names the pool for such requests. Two shapes have two pools: a name
 // that they shared would keep one of them waiting for a pool that never comes.
-func askedName(of shape) string {
+func onDemandName(of shape) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%+v", of))
 	return "asked-" + hex.EncodeToString(sum[:6])
 }
 
 // reserve takes one of the places for a tenant. It returns nil when there is
 // none for it, or when the pool is there or being made.
-func (e *Engine) reserve(name, tenant string) *asked {
+func (e *Engine) reserve(name, tenant string) *onDemand {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.asked[name] != nil || len(e.asked) >= maxAsked && !e.makeRoom(tenant) {
+	if e.onDemand[name] != nil || len(e.onDemand) >= maxOnDemand && !e.makeRoom(tenant) {
 		return nil
 	}
-	a := &asked{tenant: tenant, making: true, taken: make(chan struct{})}
-	e.asked[name] = a
+	a := &onDemand{tenant: tenant, making: true, taken: make(chan struct{})}
+	e.onDemand[name] = a
 	return a
 }
 
@@ -93,14 +93,14 @@ func (e *Engine) reserve(name, tenant string) *asked {
 // longest time. So one tenant may have all places while nobody else asks, and two
 // that both ask end with half of them each. The lock is held.
 func (e *Engine) makeRoom(tenant string) bool {
-	for name, a := range e.asked {
+	for name, a := range e.onDemand {
 		if p := e.pools[name]; p != nil && !a.making && p.failing() {
 			e.giveUp(name, a)
 			return true
 		}
 	}
 	held := map[string]int{}
-	for _, a := range e.asked {
+	for _, a := range e.onDemand {
 		held[a.tenant]++
 	}
 	most := 0
@@ -112,7 +112,7 @@ func (e *Engine) makeRoom(tenant string) bool {
 	}
 	var name string
 	var oldest time.Time
-	for n, a := range e.asked {
+	for n, a := range e.onDemand {
 		p := e.pools[n]
 		if held[a.tenant] < most || a.making || p == nil {
 			continue
@@ -124,13 +124,13 @@ func (e *Engine) makeRoom(tenant string) bool {
 	if name == "" {
 		return false
 	}
-	e.giveUp(name, e.asked[name])
+	e.giveUp(name, e.onDemand[name])
 	return true
 }
 
 // giveUp takes a pool that was asked for out of the engine. The lock is held.
-func (e *Engine) giveUp(name string, a *asked) {
-	delete(e.asked, name)
+func (e *Engine) giveUp(name string, a *onDemand) {
+	delete(e.onDemand, name)
 	close(a.taken)
 	if p := e.pools[name]; p != nil {
 		delete(e.pools, name)
@@ -139,18 +139,18 @@ func (e *Engine) giveUp(name string, a *asked) {
 }
 
 // release gives up a place, unless somebody else has it by now.
-func (e *Engine) release(name string, a *asked) {
+func (e *Engine) release(name string, a *onDemand) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.asked[name] == a {
+	if e.onDemand[name] == a {
 		e.giveUp(name, a)
 	}
 }
 
 // dropWhenIdle removes a pool that was made for a request when nobody has used
 // it for long, or when it cannot be filled.
-func (e *Engine) dropWhenIdle(name string, a *asked) {
-	ticker := time.NewTicker(askedCheck)
+func (e *Engine) dropWhenIdle(name string, a *onDemand) {
+	ticker := time.NewTicker(onDemandCheck)
 	defer ticker.Stop()
 	for {
 		select {
@@ -172,7 +172,7 @@ func (e *Engine) dropWhenIdle(name string, a *asked) {
 
 // idle says whether nobody would miss the pool.
 func (p *pool) idle() bool {
-	return time.Since(p.lastUse()) > askedIdle || p.failing()
+	return time.Since(p.lastUse()) > onDemandIdle || p.failing()
 }
 
 // failing says whether nothing can be made for the pool.
@@ -191,16 +191,16 @@ func (p *pool) lastUse() time.Time {
 
 // awaitWarm waits for a pool that is being made, or whose parent is loading, and
 // takes what the request asked for there. It gives up where nothing comes.
-func (e *Engine) awaitWarm(ctx context.Context, plan driver.Plan, of shape, require []string) (*waiting, *pool) {
-	name := askedName(of)
-	for until := time.Now().Add(warmPatience); time.Now().Before(until); {
+func (e *Engine) awaitWarm(ctx context.Context, plan driver.Plan, of shape, require []string) (*readyMachine, *pool) {
+	name := onDemandName(of)
+	for until := time.Now().Add(warmTimeout); time.Now().Before(until); {
 		pools := e.poolsOf(of)
 		hope := e.beingMade(name)
 		for _, p := range pools {
 			if w := p.take(require); w != nil {
 				return w, p
 			}
-			hope = p.hopeful() || hope
+			hope = p.expectsMachine() || hope
 		}
 		if w, p := e.forkWarm(ctx, pools, plan, require); w != nil {
 			return w, p
@@ -221,17 +221,17 @@ func (e *Engine) awaitWarm(ctx context.Context, plan driver.Plan, of shape, requ
 func (e *Engine) beingMade(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	a := e.asked[name]
+	a := e.onDemand[name]
 	return a != nil && a.making
 }
 
-// hopeful says whether something is being made for the pool and may soon be there.
-func (p *pool) hopeful() bool {
+// expectsMachine says whether something is being made for the pool and may soon be there.
+func (p *pool) expectsMachine() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.backoff.failure == nil && !p.closed && p.filling > 0 && !p.slow()
+	return p.backoff.failure == nil && !p.closed && p.filling > 0 && !p.fillsSlowly()
 }
 
-// slow says whether requests have waited long enough for what is being made: those
+// fillsSlowly says whether requests have waited long enough for what is being made: those
 // that come now need not wait as well. The lock is held.
-func (p *pool) slow() bool { return p.filling > 0 && time.Since(p.hungry) > warmPatience }
+func (p *pool) fillsSlowly() bool { return p.filling > 0 && time.Since(p.fillingSince) > warmTimeout }

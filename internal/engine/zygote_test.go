@@ -25,14 +25,14 @@ import (
 // forking is a fake driver whose interpreters can be forked.
 type forking struct {
 	*fake.Driver
-	fails  func() error // instead of a parent
+	fails  func() error // instead of a zygote
 	blocks atomic.Bool  // it never loads what it is told
 
 	mu      sync.Mutex
 	parents []*fakeParent
 }
 
-func (d *forking) NewParent(ctx context.Context, _ driver.Plan, _ driver.ParentSpec) (driver.Parent, error) {
+func (d *forking) NewParent(ctx context.Context, _ driver.Plan, _ driver.ZygoteSpec) (driver.Zygote, error) {
 	if d.blocks.Load() {
 		<-ctx.Done()
 		return nil, &driver.UnfitError{Why: "it took too long", Load: true}
@@ -72,7 +72,7 @@ func (p *fakeParent) Usage() driver.Usage           { return driver.Usage{Memory
 func (p *fakeParent) Destroy(context.Context) error { p.die(); return nil }
 
 // Fork makes a machine with a program in it that says what it is told to run.
-func (p *fakeParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Forked, error) {
+func (p *fakeParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Child, error) {
 	if p.stuck.Load() {
 		return nil, nil, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: "scripted"}
 	}
@@ -88,8 +88,8 @@ func (p *fakeParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine
 	}
 	context.AfterFunc(ended(m.Dead()), func() { _ = pipes[0].Close() })
 	context.AfterFunc(ended(p.dead), func() { m.(*fake.Machine).Die(driver.Death{Kind: driver.DeathAgent, Evidence: "with its parent"}) })
-	exited := make(chan driver.ForkExit, 1)
-	f := &driver.Forked{Stdin: pipes[1], Stdout: pipes[2], Stderr: pipes[4], PID: 2, Exited: exited}
+	exited := make(chan driver.ChildExit, 1)
+	f := &driver.Child{Stdin: pipes[1], Stdout: pipes[2], Stderr: pipes[4], PID: 2, Exited: exited}
 	go func() {
 		head := make([]byte, 8)
 		if _, err := io.ReadFull(pipes[0], head); err == nil {
@@ -99,7 +99,7 @@ func (p *fakeParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine
 			var told struct{ Code string }
 			_ = json.Unmarshal(job, &told)
 			fmt.Fprint(pipes[3], "forked ", told.Code)
-			exited <- driver.ForkExit{}
+			exited <- driver.ChildExit{}
 		}
 		close(exited)
 		for _, end := range []*os.File{pipes[0], pipes[3], pipes[5]} {
@@ -168,7 +168,7 @@ func TestForksAtOnceAreNoMisses(t *testing.T) {
 	}
 }
 
-// A pool says at once that the parent of its interpreters is dead, and has
+// A pool says at once that the zygote of its interpreters is dead, and has
 // another one soon.
 func TestParentThatDies(t *testing.T) {
 	s, d := serveForks(t, pythons(3), nil)
@@ -185,7 +185,7 @@ func TestParentThatDies(t *testing.T) {
 	}
 }
 
-// A parent that grows makes no more forks; those that it made live on.
+// A zygote that grows makes no more forks; those that it made live on.
 func TestParentThatGrowsIsReplaced(t *testing.T) {
 	s, d := serveForks(t, pythons(1), nil)
 	eventually(t, "one waits", func() bool { return s.Pools()[0].Available == 1 })

@@ -17,7 +17,7 @@ import (
 	"pinfold/internal/linux/spawn"
 )
 
-// # Grounds
+// # Prepared mounts
 //
 // What it takes to make a sandbox must not grow with how many live. Two things
 // do when the mount namespace begins as a copy of the host's: the change of root
@@ -25,8 +25,8 @@ import (
 // namespace (the kernel finds them in /proc/sys/user among the entries of the same
 // name of all other user namespaces that one instance of /proc was asked for).
 //
-// So where many live, sandboxes begin with a copy of a ground: a mount namespace
-// that root has made before, once for groundSize of them. Its root is an empty
+// So where many live, sandboxes begin with a copy of prepared mounts: a mount namespace
+// that root has made before, once for prepareShare sandboxes. Its root is an empty
 // read-only tmpfs. On it lie the same views of the host that every sandbox has, with
 // the same flags, which the kernel locks in the copies; an instance of /proc that
 // shows nobody any process but its own; and an empty directory, in which the
@@ -35,58 +35,58 @@ import (
 // sandbox's mount namespace could lay it bare. Nobody inside may.
 //
 // Where few live, and nothing is mounted below the views, nothing would be gained: what
-// a ground saves in mounts is lost in the process that enters it. For forks' machines,
+// prepared mounts save in calls is lost in the process that enters it. For forks' machines,
 // which such a process makes anyway, it was measured: no less CPU time altogether that
 // could be told from noise. Ordinary users do without: they may not enter a namespace of
 // root's.
 //
 // Where something is mounted below the views, a sandbox with layers of its own cannot do
-// without (see views.go): there it is an error that no ground can be made.
+// without (see views.go): there it is an error that no prepared mounts can be made.
 
 const (
-	groundFrom = 32 // as many do without: making a ground takes as long as making a sandbox
-	groundSize = 64 // as many share one
+	prepareFrom  = 32 // as many do without: making prepared mounts takes as long as making a sandbox
+	prepareShare = 64 // as many share one
 
-	// groundPause is for how long nobody tries again to make one that sandboxes can do
+	// preparePause is for how long nobody tries again to make some that sandboxes can do
 	// without.
-	groundPause = 10 * time.Second
+	preparePause = 10 * time.Second
 )
 
-// groundPlace is where on a ground a sandbox's root is built.
-const groundPlace = "/new"
+// preparedRoot is where on prepared mounts a sandbox's root is built.
+const preparedRoot = "/new"
 
-// groundView is where on a ground one of hostViews lies.
-func groundView(i int) string { return "/views/" + strconv.Itoa(i) }
+// preparedView is where on prepared mounts one of hostViews lies.
+func preparedView(i int) string { return "/views/" + strconv.Itoa(i) }
 
-// ground is one of them.
-type ground struct {
+// preparedMounts are one such mount namespace.
+type preparedMounts struct {
 	namespace *os.File
 	shows     string // see mountState
 	users     int
 }
 
-// grounds hands them out. It is safe for concurrent use.
-type grounds struct {
+// preparedPool hands them out. It is safe for concurrent use.
+type preparedPool struct {
 	views func(mountState) []hostView
-	make  func([]hostView) (*os.File, error) // newGround, but in tests
-	from  int                                // groundFrom, or less in tests
+	make  func([]hostView) (*os.File, error) // prepareMounts, but in tests
+	from  int                                // prepareFrom, or less in tests
 
 	mu     sync.Mutex
 	off    bool // not to be had here
 	living int
-	all    []*ground
+	all    []*preparedMounts
 	shows  string    // of the host, when somebody looked last
 	failed time.Time // when none could be made last
 }
 
-// take returns the ground for a new machine, nil where it does without. One that needs
-// a ground, and for which none can be made, is an error. Each take is followed by a
+// take returns the prepared mounts for a new machine, nil where it does without. One that needs
+// prepared mounts, and for which none can be made, is an error. Each take is followed by a
 // give, also after an error.
-func (g *grounds) take(state mountState, need bool) (*ground, error) {
+func (g *preparedPool) take(state mountState, need bool) (*preparedMounts, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.living++
-	if g.off || !need && (g.living <= g.from || time.Since(g.failed) < groundPause) {
+	if g.off || !need && (g.living <= g.from || time.Since(g.failed) < preparePause) {
 		return nil, nil
 	}
 	// A view of a directory that was replaced still shows the old one, and not what
@@ -94,7 +94,7 @@ func (g *grounds) take(state mountState, need bool) (*ground, error) {
 	g.shows = state.identity
 	g.tidy()
 	for _, found := range g.all {
-		if found.users < groundSize && found.shows == g.shows {
+		if found.users < prepareShare && found.shows == g.shows {
 			found.users++
 			return found, nil
 		}
@@ -107,13 +107,13 @@ func (g *grounds) take(state mountState, need bool) (*ground, error) {
 		}
 		return nil, nil // it only takes longer
 	}
-	made := &ground{namespace: namespace, shows: g.shows, users: 1}
+	made := &preparedMounts{namespace: namespace, shows: g.shows, users: 1}
 	g.all = append(g.all, made)
 	return made, nil
 }
 
 // give takes note that a machine is gone.
-func (g *grounds) give(from *ground) {
+func (g *preparedPool) give(from *preparedMounts) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.living--
@@ -125,8 +125,8 @@ func (g *grounds) give(from *ground) {
 
 // tidy closes those on which nobody stands, and nobody soon will: because they
 // show what the host has no longer, or because few live.
-func (g *grounds) tidy() {
-	g.all = slices.DeleteFunc(g.all, func(old *ground) bool {
+func (g *preparedPool) tidy() {
+	g.all = slices.DeleteFunc(g.all, func(old *preparedMounts) bool {
 		idle := old.users == 0 && (old.shows != g.shows || g.living <= g.from/2)
 		if idle {
 			_ = old.namespace.Close()
@@ -136,7 +136,7 @@ func (g *grounds) tidy() {
 }
 
 // close gives back all.
-func (g *grounds) close() {
+func (g *preparedPool) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, old := range g.all {
@@ -145,15 +145,15 @@ func (g *grounds) close() {
 	g.all, g.off = nil, true
 }
 
-// newGround makes one. The process that builds it ends; the namespace lives as
+// prepareMounts makes one. The process that builds it ends; the namespace lives as
 // long as a descriptor of it.
-func newGround(shown []hostView) (*os.File, error) {
+func prepareMounts(shown []hostView) (*os.File, error) {
 	ours, theirs, err := socketPair(unix.SOCK_STREAM)
 	if err != nil {
 		return nil, err
 	}
 	defer ours.Close() //nolint:errcheck // nothing more is said
-	child, err := groundProgram(shown, int(theirs.Fd())).Start(spawn.Clone{Flags: unix.CLONE_NEWNS, CopyLow: true})
+	child, err := prepareProgram(shown, int(theirs.Fd())).Start(spawn.Clone{Flags: unix.CLONE_NEWNS, CopyLow: true})
 	_ = theirs.Close()
 	if err != nil {
 		return nil, err
@@ -169,20 +169,20 @@ func newGround(shown []hostView) (*os.File, error) {
 	return os.NewFile(uintptr(highfd.Move(fd)), "ground"), nil
 }
 
-// groundProgram builds a ground, says so, and waits to be killed.
-func groundProgram(shown []hostView, socket int) *spawn.Program {
+// prepareProgram builds prepared mounts, says so, and waits to be killed.
+func prepareProgram(shown []hostView, socket int) *spawn.Program {
 	p := spawn.New(socket)
 	p.Call("die with the host", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL), 0, 0, 0)
 	p.Call("set umask", unix.SYS_UMASK, 0)
 	mount.Private(p)
 	var views []view
 	for i, v := range shown {
-		views = append(views, view{target: groundView(i), dir: v.dir, tree: mount.Clone(p, v.source, v.dir && !v.layered, v.flags)})
+		views = append(views, view{target: preparedView(i), dir: v.dir, tree: mount.Clone(p, v.source, v.dir && !v.layered, v.flags)})
 	}
 	mount.Filesystem(p, "tmpfs", scratch, unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, mount.TmpfsOptions(1<<20, int64(len(views))+8, 0o755))
 	p.Chdir(scratch)
 	made := map[string]bool{}
-	for _, dir := range []string{"views", "proc", rel(groundPlace)} {
+	for _, dir := range []string{"views", "proc", rel(preparedRoot)} {
 		mount.Mkdir(p, dir, 0o755)
 		made[dir] = true
 	}

@@ -15,7 +15,7 @@ func TestSpeech(t *testing.T) {
 	if err := set.Parse([]string{"--warm", "numpy", "--artifact", "*.svg"}); err != nil {
 		t.Fatal(err)
 	}
-	s := speech{set, "run"}
+	s := flagWords{set, "run"}
 	for in, want := range map[string]string{
 		`raise it: "limits": {"memory_bytes": 67108864}`: "raise it: --memory 64MiB",
 		`"limits": {"wall_time_ms": 90000}, or less`:     "--timeout 1m30s, or less",
@@ -50,7 +50,7 @@ func TestSpeech(t *testing.T) {
 	if got := s.translate(e); got.Message != "m" || got.Hint != e.Hint {
 		t.Errorf("with --spec: %+v", got)
 	}
-	if got := (speech{}).translate(e); got.Hint != e.Hint {
+	if got := (flagWords{}).translate(e); got.Hint != e.Hint {
 		t.Errorf("without a command: %+v", got)
 	}
 }
@@ -59,7 +59,7 @@ func TestSpeech(t *testing.T) {
 func TestSpeechOfLivingSandboxes(t *testing.T) {
 	const hint = `make the sandbox with "limits": {"inodes": 32768}`
 	for command, want := range map[string]string{"cp": "make the sandbox with pinfold create --inodes 32768", "exec": "make the sandbox with pinfold create --inodes 32768", "pool": hint} {
-		if got := (speech{pflag.NewFlagSet(command, pflag.ContinueOnError), command}).text(hint); got != want {
+		if got := (flagWords{pflag.NewFlagSet(command, pflag.ContinueOnError), command}).text(hint); got != want {
 			t.Errorf("%s: %s", command, got)
 		}
 	}
@@ -74,7 +74,7 @@ func TestMissingIDs(t *testing.T) {
 		"cancel": "pinfold runs lists the runs that the server still has",
 		"exec":   "pinfold ls --all lists the sandboxes, pinfold ps SANDBOX the processes",
 	} {
-		if got := (speech{command: command}).translate(missing).Hint; got != want {
+		if got := (flagWords{command: command}).translate(missing).Hint; got != want {
 			t.Errorf("%s: hint %q", command, got)
 		}
 	}

@@ -50,8 +50,8 @@ var (
 const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET
 
-// pen is what the table of system calls is made from.
-type pen struct {
+// initSpec is what the table of system calls is made from.
+type initSpec struct {
 	template image.Template
 	limits   sandbox.Limits
 	mounts   []sandbox.Mount
@@ -64,7 +64,7 @@ type pen struct {
 	own      []image.File // in them, of this sandbox alone
 	skeleton int64        // skeletonInodes of the template without mounts, where they are counted already; or 0
 
-	socket      int   // the agent's end of the connection; later also carries the pen's descriptors to the host
+	socket      int   // the agent's end of the connection; later also carries the init spec's descriptors to the host
 	agent       int   // the agent's program
 	agentOnDisk bool  // it is a file of the host's
 	sleeper     int   // what is the agent until it is needed; 0: nothing
@@ -73,7 +73,7 @@ type pen struct {
 	ownDevices bool     // on tmpfs
 	tmpfs      *os.File // then: what is to be the root, made already
 
-	onGround bool // the mount namespace is a copy of a ground's
+	onPrepared bool // the mount namespace is a copy of the prepared one
 
 	switchUser bool  // more than one id is mapped: the agent is root inside
 	uid, gid   int   // the user's ids inside
@@ -92,7 +92,7 @@ type pen struct {
 // program returns the whole life of a sandbox's first process, from its birth
 // to the exec of the agent, or of what waits for it. Names of steps appear in
 // error messages.
-func (n *pen) program() *spawn.Program {
+func (n *initSpec) program() *spawn.Program {
 	keep := append([]int{n.socket, n.agent}, n.join...)
 	keep = n.keepRoot(keep)
 	if n.sleeper > 0 {
@@ -117,7 +117,7 @@ func (n *pen) program() *spawn.Program {
 }
 
 // begin joins the cgroup and waits for the host.
-func (n *pen) begin(p *spawn.Program) {
+func (n *initSpec) begin(p *spawn.Program) {
 	for _, fd := range n.join {
 		p.Call("join cgroup", unix.SYS_WRITE, fd, "0", 1)
 	}
@@ -128,7 +128,7 @@ func (n *pen) begin(p *spawn.Program) {
 }
 
 // identity makes the process the root of its user namespace, where it has one.
-func (n *pen) identity(p *spawn.Program) {
+func (n *initSpec) identity(p *spawn.Program) {
 	if n.switchUser {
 		p.Setresgid(0)
 		p.Setresuid(0)
@@ -144,10 +144,10 @@ func (n *pen) identity(p *spawn.Program) {
 // the skeleton and every writable place, so that one number limits them all;
 // its root is then seen read-only, and the writable places through mounts of
 // their own.
-func (n *pen) root(p *spawn.Program) {
+func (n *initSpec) root(p *spawn.Program) {
 	place := scratch
-	if n.onGround {
-		place = groundPlace
+	if n.onPrepared {
+		place = preparedRoot
 	} else {
 		mount.Private(p)
 	}
@@ -188,7 +188,7 @@ func (n *pen) root(p *spawn.Program) {
 		v.show(p, made)
 	}
 	n.proc(p)
-	if n.onGround {
+	if n.onPrepared {
 		mount.Cover(p)
 	} else {
 		mount.Pivot(p)
@@ -198,7 +198,7 @@ func (n *pen) root(p *spawn.Program) {
 }
 
 // writable gives the writable places their owner and makes mounts of their own.
-func (n *pen) writable(p *spawn.Program) (places []view) {
+func (n *initSpec) writable(p *spawn.Program) (places []view) {
 	for _, w := range n.template.Writable {
 		mount.Mkdir(p, rel(w.Path), w.Mode)
 		if w.UID != 0 && n.switchUser {
@@ -210,7 +210,7 @@ func (n *pen) writable(p *spawn.Program) (places []view) {
 }
 
 // proc mounts what processes need to see of themselves.
-func (n *pen) proc(p *spawn.Program) {
+func (n *initSpec) proc(p *spawn.Program) {
 	n.layout.mountProc(p)
 	mount.Filesystem(p, "devpts", "dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
 	if n.timeNS {
@@ -224,7 +224,7 @@ func (n *pen) proc(p *spawn.Program) {
 // made the memory that all share with the host process undumpable. A fork's
 // machine is not the host's user from its birth on, so it tries more than once.
 // What it opens too much is closed with the rest.
-func (n *pen) openTimeOffsets(p *spawn.Program) {
+func (n *initSpec) openTimeOffsets(p *spawn.Program) {
 	n.timeOffsets = p.CellOf(-1)
 	for range timeOffsetsTries {
 		p.Call("keep host dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
@@ -241,7 +241,7 @@ func (n *pen) openTimeOffsets(p *spawn.Program) {
 const timeOffsetsTries = 4
 
 // hideUptime makes the sandbox's clocks that count from boot begin near zero.
-func (n *pen) hideUptime(p *spawn.Program) {
+func (n *initSpec) hideUptime(p *spawn.Program) {
 	var b strings.Builder
 	for _, clock := range []struct {
 		name string
@@ -258,7 +258,7 @@ func (n *pen) hideUptime(p *spawn.Program) {
 
 // surroundings sets what is not files: the rest of the namespaces, the host's
 // name, the loopback interface, limits.
-func (n *pen) surroundings(p *spawn.Program) {
+func (n *initSpec) surroundings(p *spawn.Program) {
 	p.Call("new cgroup namespace", unix.SYS_UNSHARE, unix.CLONE_NEWCGROUP)
 	p.Call("set host name", unix.SYS_SETHOSTNAME, n.hostname, len(n.hostname))
 	p.Call("set domain name", unix.SYS_SETDOMAINNAME, "", 0)
@@ -308,7 +308,7 @@ func loopback(p *spawn.Program) {
 }
 
 // descriptors gives the process /dev/null three times.
-func (n *pen) descriptors(p *spawn.Program) {
+func (n *initSpec) descriptors(p *spawn.Program) {
 	null := p.Result("open /dev/null", unix.SYS_OPENAT, unix.AT_FDCWD, "/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	for fd := range 3 {
 		p.Call("replace standard descriptor", unix.SYS_DUP3, null.Ref(), fd, 0)
@@ -317,7 +317,7 @@ func (n *pen) descriptors(p *spawn.Program) {
 
 // confine takes away what the agent does not need, and sends the host the
 // descriptors through which it watches the sandbox.
-func (n *pen) confine(p *spawn.Program) {
+func (n *initSpec) confine(p *spawn.Program) {
 	p.NoNewPrivs()
 	var mask uint64
 	if n.switchUser {
@@ -368,17 +368,17 @@ func sendDescriptors(p *spawn.Program, socket int, fds []spawn.Cell) {
 
 // tmpfsOptions sizes the tmpfs so that exactly the limits are left for the
 // guest once the skeleton is in place.
-func (n *pen) tmpfsOptions() string {
+func (n *initSpec) tmpfsOptions() string {
 	return mount.TmpfsOptions(n.tmpfsBytes(), n.tmpfsInodes(), rootMode)
 }
 
 const rootMode = 0o755
 
-func (n *pen) tmpfsInodes() int64 {
+func (n *initSpec) tmpfsInodes() int64 {
 	return n.limits.Inodes + n.skeletonInodes() + n.layout.inodes() + int64(len(n.own))
 }
 
-func (n *pen) tmpfsBytes() int64 {
+func (n *initSpec) tmpfsBytes() int64 {
 	const page = 4096
 	bytes := n.limits.DiskBytes
 	for _, f := range slices.Concat(n.template.Files, n.copies, n.layout.files, n.own) {
@@ -388,7 +388,7 @@ func (n *pen) tmpfsBytes() int64 {
 }
 
 // skeletonInodes counts the entries that root makes, and the root itself.
-func (n *pen) skeletonInodes() int64 {
+func (n *initSpec) skeletonInodes() int64 {
 	if n.skeleton > 0 && len(n.mounts) == 0 {
 		return n.skeleton
 	}
@@ -425,7 +425,7 @@ func (n *pen) skeletonInodes() int64 {
 	return int64(len(made))
 }
 
-func (n *pen) writablePaths() []string {
+func (n *initSpec) writablePaths() []string {
 	var paths []string
 	for _, w := range n.template.Writable {
 		paths = append(paths, w.Path)

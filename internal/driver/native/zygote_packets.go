@@ -11,7 +11,7 @@ import (
 	"pinfold/internal/driver"
 )
 
-// The first words of packets from a parent and its forks, see parent.go.
+// The first words of packets from a zygote and its forks, see zygote.go.
 const (
 	packetBorn = iota + 1
 	packetFailed
@@ -22,8 +22,8 @@ const (
 // packetWords is how many words the packets have.
 var packetWords = map[int64]int{packetBorn: 3, packetFailed: 4, packetReady: 3, packetEnded: 7}
 
-// said is a packet from the parent or a fork.
-type said struct {
+// packet is a packet from the zygote or a fork.
+type packet struct {
 	Loaded bool     `json:"loaded"`
 	Calls  []string `json:"calls"`
 	Unfit  string   `json:"unfit"`
@@ -37,13 +37,13 @@ type said struct {
 	errno unix.Errno
 
 	Exit int64 `json:"-"` // who has ended, with exit
-	exit driver.ForkExit
+	exit driver.ChildExit
 
 	fds []int
 }
 
-// heard understands a packet. It returns its descriptors in any case.
-func heard(b []byte, fds []int) (s said, ok bool) {
+// decodePacket understands a packet. It returns its descriptors in any case.
+func decodePacket(b []byte, fds []int) (s packet, ok bool) {
 	s.fds = fds
 	if len(b) > 0 && b[0] == '{' {
 		return s, json.Unmarshal(b, &s) == nil
@@ -69,9 +69,9 @@ func heard(b []byte, fds []int) (s said, ok bool) {
 }
 
 // exitOf is how a fork ended: a status of wait(2), and the times of a struct rusage.
-func exitOf(status int64, times []int64) driver.ForkExit {
+func exitOf(status int64, times []int64) driver.ChildExit {
 	s := unix.WaitStatus(status) //nolint:gosec // as wait(2) gives it
-	e := driver.ForkExit{CPU: time.Duration(times[0]+times[2])*time.Second + time.Duration(times[1]+times[3])*time.Microsecond}
+	e := driver.ChildExit{CPU: time.Duration(times[0]+times[2])*time.Second + time.Duration(times[1]+times[3])*time.Microsecond}
 	if s.Signaled() {
 		e.Signal = int(s.Signal())
 	} else {
@@ -80,8 +80,8 @@ func exitOf(status int64, times []int64) driver.ForkExit {
 	return e
 }
 
-// words is a packet for a parent.
-func words(w ...int64) []byte {
+// encodePacket is a packet for a zygote.
+func encodePacket(w ...int64) []byte {
 	b := make([]byte, 0, 8*len(w))
 	for _, v := range w {
 		b = binary.NativeEndian.AppendUint64(b, uint64(v)) //nolint:gosec // as it is read

@@ -14,44 +14,44 @@ import (
 )
 
 const (
-	// maxParentAge is after how long a parent is replaced, so that a change of what
+	// maxZygoteAge is after how long a zygote is replaced, so that a change of what
 	// is installed on the host is seen.
-	maxParentAge = time.Hour
-	// maxParentGrowth is how much memory a parent may gain, which it has no
+	maxZygoteAge = time.Hour
+	// maxZygoteGrowth is how much memory a zygote may gain, which it has no
 	// reason to, before it is replaced.
-	maxParentGrowth = 64 << 20
-	// weighEvery is how often a parent's memory is read.
+	maxZygoteGrowth = 64 << 20
+	// weighEvery is how often a zygote's memory is read.
 	weighEvery = time.Second
 )
 
-// nursery has the parent from which a pool's interpreters are forked. A parent
+// zygotes has the zygote (one at a time) from which a pool's interpreters are forked. A zygote
 // that is given up lives on until the last machine with a fork of it is gone.
-type nursery struct {
+type zygotes struct {
 	engine *Engine
 	driver driver.Driver
-	lost   func() // called when a parent has ended by itself
+	lost   func() // called when a zygote has ended by itself
 
 	turns chan struct{} // held by those who are forking
 
 	mu      sync.Mutex
-	current *parent
+	current *zygote
 	loading *loading
 	unfit   error // why interpreters are started instead
 }
 
-// loading is the start of a parent that is under way.
+// loading is the start of a zygote that is under way.
 type loading struct {
 	over chan struct{}
 	err  error // once it is over
 }
 
-func newNursery(e *Engine, d driver.Driver, lost func()) *nursery {
-	return &nursery{engine: e, driver: d, lost: lost, turns: make(chan struct{}, 2*runtime.NumCPU())}
+func newZygotes(e *Engine, d driver.Driver, lost func()) *zygotes {
+	return &zygotes{engine: e, driver: d, lost: lost, turns: make(chan struct{}, 2*runtime.NumCPU())}
 }
 
-// parent is one parent. The nursery's lock guards it.
-type parent struct {
-	driver.Parent
+// zygote is one of them. The lock of zygotes guards it.
+type zygote struct {
+	driver.Zygote
 	made     time.Time
 	memory   int64 // when it had loaded everything
 	weighed  time.Time
@@ -61,7 +61,7 @@ type parent struct {
 }
 
 // dead says whether it has ended, and all its forks with it.
-func (p *parent) dead() bool {
+func (p *zygote) dead() bool {
 	select {
 	case <-p.Dead():
 		return true
@@ -70,9 +70,9 @@ func (p *parent) dead() bool {
 	}
 }
 
-// wrong says whether the parent should make no more forks. The nursery's lock
+// wrong says whether the zygote should make no more forks. The lock of zygotes
 // is held.
-func (p *parent) wrong() bool {
+func (p *zygote) wrong() bool {
 	if p.dead() {
 		return true
 	}
@@ -80,12 +80,12 @@ func (p *parent) wrong() bool {
 		return false
 	}
 	p.weighed = time.Now()
-	return time.Since(p.made) > maxParentAge || p.Usage().MemoryBytes > p.memory+maxParentGrowth
+	return time.Since(p.made) > maxZygoteAge || p.Usage().MemoryBytes > p.memory+maxZygoteGrowth
 }
 
 // fork makes a machine with a fork in it. ok is false when the pool's
 // interpreters cannot be forked here and must be started.
-func (n *nursery) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolSpec) (w *waiting, ok bool, err error) {
+func (n *zygotes) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolSpec) (w *readyMachine, ok bool, err error) {
 	p, err := n.borrow(ctx, spec)
 	if p == nil || err != nil {
 		return nil, err != nil, err
@@ -99,16 +99,16 @@ func (n *nursery) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolS
 		return nil, true, err
 	}
 	s := &session{plan: forkedPlan(plan), machine: m, after: sync.OnceFunc(func() { n.giveBack(p) })}
-	return &waiting{session: s, interpreter: newForkedInterpreter(f), parent: p, made: time.Now()}, true, nil
+	return &readyMachine{session: s, interpreter: newForkedInterpreter(f), zygote: p, made: time.Now()}, true, nil
 }
 
-// inTurn forks. A parent makes one fork after another, so only a few are asked
+// inTurn forks. A zygote makes one fork after another, so only a few are asked
 // for at a time; the others wait here, where they have patience.
-func (n *nursery) inTurn(ctx context.Context, p *parent, plan driver.Plan) (driver.Machine, *driver.Forked, error) {
+func (n *zygotes) inTurn(ctx context.Context, p *zygote, plan driver.Plan) (driver.Machine, *driver.Child, error) {
 	select {
 	case n.turns <- struct{}{}:
 	case <-p.Dead():
-		return nil, nil, errParentEnded
+		return nil, nil, errZygoteEnded
 	case <-ctx.Done():
 		return nil, nil, context.Cause(ctx)
 	}
@@ -116,9 +116,9 @@ func (n *nursery) inTurn(ctx context.Context, p *parent, plan driver.Plan) (driv
 	return p.Fork(ctx, plan)
 }
 
-// borrow returns the parent, or nil when there can be none. It is to be given
+// borrow returns the zygote, or nil when there can be none. It is to be given
 // back.
-func (n *nursery) borrow(ctx context.Context, spec sandbox.PoolSpec) (*parent, error) {
+func (n *zygotes) borrow(ctx context.Context, spec sandbox.PoolSpec) (*zygote, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for {
@@ -138,9 +138,9 @@ func (n *nursery) borrow(ctx context.Context, spec sandbox.PoolSpec) (*parent, e
 	}
 }
 
-// load starts a parent, or waits for somebody who does. The lock is held, but
+// load starts a zygote, or waits for somebody who does. The lock is held, but
 // not meanwhile.
-func (n *nursery) load(ctx context.Context, spec sandbox.PoolSpec) error {
+func (n *zygotes) load(ctx context.Context, spec sandbox.PoolSpec) error {
 	if l := n.loading; l != nil {
 		n.mu.Unlock()
 		defer n.mu.Lock()
@@ -174,9 +174,9 @@ func (n *nursery) load(ctx context.Context, spec sandbox.PoolSpec) error {
 	return l.err
 }
 
-// attend waits for a parent's end, and has the pool look at what it has when
+// attend waits for a zygote's end, and has the pool look at what it has when
 // that was not our doing.
-func (n *nursery) attend(p *parent) {
+func (n *zygotes) attend(p *zygote) {
 	<-p.Dead()
 	n.mu.Lock()
 	ended := p.ended
@@ -189,9 +189,9 @@ func (n *nursery) attend(p *parent) {
 	}
 }
 
-// start starts a parent.
-func (n *nursery) start(ctx context.Context, spec sandbox.PoolSpec) (*parent, error) {
-	forker, ok := n.driver.(driver.Forker)
+// start starts a zygote.
+func (n *zygotes) start(ctx context.Context, spec sandbox.PoolSpec) (*zygote, error) {
+	forker, ok := n.driver.(driver.Zygoter)
 	if !ok {
 		return nil, &driver.UnfitError{Why: "this driver has no forks"}
 	}
@@ -204,16 +204,16 @@ func (n *nursery) start(ctx context.Context, spec sandbox.PoolSpec) (*parent, er
 		return nil, err
 	}
 	limits := spec.Limits.WithDefaults()
-	step, ok, err := lang.ParentStep(spec.Warm, limits, n.engine.lookup(spec.Template, template))
+	step, ok, err := lang.ZygoteStep(spec.Warm, limits, n.engine.lookup(spec.Template, template))
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
 		return nil, &driver.UnfitError{Why: "interpreters of this language cannot be forked"}
 	}
-	p := driver.ParentSpec{Args: step.Args, Env: step.Env, Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID}
+	p := driver.ZygoteSpec{Args: step.Args, Env: step.Env, Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID}
 	for _, f := range step.Files {
-		p.Files = append(p.Files, driver.ParentFile{Path: f.Path, Content: f.Content})
+		p.Files = append(p.Files, driver.ZygoteFile{Path: f.Path, Content: f.Content})
 	}
 	for _, l := range rlimits(limits) {
 		p.Limits = append(p.Limits, driver.Rlimit{Resource: l.Resource, Value: l.Value})
@@ -229,28 +229,28 @@ func (n *nursery) start(ctx context.Context, spec sandbox.PoolSpec) (*parent, er
 	if err != nil {
 		return nil, err
 	}
-	made, err := forker.NewParent(ctx, plan, p)
+	made, err := forker.NewZygote(ctx, plan, p)
 	if err != nil {
 		return nil, err
 	}
-	return &parent{Parent: made, made: time.Now(), memory: made.Usage().MemoryBytes}, nil
+	return &zygote{Zygote: made, made: time.Now(), memory: made.Usage().MemoryBytes}, nil
 }
 
 // giveBack says that a machine is gone, or was not made after all.
-func (n *nursery) giveBack(p *parent) {
+func (n *zygotes) giveBack(p *zygote) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p.machines--
 	n.sweep(p)
 }
 
-func (n *nursery) retire(p *parent) {
+func (n *zygotes) retire(p *zygote) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.retireLocked(p)
 }
 
-func (n *nursery) retireLocked(p *parent) {
+func (n *zygotes) retireLocked(p *zygote) {
 	if n.current == p {
 		n.current = nil
 	}
@@ -258,8 +258,8 @@ func (n *nursery) retireLocked(p *parent) {
 	n.sweep(p)
 }
 
-// sweep ends a parent that nobody needs. The lock is held.
-func (n *nursery) sweep(p *parent) {
+// sweep ends a zygote that nobody needs. The lock is held.
+func (n *zygotes) sweep(p *zygote) {
 	if !p.retired || p.machines > 0 {
 		return
 	}
@@ -271,8 +271,8 @@ func (n *nursery) sweep(p *parent) {
 	})
 }
 
-// close gives up the parent. Machines with forks of it live on.
-func (n *nursery) close() {
+// close gives up the zygote. Machines with forks of it live on.
+func (n *zygotes) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.current != nil {
@@ -280,15 +280,15 @@ func (n *nursery) close() {
 	}
 }
 
-// ready says whether there is a parent to fork from.
-func (n *nursery) ready() bool {
+// ready says whether there is a zygote to fork from.
+func (n *zygotes) ready() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.current != nil && !n.current.dead() && n.unfit == nil
 }
 
 // how says how the pool's interpreters come to be.
-func (n *nursery) how() (interpreters, why string) {
+func (n *zygotes) how() (interpreters, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {

@@ -3,12 +3,14 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,11 +23,13 @@ func TestLeanProgram(t *testing.T) {
 	parts := agenttest.Install(t, programs...)
 	whole, agent := filepath.Join(parts, "pinfold"), filepath.Join(parts, "pinfold-agent")
 	beside := filepath.Join(t.TempDir(), "pinfold")
-	buildLean(t, beside, "lean")
+	build(t, beside, "lean")
 	copyFile(t, whole, beside+"-whole")
 	copyFile(t, agent, beside+"-agent")
 	alone := filepath.Join(t.TempDir(), "pinfold")
-	buildLean(t, alone, "lean,embedagent", [2]string{"wholebin/pinfold-whole", whole}, [2]string{"agentbin/pinfold-agent", agent})
+	complete, carried := filepath.Join(t.TempDir(), "whole"), [2]string{"agentbin/pinfold-agent", agent}
+	build(t, complete, "embedagent", carried)
+	build(t, alone, "lean,embedagent", carried, [2]string{"wholebin/pinfold-whole", complete})
 
 	for name, bin := range map[string]string{"beside": beside, "inside": alone} {
 		t.Run(name, func(t *testing.T) {
@@ -76,8 +80,8 @@ func TestLeanProgram(t *testing.T) {
 	})
 }
 
-// buildLean builds the program with files in the place of those that it carries.
-func buildLean(t *testing.T, into, tags string, carried ...[2]string) {
+// build builds the program with files in the place of those that it carries.
+func build(t *testing.T, into, tags string, carried ...[2]string) {
 	t.Helper()
 	internal, err := filepath.Abs("../../internal")
 	if err != nil {
@@ -106,6 +110,8 @@ func nameOfServer(t *testing.T, bin string) {
 	t.Helper()
 	state := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), bin, "serve", "--state", state, "--listen", "unix:"+filepath.Join(state, "s")) //nolint:gosec // the program under test
+	var log lockedBuffer
+	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -114,10 +120,10 @@ func nameOfServer(t *testing.T, bin string) {
 		_ = cmd.Wait()
 	}()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(state, "s")); err == nil {
+		if strings.Contains(log.String(), "pinfold: ready\n") {
 			break
 		} else if time.Now().After(end) {
-			t.Fatal("it does not listen")
+			t.Fatalf("it does not listen: %s", &log)
 		}
 	}
 	comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid))
@@ -125,6 +131,24 @@ func nameOfServer(t *testing.T, bin string) {
 	if err != nil || argsErr != nil || string(comm) != "pinfold\n" || !strings.HasPrefix(string(args), bin+"\x00serve\x00") {
 		t.Errorf("it is called %q, its command line is %q (%v, %v)", comm, args, err, argsErr)
 	}
+}
+
+// lockedBuffer is written to by one goroutine and read by another.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }
 
 func copyFile(t *testing.T, from, to string) {

@@ -208,30 +208,45 @@ func (h *host) close() {
 		_ = h.ids.pool.Close() // at worst an empty file stays
 	}
 	if h.lock != nil {
-		if h.undestroyed.Load() == 0 { // else the next process must see that we have died
-			_ = os.Remove(h.lock.Name())
-		}
-		_ = h.lock.Close()
-		// The directories are removed only when nobody else uses them.
-		for _, dir := range []string{"hosts", "."} {
-			_ = os.Remove(filepath.Join(h.lockDir, dir))
-		}
+		h.unlockState()
+	}
+}
+
+// unlockState gives the lock back.
+func (h *host) unlockState() {
+	if h.undestroyed.Load() == 0 { // else the next process must see that we have died
+		_ = os.Remove(h.lock.Name())
+	}
+	_ = h.lock.Close()
+	// The directories are removed only when nobody else uses them.
+	for _, dir := range []string{"hosts", "."} {
+		_ = os.Remove(filepath.Join(h.lockDir, dir))
 	}
 }
 
 // lockState takes a lock that says that this process lives. The names of its
 // cgroups begin with the lock's name.
 func (d *Driver) lockState(h *host) error {
-	dir, err := d.stateDir()
-	if err != nil {
-		return err
-	}
-	h.lockDir = dir
-	name := filepath.Join(dir, "hosts", d.token)
-	for range 8 { // another process may remove the empty directory, or the file before it is locked
-		if h.lock, err = takeLock(name); err == nil {
+	h.lockDir = cmp.Or(d.options.StateDir, defaultStateDir())
+	name := filepath.Join(h.lockDir, "hosts", d.token)
+	var err error
+	for range 64 { // another process may remove the empty directories, or the file before it is locked
+		if err = makeStateDir(h.lockDir); err != nil {
+			continue
+		}
+		if h.lock, err = takeLock(name); err != nil {
+			continue
+		}
+		// What was there may have been removed, and made again by somebody else. From
+		// now on it cannot be: our lock is in it.
+		if err = isStateDir(h.lockDir); err == nil {
 			return nil
 		}
+		_ = h.lock.Close()
+		h.lock = nil
+	}
+	if known := new(sandbox.Error); errors.As(err, &known) {
+		return known
 	}
 	return setupError("lock "+name, err)
 }
@@ -260,27 +275,28 @@ func takeLock(name string) (*os.File, error) {
 	return f, nil
 }
 
-// stateDir returns the directory of locks, which must be ours alone.
-func (d *Driver) stateDir() (string, error) {
-	dir := d.options.StateDir
-	if dir == "" {
-		dir = defaultStateDir()
-	}
+// makeStateDir makes the directory of locks, unless it is there.
+func makeStateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", setupError("make "+dir, err)
+		return setupError("make "+dir, err)
 	}
+	return isStateDir(dir)
+}
+
+// isStateDir says whether the directory of locks is ours alone.
+func isStateDir(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
-		return "", setupError("look at "+dir, err)
+		return setupError("look at "+dir, err)
 	}
 	if int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o022 != 0 {
-		return "", &sandbox.Error{
+		return &sandbox.Error{
 			Code:    sandbox.CodeSetupFailed,
 			Message: fmt.Sprintf("%s is not a directory that only this user can write to", dir),
 			Hint:    "remove it, or set another state directory",
 		}
 	}
-	return dir, nil
+	return nil
 }
 
 func defaultStateDir() string {

@@ -32,7 +32,7 @@ type forking struct {
 	parents []*fakeParent
 }
 
-func (d *forking) NewParent(ctx context.Context, _ driver.Plan, _ driver.ZygoteSpec) (driver.Zygote, error) {
+func (d *forking) NewZygote(ctx context.Context, _ driver.Plan, _ driver.ZygoteSpec) (driver.Zygote, error) {
 	if d.blocks.Load() {
 		<-ctx.Done()
 		return nil, &driver.UnfitError{Why: "it took too long", Load: true}

@@ -23,8 +23,8 @@ type counting struct {
 	woken, ended atomic.Int64
 }
 
-func (c *counting) NewParent(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
-	p, err := c.Driver.NewParent(ctx, plan, spec)
+func (c *counting) NewZygote(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
+	p, err := c.Driver.NewZygote(ctx, plan, spec)
 	return &countingParent{p, c}, err
 }
 

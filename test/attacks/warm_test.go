@@ -73,7 +73,7 @@ func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*fam
 		}
 		spec.Files = append(spec.Files, driver.ZygoteFile{Path: f.Path, Content: []byte(text)})
 	}
-	p, err := a.driver.NewParent(ctx, plan, spec)
+	p, err := a.driver.NewZygote(ctx, plan, spec)
 	if err != nil {
 		return nil, err
 	}

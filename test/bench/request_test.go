@@ -77,13 +77,13 @@ func (d timedDriver) Create(ctx context.Context, p driver.Plan) (driver.Machine,
 	return d.c.machine(m), nil
 }
 
-// NewParent implements driver.Forker.
-func (d timedDriver) NewParent(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
-	forker, ok := d.Driver.(driver.Zygoter)
+// NewZygote implements driver.Zygoter.
+func (d timedDriver) NewZygote(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
+	zygoter, ok := d.Driver.(driver.Zygoter)
 	if !ok {
 		return nil, errors.ErrUnsupported
 	}
-	p, err := forker.NewZygote(ctx, plan, spec)
+	p, err := zygoter.NewZygote(ctx, plan, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -117,8 +117,11 @@ type fork struct {
 	exited chan driver.ChildExit
 }
 
-// NewParent implements driver.Forker.
-func (d *Driver) NewParent(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
+// The engine asks for this by its type.
+var _ driver.Zygoter = (*Driver)(nil)
+
+// NewZygote implements driver.Zygoter.
+func (d *Driver) NewZygote(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
 	h, err := d.prepare()
 	if err != nil {
 		return nil, err

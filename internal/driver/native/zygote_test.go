@@ -78,7 +78,7 @@ func parentSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, driver
 // startParent starts a zygote and has it destroyed at the test's end.
 func startParent(t testing.TB, ctx context.Context, d *Driver, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) { //nolint:revive // the test comes first
 	t.Helper()
-	p, err := d.NewParent(ctx, plan, spec)
+	p, err := d.NewZygote(ctx, plan, spec)
 	if err == nil {
 		t.Cleanup(func() {
 			if err := p.Destroy(t.Context()); err != nil {

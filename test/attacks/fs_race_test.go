@@ -259,11 +259,16 @@ func raceLinks(t *trial) error {
 // swapCode lets d be a directory, a link to /etc and a link to the first
 // argument in turn.
 const swapCode = `
+import shutil
+def become_d(name):
+    while True:
+        try: return os.rename(name, "d")
+        except OSError: shutil.rmtree("d", True) # the host has made one, while there was none
 os.mkdir("real"); open("real/hostname", "w").write("inside\n"); os.symlink("/etc", "link"); os.symlink(sys.argv[1], "away")
 end = time.monotonic() + 60
 while time.monotonic() < end:
     for n in ("real", "link", "real", "away"):
-        os.rename(n, "d"); time.sleep(0.0002); os.rename("d", n)
+        become_d(n); time.sleep(0.0002); os.rename("d", n)
 `
 
 // raceOnHost is the same race against a host that reads by path.

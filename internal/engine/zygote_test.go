@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +19,7 @@ import (
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
 	"pinfold/sandbox"
+	"pinfold/test/lockedbuffer"
 )
 
 // forking is a fake driver whose interpreters can be forked.
@@ -224,7 +224,7 @@ func TestParentThatGrowsIsReplaced(t *testing.T) {
 // A pool that cannot be filled is tried by one filler, less and less often, says
 // when next, and is in the log once.
 func TestFailingPoolIsQuiet(t *testing.T) {
-	var log lockedBuffer
+	var log lockedbuffer.Buffer
 	var tries atomic.Int64
 	var broken atomic.Bool
 	broken.Store(true)
@@ -263,7 +263,7 @@ func TestFailingPoolIsQuiet(t *testing.T) {
 
 // A pool that mends itself says so, once.
 func TestPoolThatRecovers(t *testing.T) {
-	var log lockedBuffer
+	var log lockedbuffer.Buffer
 	var tries atomic.Int64
 	s, _ := serveForks(t, engine.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func() error {
 		if tries.Add(1) < 3 {
@@ -364,22 +364,4 @@ func TestWhyCold(t *testing.T) {
 	if e := sandbox.AsError(err); err == nil || e.Code != sandbox.CodeSpecInvalid || e.Field != "warm" || e.Hint == "" {
 		t.Errorf("a language that has none: %v", err)
 	}
-}
-
-// lockedBuffer is a log that several write to.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

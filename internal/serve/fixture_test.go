@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -22,6 +20,7 @@ import (
 	"pinfold/internal/engine"
 	"pinfold/internal/image"
 	"pinfold/sandbox"
+	"pinfold/test/lockedbuffer"
 )
 
 // fakeEngine makes engines over machines of memory, whose programs do as told.
@@ -47,26 +46,8 @@ type running struct {
 	key     string
 	signals chan os.Signal
 	ended   chan error
-	log     *safeBuffer
+	log     *lockedbuffer.Buffer
 	client  *http.Client
-}
-
-// safeBuffer may be read while it is written.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // configure is the configuration of a server under test.
@@ -86,7 +67,7 @@ func start(t *testing.T, c *config.Config, o Options) *running {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	r := &running{t: t, state: c.State, signals: make(chan os.Signal, 4), ended: make(chan error, 1), log: &safeBuffer{}}
+	r := &running{t: t, state: c.State, signals: make(chan os.Signal, 4), ended: make(chan error, 1), log: &lockedbuffer.Buffer{}}
 	ready, said := make(chan struct{}), map[string]string{}
 	if o.NewEngine == nil {
 		o.NewEngine = fakeEngine(nil)

@@ -4,7 +4,7 @@
 //
 // What users start a thousand times, a run or a command to a server, is a program
 // without what only a server, a benchmark or a page of help needs (build tag "lean"):
-// it starts in half of the time. The whole program, which has everything, lies beside it
+// it starts sooner (docs/architecture.md says by how much). The whole program, which has everything, lies beside it
 // or, in a release (build tag "embedagent", see the Makefile), inside it, so that one
 // file is enough.
 package wholebin
@@ -48,15 +48,19 @@ func Exec(args []string) error {
 	return failed(syscall.Exec("/proc/self/fd/"+strconv.Itoa(int(f.Fd())), args, os.Environ())) //nolint:gosec // our own
 }
 
-// same says whether a file is the program that this one carries.
+// same says whether a file is the program that this one carries, and nobody but us and
+// root can make another of it: only its beginning is compared.
 func same(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {
 		return false
 	}
 	defer f.Close() //nolint:errcheck // only read
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(embedded)) {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(int(f.Fd()), &st); err != nil || st.Mode&syscall.S_IFMT != syscall.S_IFREG || st.Size != int64(len(embedded)) {
+		return false
+	}
+	if st.Uid != 0 && int(st.Uid) != os.Geteuid() || st.Mode&0o022 != 0 {
 		return false
 	}
 	header := make([]byte, min(headerBytes, len(embedded)))

@@ -24,6 +24,7 @@ import (
 	"pinfold/internal/store"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
+	"pinfold/test/lockedbuffer"
 )
 
 // world is a server and everything behind it.
@@ -35,7 +36,7 @@ type world struct {
 	access *access.Service
 	url    string
 	keys   map[string]string // by name: see newWorld
-	log    *lockedBuffer
+	log    *lockedbuffer.Buffer
 
 	mu     sync.Mutex
 	routes map[string]bool // "GET /v1/runs": those that have answered with success
@@ -57,7 +58,7 @@ func newWorld(t *testing.T, change func(*settings)) *world {
 	if change != nil {
 		change(&s)
 	}
-	w := &world{t: t, keys: map[string]string{}, log: &lockedBuffer{}, routes: map[string]bool{}}
+	w := &world{t: t, keys: map[string]string{}, log: &lockedbuffer.Buffer{}, routes: map[string]bool{}}
 	st, err := store.Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -172,23 +173,6 @@ func (s *statusWriter) WriteHeader(status int) {
 }
 
 func (s *statusWriter) Unwrap() http.ResponseWriter { return s.ResponseWriter }
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 // request is one request of a test's.
 type request struct {

@@ -3,18 +3,16 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"pinfold/internal/agentbin/agenttest"
+	"pinfold/test/lockedbuffer"
 )
 
 // What users start is a program without what only a server needs, with the whole program
@@ -23,13 +21,14 @@ func TestLeanProgram(t *testing.T) {
 	parts := agenttest.Install(t, programs...)
 	whole, agent := filepath.Join(parts, "pinfold"), filepath.Join(parts, "pinfold-agent")
 	beside := filepath.Join(t.TempDir(), "pinfold")
-	build(t, beside, "lean")
+	build(t, beside, "lean", nil)
 	copyFile(t, whole, beside+"-whole")
 	copyFile(t, agent, beside+"-agent")
 	alone := filepath.Join(t.TempDir(), "pinfold")
-	complete, carried := filepath.Join(t.TempDir(), "whole"), [2]string{"agentbin/pinfold-agent", agent}
+	complete, carried := filepath.Join(t.TempDir(), "whole"), map[string]string{"internal/agentbin/pinfold-agent": agent}
 	build(t, complete, "embedagent", carried)
-	build(t, alone, "lean,embedagent", carried, [2]string{"wholebin/pinfold-whole", complete})
+	carried["internal/wholebin/pinfold-whole"] = complete
+	build(t, alone, "lean,embedagent", carried)
 
 	for name, bin := range map[string]string{"beside": beside, "inside": alone} {
 		t.Run(name, func(t *testing.T) {
@@ -60,6 +59,19 @@ func TestLeanProgram(t *testing.T) {
 		})
 	}
 
+	// A file of the same build beside it saves memory, unless others could change it.
+	t.Run("the same program beside it", func(t *testing.T) {
+		copyFile(t, complete, alone+"-whole")
+		for mode, runs := range map[os.FileMode]bool{0o755: true, 0o775: false, 0o757: false} {
+			if err := os.Chmod(alone+"-whole", mode); err != nil {
+				t.Fatal(err)
+			}
+			if got := nameOfServer(t, alone); (got == alone+"-whole") != runs {
+				t.Errorf("with mode %o %s runs", mode, got)
+			}
+		}
+	})
+
 	t.Run("another program beside it", func(t *testing.T) {
 		for bin, runs := range map[string]bool{alone: false, beside: true} { // the second has nothing to compare it with
 			if err := os.WriteFile(bin+"-whole", []byte("#!/bin/sh\necho another\n"), 0o755); err != nil { //nolint:gosec // it must be executable
@@ -81,36 +93,22 @@ func TestLeanProgram(t *testing.T) {
 }
 
 // build builds the program with files in the place of those that it carries.
-func build(t *testing.T, into, tags string, carried ...[2]string) {
+func build(t *testing.T, into, tags string, carried map[string]string) {
 	t.Helper()
-	internal, err := filepath.Abs("../../internal")
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace := map[string]string{}
-	for _, c := range carried {
-		replace[filepath.Join(internal, c[0])] = c[1]
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "overlay.json")
-	if err := os.WriteFile(file, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := agenttest.Overlay(t, carried)
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-tags", tags, "-overlay", file, "-o", into, "pinfold/cmd/pinfold") //nolint:gosec // our own
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 	}
 }
 
-// nameOfServer wants a server to be called what people look for.
-func nameOfServer(t *testing.T, bin string) {
+// nameOfServer wants a server to be called what people look for, and returns the file
+// that it runs.
+func nameOfServer(t *testing.T, bin string) (exe string) {
 	t.Helper()
 	state := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), bin, "serve", "--state", state, "--listen", "unix:"+filepath.Join(state, "s")) //nolint:gosec // the program under test
-	var log lockedBuffer
+	var log lockedbuffer.Buffer
 	cmd.Stderr = &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -131,24 +129,10 @@ func nameOfServer(t *testing.T, bin string) {
 	if err != nil || argsErr != nil || string(comm) != "pinfold\n" || !strings.HasPrefix(string(args), bin+"\x00serve\x00") {
 		t.Errorf("it is called %q, its command line is %q (%v, %v)", comm, args, err, argsErr)
 	}
-}
-
-// lockedBuffer is written to by one goroutine and read by another.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	if exe, err = os.Readlink(fmt.Sprintf("/proc/%d/exe", cmd.Process.Pid)); err != nil {
+		t.Fatal(err)
+	}
+	return exe
 }
 
 func copyFile(t *testing.T, from, to string) {

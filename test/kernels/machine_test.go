@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"os"
@@ -214,18 +213,7 @@ func (b *builder) system(ctx context.Context, m *vm.Machine, d vm.Debian) {
 	agent := filepath.Join(b.dir, "agent")
 	b.compileTo(agent, agenttest.Agent, "build")
 	// As make build does, but not in the checkout that this is.
-	embedded, err := filepath.Abs("../../internal/agentbin/pinfold-agent")
-	if err != nil {
-		b.Fatal(err)
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{embedded: agent}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	file := filepath.Join(b.dir, "overlay.json")
-	if err := os.WriteFile(file, overlay, 0o600); err != nil {
-		b.Fatal(err)
-	}
+	file := agenttest.Overlay(b, map[string]string{"internal/agentbin/pinfold-agent": agent})
 	b.compile(checkoutDir+"/bin/pinfold", "pinfold/cmd/pinfold", "build", "-tags=embedagent", "-overlay="+file)
 }
 

@@ -4,10 +4,12 @@
 package agenttest
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -52,6 +54,30 @@ func Install(tb testing.TB, pkgs ...string) (dir string) {
 		}
 	}
 	return dir
+}
+
+// Overlay writes a file for go build's -overlay and returns its name: files of this
+// module, by their paths from its root, are taken from elsewhere. So a test builds what
+// make builds, and leaves the checkout as it is.
+func Overlay(tb testing.TB, replace map[string]string) string {
+	tb.Helper()
+	root, err := exec.CommandContext(tb.Context(), "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	absolute := map[string]string{}
+	for file, by := range replace {
+		absolute[filepath.Join(strings.TrimSpace(string(root)), file)] = by
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": absolute})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	name := filepath.Join(tb.TempDir(), "overlay.json")
+	if err := os.WriteFile(name, overlay, 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return name
 }
 
 var built sync.Map // package to its sync.OnceValues

@@ -266,12 +266,17 @@ func finishVisible(all ...io.Writer) {
 type relay struct {
 	signals chan os.Signal
 	process chan *client.Process
+	grace   time.Duration // startGrace, or less in tests
 	done    chan struct{}
 	over    sync.WaitGroup
 }
 
+// startGrace is for the news that a command has started, before a signal that is for it
+// ends us instead.
+const startGrace = time.Second
+
 func newRelay(ctx context.Context, cancel func()) *relay {
-	r := &relay{signals: make(chan os.Signal, 4), process: make(chan *client.Process, 1), done: make(chan struct{})}
+	r := &relay{signals: make(chan os.Signal, 4), process: make(chan *client.Process, 1), grace: startGrace, done: make(chan struct{})}
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(s) {
 			signal.Notify(r.signals, s)
@@ -308,7 +313,7 @@ func (r *relay) run(ctx context.Context, cancel func()) {
 			case first != nil:
 				cancel()
 			case p == nil: // it may have started, and we do not know it yet
-				first, late = s, time.After(startGrace)
+				first, late = s, time.After(r.grace)
 			default:
 				first = s
 				pass()
@@ -316,10 +321,6 @@ func (r *relay) run(ctx context.Context, cancel func()) {
 		}
 	}
 }
-
-// startGrace is for the news that a command has started, before a signal that is for it
-// ends us instead.
-const startGrace = time.Second
 
 func (r *relay) stop() {
 	signal.Stop(r.signals)

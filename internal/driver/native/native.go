@@ -79,7 +79,7 @@ type host struct {
 	facts     image.HostFacts
 	computers computers
 	turn      turn
-	skeleton  int64 // inodes of the template, see init spec
+	skeleton  int64 // inodes of the template, see initSpec
 
 	agentOnDisk bool // not in memory
 
@@ -242,6 +242,7 @@ func (d *Driver) lockState(h *host) error {
 		if err = isStateDir(h.lockDir); err == nil {
 			return nil
 		}
+		_ = os.Remove(name)
 		_ = h.lock.Close()
 		h.lock = nil
 	}

@@ -103,7 +103,7 @@ func (g *preparedPool) take(state mountState, need bool) (*preparedMounts, error
 	if err != nil {
 		g.failed = time.Now()
 		if need {
-			return nil, fmt.Errorf("make a ground for sandboxes: %w", err)
+			return nil, fmt.Errorf("prepare mounts for sandboxes: %w", err)
 		}
 		return nil, nil // it only takes longer
 	}
@@ -166,7 +166,7 @@ func prepareMounts(shown []hostView) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return os.NewFile(uintptr(highfd.Move(fd)), "ground"), nil
+	return os.NewFile(uintptr(highfd.Move(fd)), "prepared mounts"), nil
 }
 
 // prepareProgram builds prepared mounts, says so, and waits to be killed.
@@ -192,7 +192,7 @@ func prepareProgram(shown []hostView, socket int) *spawn.Program {
 	mount.Filesystem(p, "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "hidepid=ptraceable")
 	mount.Pivot(p)
 	mount.Restrict(p, "/", mount.ReadOnly)
-	p.Positive("report the ground", unix.SYS_WRITE, socket, []byte{1}, 1)
+	p.Positive("report the prepared mounts", unix.SYS_WRITE, socket, []byte{1}, 1)
 	p.Positive("wait to be killed", unix.SYS_READ, socket, make([]byte, 1), 1)
 	p.Exec("/", nil, nil) // not reached
 	return p

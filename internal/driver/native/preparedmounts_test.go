@@ -27,7 +27,7 @@ import (
 func onGrounds(t *testing.T, state string) *Driver {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("an ordinary user's sandboxes stand on no ground")
+		t.Skip("an ordinary user's sandboxes begin with no prepared mounts")
 	}
 	d := newDriver(t, state)
 	h, err := d.prepare()
@@ -46,7 +46,7 @@ func TestPostureOnGround(t *testing.T) {
 	d := onGrounds(t, state)
 	compare(t, "root", marshal(t, takeRecord(t, d)))
 	if g := &d.host.prepared; len(g.all) != 0 || g.living != 0 {
-		t.Errorf("after the last sandbox %d grounds are kept for %d", len(g.all), g.living)
+		t.Errorf("after the last sandbox %d prepared mounts are kept for %d", len(g.all), g.living)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestBelowTheRoot(t *testing.T) {
 	d := onGrounds(t, filepath.Join(t.TempDir(), "state"))
 	m := made(t, d, "below")
 	if m.prepared == nil || len(d.host.prepared.all) != 1 {
-		t.Fatal("control: the sandbox stands on no ground")
+		t.Fatal("control: the sandbox begins with no prepared mounts")
 	}
 	pid := m.child.PID
 	above, below := bare(t, pid)
@@ -173,7 +173,7 @@ func names(t *testing.T, dir string) (all []string) {
 // its prepared mounts are older.
 func TestGroundsFollowTheHost(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root makes grounds")
+		t.Skip("only root prepares mounts")
 	}
 	dir := filepath.Join(t.TempDir(), "dir")
 	replace := func() {
@@ -203,12 +203,12 @@ func TestGroundsFollowTheHost(t *testing.T) {
 	replace()
 	mounts.looked = mounts.looked.Add(-2e9) // two seconds ago
 	if next := take(); next == nil || next == first {
-		t.Error("a sandbox stands on the ground that shows the old directory")
+		t.Error("a sandbox begins with the prepared mounts that show the old directory")
 	}
 	g.give(first)
 	g.give(again)
 	if len(g.all) != 1 {
-		t.Errorf("%d grounds are kept, of which only one shows the host as it is", len(g.all))
+		t.Errorf("%d prepared mounts are kept, of which only one shows the host as it is", len(g.all))
 	}
 }
 
@@ -231,7 +231,7 @@ func TestGroundsThatFail(t *testing.T) {
 	defer g.close()
 	fail = failing
 	if got, err := g.take(mountState{}, true); got != nil || !errors.Is(err, failing) {
-		t.Errorf("who needs a ground stands on %v: %v", got, err)
+		t.Errorf("who needs prepared mounts begins with %v: %v", got, err)
 	}
 	g.give(nil)
 	tried, g.failed = 0, time.Time{}
@@ -246,7 +246,7 @@ func TestGroundsThatFail(t *testing.T) {
 	fail = nil
 	needing, err := g.take(mountState{}, true)
 	if needing == nil || err != nil {
-		t.Errorf("who needs a ground waits for those who can do without: %v", err)
+		t.Errorf("who needs prepared mounts waits for those who can do without: %v", err)
 	}
 	g.failed = time.Now().Add(-preparePause)
 	if got, err := g.take(mountState{}, false); got == nil || err != nil {
@@ -266,7 +266,7 @@ func TestSandboxesAfterAGroundThatFailed(t *testing.T) {
 	}
 	h.prepared.make = func([]hostView) (*os.File, error) { return nil, unix.EAGAIN }
 	m, err := d.Create(t.Context(), planFor(t, d, "without"))
-	if e := sandbox.AsError(err); e == nil || e.Code != sandbox.CodeResourceUnavailable || !strings.Contains(e.Message, "ground") {
+	if e := sandbox.AsError(err); e == nil || e.Code != sandbox.CodeResourceUnavailable || !strings.Contains(e.Message, "prepare mounts") {
 		t.Errorf("%v, %v", m, err)
 	}
 	h.prepared.make = prepareMounts

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
-	"pinfold/internal/linux/memfd"
 	"pinfold/internal/linux/sleeper"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
@@ -334,27 +332,5 @@ func TestWakeThatFails(t *testing.T) {
 				t.Errorf("dialled after that: %v", dialErr)
 			}
 		})
-	}
-}
-
-// A driver's sleeper is one sealed file for all machines.
-func TestSleeperIsSealed(t *testing.T) {
-	f, err := memfd.Sealed("pinfold-sleeper", sleeper.Program())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
-	if want := unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE; err != nil || seals != want {
-		t.Errorf("the seals are %#x: %v", seals, err)
-	}
-	if w, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_WRONLY, 0); err == nil {
-		if _, err := w.Write([]byte{0}); err == nil {
-			t.Error("it was written to")
-		}
-		_ = w.Close()
-	}
-	if b, err := os.ReadFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd())); err != nil || !slices.Equal(b, sleeper.Program()) {
-		t.Errorf("%d bytes: %v", len(b), err)
 	}
 }

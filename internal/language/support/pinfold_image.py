@@ -18,7 +18,7 @@ PAGE, PIECE = os.sysconf("SC_PAGESIZE"), 1 << 20
 RESERVED = 1 << 30  # addresses for Python's arenas; only a parent has so many
 MAP_PRIVATE, MAP_FIXED, MAP_ANONYMOUS, MAP_NORESERVE = 2, 0x10, 0x20, 0x4000
 MFD_CLOEXEC, MFD_ALLOW_SEALING = 1, 2
-F_ADD_SEALS, ALL_SEALS = 1033, 1 | 2 | 4 | 8
+F_ADD_SEALS, ALL_SEALS = 1033, 1 | 2 | 4 | 16  # 16: no write from now on; 8 would wait for pages that the kernel moves
 LEFT = ("libc.so", "ld-linux", "libpthread")  # fork itself writes to their data
 EXCLUSIVE = 1 << 56  # in /proc/self/pagemap: nobody else has the page
 

@@ -64,6 +64,8 @@ type Driver interface {
 	// behind, and reports each thing. It never touches what belongs to a
 	// living process or to anybody else.
 	Leftovers(ctx context.Context) ([]Leftover, error)
+	// Abilities say what the driver can do beyond this. They never change.
+	Abilities() Abilities
 	// Close releases what the driver itself holds. Machines must have been
 	// destroyed before.
 	Close() error
@@ -81,6 +83,22 @@ type Machine interface {
 	Death() Death
 	// Destroy ends the machine and removes its traces.
 	Destroy(ctx context.Context) error
+	// Abilities say what the machine can do beyond this. They never change.
+	Abilities() MachineAbilities
+}
+
+// Abilities are what not every driver can do. A nil field: this one cannot.
+type Abilities struct {
+	Zygoter Zygoter
+}
+
+// MachineAbilities are what not every machine can do. A nil field: this one cannot.
+// Whoever wraps a machine and changes one of these puts itself in its place here.
+type MachineAbilities struct {
+	Looker    Looker
+	Sleeper   Sleeper
+	Discarder Discarder
+	RunMeter  RunMeter
 }
 
 // Looker is a machine into whose directories and files the host can look by

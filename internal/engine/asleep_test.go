@@ -30,6 +30,8 @@ func (a *asleep) note(what string) {
 	a.asked = append(a.asked, what)
 }
 
+func (a *asleep) Abilities() driver.MachineAbilities { return driver.MachineAbilities{Sleeper: a} }
+
 func (a *asleep) EndGuest(context.Context) error {
 	a.note("end")
 	return a.fails

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
@@ -26,7 +25,7 @@ func (j *job) end(ctx context.Context, s *session, p *pool, runErr error) error 
 			j.engine.background.Go(func() {
 				defer j.room.letGo()
 				<-j.told
-				if d, ok := s.machine.(driver.Discarder); ok {
+				if d := s.machine.Abilities().Discarder; d != nil {
 					d.Discard() // the result is complete
 				}
 				j.engine.destroyLater(remainder{s, p})

@@ -5,7 +5,6 @@ import (
 	"path"
 	"time"
 
-	"pinfold/internal/driver"
 	values "pinfold/internal/interpreter"
 	"pinfold/sandbox"
 )
@@ -58,7 +57,7 @@ func (j *job) readResults(ctx context.Context, s *session) {
 // results reads the file of values. Where the agent sleeps, the host reads a small
 // one by itself, which is less work than the agent's start.
 func (s *session) results(ctx context.Context, name string) ([]byte, error) {
-	if looker, ok := s.machine.(driver.Looker); ok && s.greeted() == nil {
+	if looker := s.machine.Abilities().Looker; looker != nil && s.greeted() == nil {
 		if file, ok := looker.Read(name, largeResults); ok {
 			return file, nil
 		}

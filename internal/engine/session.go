@@ -72,7 +72,7 @@ func (s *session) agent(ctx context.Context) (*guest.Guest, error) {
 func (s *session) greet(ctx context.Context) (*guest.Guest, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
-	if sleeper, ok := s.machine.(driver.Sleeper); ok && s.handed {
+	if sleeper := s.machine.Abilities().Sleeper; sleeper != nil && s.handed {
 		if err := sleeper.EndGuest(ctx); err != nil {
 			return nil, err
 		}
@@ -120,8 +120,8 @@ func (s *session) isLate() error {
 // lacks says that a directory holds nothing but what is known, where the host
 // can see that by itself.
 func (s *session) lacks(dir string, known func(name string) bool) bool {
-	looker, ok := s.machine.(driver.Looker)
-	if !ok {
+	looker := s.machine.Abilities().Looker
+	if looker == nil {
 		return false
 	}
 	names, ok := looker.Look(dir)
@@ -201,7 +201,7 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 
 // meterOf returns the machine's meter for runs, or one that just reads it.
 func meterOf(m driver.Machine) driver.RunMeter {
-	if meter, ok := m.(driver.RunMeter); ok {
+	if meter := m.Abilities().RunMeter; meter != nil {
 		return meter
 	}
 	return plainMeter{m}
@@ -297,8 +297,8 @@ func (s *session) endGuest(ctx context.Context, patience time.Duration) bool {
 	if g := s.greeted(); g != nil {
 		return g.KillAll(ctx) == nil
 	}
-	sleeper, ok := s.machine.(driver.Sleeper)
-	return ok && sleeper.EndGuest(ctx) == nil
+	sleeper := s.machine.Abilities().Sleeper
+	return sleeper != nil && sleeper.EndGuest(ctx) == nil
 }
 
 func deathOf(m driver.Machine) *driver.Death {

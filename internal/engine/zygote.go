@@ -191,8 +191,8 @@ func (n *zygotes) attend(p *zygote) {
 
 // start starts a zygote.
 func (n *zygotes) start(ctx context.Context, spec sandbox.PoolSpec) (*zygote, error) {
-	forker, ok := n.driver.(driver.Zygoter)
-	if !ok {
+	zygoter := n.driver.Abilities().Zygoter
+	if zygoter == nil {
 		return nil, &driver.UnfitError{Why: "this driver has no forks"}
 	}
 	lang, err := language.Find(spec.Language)
@@ -229,7 +229,7 @@ func (n *zygotes) start(ctx context.Context, spec sandbox.PoolSpec) (*zygote, er
 	if err != nil {
 		return nil, err
 	}
-	made, err := forker.NewZygote(ctx, plan, p)
+	made, err := zygoter.NewZygote(ctx, plan, p)
 	if err != nil {
 		return nil, err
 	}

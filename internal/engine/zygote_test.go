@@ -49,6 +49,8 @@ func (d *forking) NewZygote(ctx context.Context, _ driver.Plan, _ driver.ZygoteS
 	return p, nil
 }
 
+func (d *forking) Abilities() driver.Abilities { return driver.Abilities{Zygoter: d} }
+
 func (d *forking) parent(i int) *fakeParent {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -23,6 +23,8 @@ type counting struct {
 	woken, ended atomic.Int64
 }
 
+func (c *counting) Abilities() driver.Abilities { return driver.Abilities{Zygoter: c} }
+
 func (c *counting) NewZygote(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
 	p, err := c.Driver.NewZygote(ctx, plan, spec)
 	return &countingParent{p, c}, err
@@ -38,14 +40,18 @@ func (p *countingParent) Fork(ctx context.Context, plan driver.Plan) (driver.Mac
 	if err != nil {
 		return nil, nil, err
 	}
-	return &countingMachine{m, m.(driver.Looker), m.(driver.Sleeper), p.counting}, f, nil //nolint:forcetypeassert // they are
+	return &countingMachine{m, p.counting}, f, nil
 }
 
 type countingMachine struct {
 	driver.Machine
-	driver.Looker
-	sleeper  driver.Sleeper
 	counting *counting
+}
+
+func (m *countingMachine) Abilities() driver.MachineAbilities {
+	can := m.Machine.Abilities()
+	can.Sleeper = m
+	return can
 }
 
 func (m *countingMachine) Dial(ctx context.Context) (net.Conn, error) {
@@ -55,7 +61,7 @@ func (m *countingMachine) Dial(ctx context.Context) (net.Conn, error) {
 
 func (m *countingMachine) EndGuest(ctx context.Context) error {
 	m.counting.ended.Add(1)
-	return m.sleeper.EndGuest(ctx)
+	return m.Machine.Abilities().Sleeper.EndGuest(ctx)
 }
 
 // fakeValues is the beginning of a program that puts something where values are

@@ -157,8 +157,8 @@ func (r *relative) end() error {
 func (r *relative) wakes() error {
 	ctx, cancel := context.WithTimeout(r.family.Context(), time.Minute)
 	defer cancel()
-	sleeper, ok := r.machine.(driver.Sleeper)
-	if !ok {
+	sleeper := r.machine.Abilities().Sleeper
+	if sleeper == nil {
 		return errors.New("the machine does not sleep")
 	}
 	if err := sleeper.EndGuest(ctx); err != nil {

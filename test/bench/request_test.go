@@ -5,7 +5,6 @@ package bench
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -74,16 +73,13 @@ func (d timedDriver) Create(ctx context.Context, p driver.Plan) (driver.Machine,
 	if err != nil {
 		return nil, err
 	}
-	return d.c.machine(m), nil
+	return timedMachine{m, d.c}, nil
 }
 
-// NewZygote implements driver.Zygoter.
+func (d timedDriver) Abilities() driver.Abilities { return driver.Abilities{Zygoter: d} }
+
 func (d timedDriver) NewZygote(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
-	zygoter, ok := d.Driver.(driver.Zygoter)
-	if !ok {
-		return nil, errors.ErrUnsupported
-	}
-	p, err := zygoter.NewZygote(ctx, plan, spec)
+	p, err := d.Driver.Abilities().Zygoter.NewZygote(ctx, plan, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -101,52 +97,40 @@ func (p timedParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine
 	if err != nil {
 		return nil, nil, err
 	}
-	return p.c.machine(m), f, nil
-}
-
-// nativeMachine is all that a native machine can do. Without it the engine would
-// take other ways than in a server.
-type nativeMachine interface {
-	driver.Machine
-	driver.Looker
-	driver.Sleeper
-	driver.Discarder
-	driver.RunMeter
+	return timedMachine{m, p.c}, f, nil
 }
 
 type timedMachine struct {
-	nativeMachine
+	driver.Machine
 	c *clocks
 }
 
-func (c *clocks) machine(m driver.Machine) driver.Machine {
-	native, ok := m.(nativeMachine)
-	if !ok {
-		panic("the native driver's machines can do less than they did")
-	}
-	return timedMachine{native, c}
+func (m timedMachine) Abilities() driver.MachineAbilities {
+	can := m.Machine.Abilities()
+	can.RunMeter = m
+	return can
 }
 
 func (m timedMachine) Usage() driver.Usage {
 	defer m.c.usage.since(time.Now())
-	return m.nativeMachine.Usage()
+	return m.Machine.Usage()
 }
 
 func (m timedMachine) BeginRun() driver.Usage {
 	defer m.c.usage.since(time.Now())
-	return m.nativeMachine.BeginRun()
+	return m.Machine.Abilities().RunMeter.BeginRun()
 }
 
 func (m timedMachine) EndRun() driver.Usage {
 	defer m.c.usage.since(time.Now())
-	return m.nativeMachine.EndRun()
+	return m.Machine.Abilities().RunMeter.EndRun()
 }
 
 func (m timedMachine) Destroy(ctx context.Context) error {
 	start := time.Now()
-	err := m.nativeMachine.Destroy(ctx)
+	err := m.Machine.Destroy(ctx)
 	m.c.destroy.since(start)
-	m.c.inside.Add(m.nativeMachine.Usage().CPUNanos) // the last reading
+	m.c.inside.Add(m.Machine.Usage().CPUNanos) // the last reading
 	return err
 }
 

@@ -119,6 +119,9 @@ func createError(err error) error {
 // Leftovers finds nothing: memory ends with its process.
 func (d *Driver) Leftovers(context.Context) ([]driver.Leftover, error) { return nil, nil }
 
+// Abilities implements driver.Driver: there are none.
+func (d *Driver) Abilities() driver.Abilities { return driver.Abilities{} }
+
 // Close does nothing.
 func (d *Driver) Close() error { return nil }
 

@@ -62,6 +62,9 @@ func (m *Machine) Usage() driver.Usage {
 	return m.last
 }
 
+// Abilities implements driver.Machine: there are none.
+func (m *Machine) Abilities() driver.MachineAbilities { return driver.MachineAbilities{} }
+
 // Dead is closed when the machine has ended.
 func (m *Machine) Dead() <-chan struct{} { return m.dead }
 

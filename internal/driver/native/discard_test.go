@@ -34,7 +34,7 @@ func TestDiscard(t *testing.T) {
 			t.Fatal(err)
 		}
 		if discard {
-			m.(driver.Discarder).Discard()
+			m.Abilities().Discarder.Discard()
 		}
 		if err := m.Destroy(t.Context()); err != nil {
 			t.Fatal(err)

@@ -86,6 +86,11 @@ func (m *machine) Usage() driver.Usage {
 	return m.meter.read()
 }
 
+// Abilities implements driver.Machine.
+func (m *machine) Abilities() driver.MachineAbilities {
+	return driver.MachineAbilities{Looker: m, Sleeper: m, Discarder: m, RunMeter: m}
+}
+
 // Discard implements driver.Discarder.
 func (m *machine) Discard() { m.meter.discard() }
 

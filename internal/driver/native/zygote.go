@@ -117,8 +117,8 @@ type fork struct {
 	exited chan driver.ChildExit
 }
 
-// The engine asks for this by its type.
-var _ driver.Zygoter = (*Driver)(nil)
+// Abilities implements driver.Driver.
+func (d *Driver) Abilities() driver.Abilities { return driver.Abilities{Zygoter: d} }
 
 // NewZygote implements driver.Zygoter.
 func (d *Driver) NewZygote(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {

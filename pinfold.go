@@ -37,6 +37,7 @@ import (
 
 	"pinfold/client"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/store"
 	"pinfold/internal/store/memstore"
 	"pinfold/internal/wiring"
@@ -118,7 +119,7 @@ func Open(ctx context.Context, o Options) (*Local, error) {
 	}
 	l := &Local{}
 	options := engine.Options{
-		Store: memstore.New(memstore.Options{}), Capacity: engine.Capacity(o.Capacity), Pools: o.Pools, Retention: o.Retention, Log: o.Log,
+		Store: memstore.New(memstore.Options{}), Capacity: admission.Capacity(o.Capacity), Pools: o.Pools, Retention: o.Retention, Log: o.Log,
 	}
 	if o.StateDir != "" {
 		s, err := store.Open(ctx, o.StateDir)

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/sandbox"
 )
 
@@ -52,9 +52,9 @@ type Record struct {
 
 // Tenant is somebody whose objects nobody else sees.
 type Tenant struct {
-	Name      string       `json:"name"`
-	CreatedAt time.Time    `json:"created_at"`
-	Quota     engine.Quota `json:"quota"` // a zero field: the server's default
+	Name      string          `json:"name"`
+	CreatedAt time.Time       `json:"created_at"`
+	Quota     admission.Quota `json:"quota"` // a zero field: the server's default
 }
 
 // KeyStore keeps keys. Errors are *sandbox.Error; a key that is not there is one
@@ -160,7 +160,7 @@ func checkKey(tenant, name string, scopes []string, ttl time.Duration) ([]string
 }
 
 // checkQuota refuses negative bounds. Zero is the server's default.
-func checkQuota(q engine.Quota) error {
+func checkQuota(q admission.Quota) error {
 	for field, v := range map[string]float64{
 		"sandboxes": float64(q.Sandboxes), "runs": float64(q.Runs), "memory_bytes": float64(q.MemoryBytes),
 		"cpus": q.CPUs, "starts_per_second": q.StartsPerSecond,

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/sandbox"
 )
 
@@ -105,7 +106,7 @@ func (s *shelf) ListTenants(context.Context) ([]Tenant, error) { return nil, s.b
 // clocked returns a service whose clock stands until it is moved.
 func clocked(s Store) (*Service, *time.Time) {
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
-	service := NewService(Options{Store: s, Default: engine.Quota{Sandboxes: 10, CPUs: 2}})
+	service := NewService(Options{Store: s, Default: admission.Quota{Sandboxes: 10, CPUs: 2}})
 	service.now = func() time.Time { return now }
 	return service, &now
 }
@@ -416,13 +417,13 @@ func TestWhatAKeyMayBe(t *testing.T) {
 func TestQuotas(t *testing.T) {
 	store := newShelf()
 	s, now := clocked(store)
-	if q := s.Quota("acme"); q != (engine.Quota{Sandboxes: 10, CPUs: 2}) {
+	if q := s.Quota("acme"); q != (admission.Quota{Sandboxes: 10, CPUs: 2}) {
 		t.Fatal("the default:", q)
 	}
-	if err := s.SetQuota(t.Context(), "acme", engine.Quota{Sandboxes: 3, Runs: 7}); err != nil {
+	if err := s.SetQuota(t.Context(), "acme", admission.Quota{Sandboxes: 3, Runs: 7}); err != nil {
 		t.Fatal(err)
 	}
-	want := engine.Quota{Sandboxes: 3, Runs: 7, CPUs: 2}
+	want := admission.Quota{Sandboxes: 3, Runs: 7, CPUs: 2}
 	if q := s.Quota("acme"); q != want {
 		t.Fatal("at once:", q)
 	}
@@ -438,15 +439,15 @@ func TestQuotas(t *testing.T) {
 	if q := s.Quota("acme"); q != want {
 		t.Fatal("a broken store changed a quota:", q)
 	}
-	if q := s.Quota("other"); q != (engine.Quota{Sandboxes: 10, CPUs: 2}) {
+	if q := s.Quota("other"); q != (admission.Quota{Sandboxes: 10, CPUs: 2}) {
 		t.Fatal("a broken store bounds nothing:", q)
 	}
-	for _, bad := range []engine.Quota{{Sandboxes: -1}, {CPUs: -0.5}, {StartsPerSecond: 1e300}} {
+	for _, bad := range []admission.Quota{{Sandboxes: -1}, {CPUs: -0.5}, {StartsPerSecond: 1e300}} {
 		if err := s.SetQuota(t.Context(), "acme", bad); sandbox.AsError(err).Code != sandbox.CodeLimitInvalid {
 			t.Error(bad, err)
 		}
 	}
-	if err := s.SetQuota(t.Context(), "A", engine.Quota{}); err == nil {
+	if err := s.SetQuota(t.Context(), "A", admission.Quota{}); err == nil {
 		t.Error("a tenant that cannot be")
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/sandbox"
 )
 
@@ -14,7 +14,7 @@ const quotaWait = 5 * time.Second
 
 // SetQuota sets what a tenant may have, and makes the tenant if need be. Zero
 // fields stand for the server's defaults.
-func (s *Service) SetQuota(ctx context.Context, tenant string, q engine.Quota) error {
+func (s *Service) SetQuota(ctx context.Context, tenant string, q admission.Quota) error {
 	if err := CheckTenant(tenant); err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (s *Service) Tenants(ctx context.Context) ([]Tenant, error) {
 
 // Quota returns what a tenant may have, with the defaults filled in. When the
 // store cannot say, it is what it was the last time, and at first the default.
-func (s *Service) Quota(tenant string) engine.Quota {
+func (s *Service) Quota(tenant string) admission.Quota {
 	s.mu.Lock()
 	c, known := s.quotas[tenant]
 	s.mu.Unlock()
@@ -66,7 +66,7 @@ func (s *Service) Quota(tenant string) engine.Quota {
 	return c.value
 }
 
-func withDefaults(q, d engine.Quota) engine.Quota {
+func withDefaults(q, d admission.Quota) admission.Quota {
 	fill(&q.Sandboxes, d.Sandboxes)
 	fill(&q.Runs, d.Runs)
 	fill(&q.MemoryBytes, d.MemoryBytes)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/sandbox"
 )
 
@@ -25,8 +26,8 @@ const (
 // Options are what a Service needs.
 type Options struct {
 	Store   Store
-	Default engine.Quota // for every tenant, where its own says nothing
-	Log     *slog.Logger // nil: nowhere
+	Default admission.Quota // for every tenant, where its own says nothing
+	Log     *slog.Logger    // nil: nowhere
 }
 
 // Service answers who somebody is and how much a tenant may have. It is safe
@@ -38,7 +39,7 @@ type Service struct {
 
 	mu     sync.Mutex
 	keys   map[string]cached[Record]
-	quotas map[string]cached[engine.Quota]
+	quotas map[string]cached[admission.Quota]
 }
 
 type cached[T any] struct {
@@ -54,7 +55,7 @@ func NewService(o Options) *Service {
 	}
 	return &Service{
 		options: o, now: time.Now, compare: subtle.ConstantTimeCompare,
-		keys: make(map[string]cached[Record]), quotas: make(map[string]cached[engine.Quota]),
+		keys: make(map[string]cached[Record]), quotas: make(map[string]cached[admission.Quota]),
 	}
 }
 

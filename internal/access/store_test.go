@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"pinfold/internal/access"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/store"
 	"pinfold/sandbox"
 )
@@ -36,7 +36,7 @@ func TestRevokedBesideTheServer(t *testing.T) {
 	if p, err := server.Authenticate(t.Context(), secret); err != nil || p.Tenant != "acme" {
 		t.Fatal(p, err)
 	}
-	if err := command.SetQuota(t.Context(), "acme", engine.Quota{Sandboxes: 2}); err != nil {
+	if err := command.SetQuota(t.Context(), "acme", admission.Quota{Sandboxes: 2}); err != nil {
 		t.Fatal(err)
 	}
 	if q := server.Quota("acme"); q.Sandboxes != 2 {

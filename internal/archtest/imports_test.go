@@ -88,6 +88,28 @@ func TestDriversAreStrangersToEachOther(t *testing.T) {
 	}
 }
 
+// engineLayers are the engine's packages from the bottom up.
+var engineLayers = []string{"internal/engine/admission", "internal/engine"}
+
+// TestEngineIsBuiltInLayers keeps a part of the engine readable without those that
+// use it: each imports only parts below it.
+func TestEngineIsBuiltInLayers(t *testing.T) {
+	for _, p := range packages(t) {
+		if !matches(p.path(), []string{"internal/engine/..."}) {
+			continue
+		}
+		mine := slices.Index(engineLayers, p.path())
+		if mine < 0 {
+			t.Errorf("%s has no place among the engine's layers", p.path())
+		}
+		for _, imported := range p.Imports {
+			if slices.Index(engineLayers, inModule(imported)) > mine {
+				t.Errorf("%s imports %s, which stands above it", p.path(), inModule(imported))
+			}
+		}
+	}
+}
+
 // TestLeanProgramIsLean keeps out of what users start a thousand times what makes its
 // start slow: each of these has a function that runs before main, or is large.
 func TestLeanProgramIsLean(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
 )
@@ -122,7 +123,7 @@ func TestPanicEndsOneRun(t *testing.T) {
 	d := &breaking{Driver: fake.New(fake.Options{Script: func(driver.Plan) fake.Script {
 		return fake.Script{Program: func(*fake.Process) fake.Exit { return fake.Exit{} }}
 	}})}
-	s := serve(t, engine.Options{Drivers: []driver.Driver{d}, Capacity: engine.Capacity{Runs: 1}}, nil)
+	s := serve(t, engine.Options{Drivers: []driver.Driver{d}, Capacity: admission.Capacity{Runs: 1}}, nil)
 	d.broken.Store(true)
 	started := s.start(t, asks("alice", "x"))
 	r, err := s.AwaitRun(soon(t), "alice", started.ID)

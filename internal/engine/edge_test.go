@@ -13,6 +13,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
 )
@@ -57,7 +58,7 @@ func TestReaderOfASandboxThatEnds(t *testing.T) {
 
 // What a command asks for itself is held against the operator's limits, too.
 func TestCommandsKeepToThePolicy(t *testing.T) {
-	s := serve(t, engine.Options{Policy: engine.Policy{Max: sandbox.Limits{WallTimeMS: 2000, OutputBytes: 1 << 20}}}, nil)
+	s := serve(t, engine.Options{Policy: admission.Policy{Max: sandbox.Limits{WallTimeMS: 2000, OutputBytes: 1 << 20}}}, nil)
 	x := s.create(t, sandbox.Create{})
 	for field, c := range map[string]sandbox.Command{
 		"wall_time_ms": {Args: []string{"sleep"}, WallTimeMS: 60_000},
@@ -77,12 +78,12 @@ func TestCommandsKeepToThePolicy(t *testing.T) {
 // is there.
 func TestFullLineOfOneTenant(t *testing.T) {
 	s := serve(t, engine.Options{
-		Capacity: engine.Capacity{Sandboxes: 4, Queue: 6, QueueTimeout: time.Minute},
-		Quota: func(tenant string) engine.Quota {
+		Capacity: admission.Capacity{Sandboxes: 4, Queue: 6, QueueTimeout: time.Minute},
+		Quota: func(tenant string) admission.Quota {
 			if tenant == "greedy" {
-				return engine.Quota{Runs: 1}
+				return admission.Quota{Runs: 1}
 			}
-			return engine.Quota{}
+			return admission.Quota{}
 		},
 	}, func(driver.Plan) fake.Script {
 		return fake.Script{Program: func(p *fake.Process) fake.Exit {

@@ -16,6 +16,7 @@ import (
 
 	"pinfold/internal/compilecache"
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/image"
 	"pinfold/internal/processors"
 	"pinfold/sandbox"
@@ -36,12 +37,12 @@ type Options struct {
 	// Store keeps records; nil keeps none. The engine does not close it.
 	Store Store
 	// Capacity is for all tenants together; Quota is one tenant's share.
-	Capacity Capacity
-	Quota    func(tenant string) Quota
+	Capacity admission.Capacity
+	Quota    func(tenant string) admission.Quota
 	// Pools are filled by Open.
 	Pools []sandbox.PoolSpec
 	// Policy is what the operator decides about limits.
-	Policy Policy
+	Policy admission.Policy
 	// DefaultTTL is the time to live of a sandbox that asks for none, MaxTTL
 	// bounds it; 0: sandbox.DefaultTTLMS and sandbox.MaxTTLMS.
 	DefaultTTL, MaxTTL time.Duration
@@ -63,7 +64,7 @@ type Engine struct {
 	options  Options
 	log      *slog.Logger
 	observer Observer
-	gate     *gate
+	gate     *admission.Gate
 
 	running    sync.WaitGroup // runs
 	background sync.WaitGroup // everything that goes on by itself
@@ -89,7 +90,6 @@ type Engine struct {
 	mu          sync.Mutex
 	sandboxes   map[string]*Sandbox
 	runs        map[string]*liveRun
-	detached    map[string]int // runs that nobody waits for, by tenant
 	pools       map[string]*pool
 	claims      map[runKey]*keyClaim
 	onDemand    map[string]*onDemand // by the pool's name
@@ -101,9 +101,9 @@ type Engine struct {
 // New returns an engine. It owns the drivers from now on.
 func New(o Options) *Engine {
 	e := &Engine{
-		options: o, log: o.Log, observer: o.Observer, gate: newGate(o.Capacity, o.Quota),
+		options: o, log: o.Log, observer: o.Observer, gate: admission.NewGate(o.Capacity, o.Quota),
 		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
-		sandboxes: map[string]*Sandbox{}, runs: map[string]*liveRun{}, detached: map[string]int{}, pools: map[string]*pool{}, claims: map[runKey]*keyClaim{}, onDemand: map[string]*onDemand{},
+		sandboxes: map[string]*Sandbox{}, runs: map[string]*liveRun{}, pools: map[string]*pool{}, claims: map[runKey]*keyClaim{}, onDemand: map[string]*onDemand{},
 	}
 	if e.log == nil {
 		e.log = discardLog()

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
@@ -115,7 +116,7 @@ func (e *Engine) prune() {
 }
 
 func errDraining() *sandbox.Error {
-	return busy(sandbox.CodeShuttingDown, "the server is shutting down and takes no new work", "come back in a moment", 5*time.Second)
+	return admission.Busy(sandbox.CodeShuttingDown, "the server is shutting down and takes no new work", "come back in a moment", 5*time.Second)
 }
 
 // readyEvery is how often readiness looks at the store: everybody may ask.
@@ -151,7 +152,7 @@ func (e *Engine) takesWork() error {
 		return errDraining()
 	}
 	if n := len(e.unsaved.sandboxes) + len(e.unsaved.results); n > 0 {
-		return busy(sandbox.CodeInsufficient, fmt.Sprintf("%d records cannot be written", n), "make room on the disk of the state directory; the log has the reason", 5*time.Second)
+		return admission.Busy(sandbox.CodeInsufficient, fmt.Sprintf("%d records cannot be written", n), "make room on the disk of the state directory; the log has the reason", 5*time.Second)
 	}
 	return nil
 }
@@ -165,7 +166,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 	pools := e.pools
 	e.pools = map[string]*pool{}
 	e.mu.Unlock()
-	e.gate.close(errDraining())
+	e.gate.Close(errDraining())
 
 	runsOver := make(chan struct{})
 	go func() { e.running.Wait(); close(runsOver) }()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
@@ -82,7 +83,7 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 		return nil, err
 	}
 	var err error
-	if c.Limits, err = e.options.Policy.limits(c.Limits, false); err != nil {
+	if c.Limits, err = e.options.Policy.Limits(c.Limits, false); err != nil {
 		return nil, err
 	}
 	if c.TTLMS == 0 {
@@ -98,7 +99,7 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 		return nil, err
 	}
 	queued := time.Now()
-	release, err := e.gate.acquire(ctx, tenant, demand{memory: plan.Limits.MemoryBytes, cpus: plan.Limits.CPUs})
+	release, err := e.gate.Acquire(ctx, tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs})
 	if err != nil {
 		return nil, err
 	}

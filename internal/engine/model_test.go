@@ -5,15 +5,17 @@ import (
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/sandbox"
+
+	"pgregory.net/rapid"
 )
 
 // TestStateMachine plays random lives of sandboxes against a model: what lives,
 // whose it is, which processes run.
 func TestStateMachine(t *testing.T) {
-	s := serve(t, engine.Options{Capacity: engine.Capacity{Sandboxes: 8, QueueTimeout: time.Millisecond}}, nil)
+	s := serve(t, engine.Options{Capacity: admission.Capacity{Sandboxes: 8, QueueTimeout: time.Millisecond}}, nil)
 	tenants := []string{"alice", "bob"}
 	rapid.Check(t, func(rt *rapid.T) {
 		m := &model{rt: rt, s: s, alive: map[string]*engine.Sandbox{}, owner: map[string]string{}, ended: map[string]string{}}

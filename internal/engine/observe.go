@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"pinfold/internal/compilecache"
+	"pinfold/internal/engine/admission"
 	"pinfold/sandbox"
 )
 
@@ -37,7 +38,7 @@ type Stats struct {
 	MemoryBytes int64                 // sum of the memory limits that are promised
 	CPUs        float64
 	Undestroyed int // sandboxes whose removal failed and is tried again
-	Capacity    Capacity
+	Capacity    admission.Capacity
 	Pools       []sandbox.PoolInfo
 	Draining    bool
 	// CompileCache is nil where there is none.
@@ -46,10 +47,10 @@ type Stats struct {
 
 // Stats counts.
 func (e *Engine) Stats() Stats {
-	used, waiting := e.gate.counts()
+	used, waiting := e.gate.Counts()
 	s := Stats{
-		Living: map[sandbox.State]int{}, Waiting: waiting, Runs: used.runs, MemoryBytes: used.memory, CPUs: used.cpus,
-		Capacity: e.gate.capacity, Pools: e.Pools(),
+		Living: map[sandbox.State]int{}, Waiting: waiting, Runs: used.Runs, MemoryBytes: used.MemoryBytes, CPUs: used.CPUs,
+		Capacity: e.gate.Capacity(), Pools: e.Pools(),
 	}
 	if c := e.options.CompileCache; c != nil {
 		stats := c.Stats()

@@ -113,7 +113,7 @@ func checkPool(p sandbox.PoolSpec) (sandbox.PoolSpec, error) {
 // SetPool adds a pool, or changes the one of that name. A change of shape makes
 // all its machines anew.
 func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.PoolInfo, error) {
-	limits, err := e.options.Policy.limits(spec.Limits, false)
+	limits, err := e.options.Policy.Limits(spec.Limits, false)
 	if err != nil {
 		return sandbox.PoolInfo{}, err
 	}

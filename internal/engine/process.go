@@ -75,7 +75,7 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
-	if err := s.engine.options.Policy.command(c); err != nil {
+	if err := s.engine.options.Policy.Command(c); err != nil {
 		return nil, nil, err
 	}
 	done, err := s.use()

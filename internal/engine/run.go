@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
 	"pinfold/internal/image"
@@ -111,7 +112,7 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 	defer context.AfterFunc(e.runCtx, func() { cancel(errShutDown) })()
 
 	queued := time.Now()
-	release, err := j.place.wait(ctx)
+	release, err := j.place.Wait(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			return nil, e.refused(ctx, err)
@@ -149,7 +150,7 @@ func (e *Engine) enter(j *job, late bool) error {
 	e.running.Add(1)
 	e.mu.Unlock()
 	var err error
-	j.place, err = e.gate.enter(j.request.Tenant, demand{run: true, memory: j.plan.Limits.MemoryBytes, cpus: j.plan.Limits.CPUs}, late)
+	j.place, err = e.gate.Enter(j.request.Tenant, admission.Demand{Run: true, MemoryBytes: j.plan.Limits.MemoryBytes, CPUs: j.plan.Limits.CPUs}, late)
 	if err != nil {
 		e.running.Done()
 	}
@@ -159,9 +160,9 @@ func (e *Engine) enter(j *job, late bool) error {
 // job is one run on its way.
 type job struct {
 	engine  *Engine
-	place   *place   // in the queue; nil: not there yet
-	live    *liveRun // nil: there is no store in which it could be found
-	room    *room    // nil: not admitted yet
+	place   *admission.Place // in the queue; nil: not there yet
+	live    *liveRun         // nil: there is no store in which it could be found
+	room    *room            // nil: not admitted yet
 	request Request
 	spec    sandbox.Spec
 	driver  driver.Driver
@@ -185,7 +186,7 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	if req.OpenStdin && req.Spec.Stdin != "" {
 		return nil, &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "stdin", Message: "comes with the request or while the run goes on, not both"}
 	}
-	limits, err := e.options.Policy.limits(req.Spec.Limits, true)
+	limits, err := e.options.Policy.Limits(req.Spec.Limits, true)
 	if err != nil {
 		return nil, err
 	}

@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
@@ -58,7 +56,7 @@ func (e *Engine) start(ctx context.Context, j *job) (shown RunRecord, own bool, 
 			return shown, false, err
 		}
 	}
-	leave, err := e.detach(r.Tenant)
+	leave, err := e.gate.Detach(r.Tenant)
 	if err != nil {
 		release()
 		return r, false, err
@@ -70,7 +68,7 @@ func (e *Engine) start(ctx context.Context, j *job) (shown RunRecord, own bool, 
 	}
 	runCtx, live := e.track(context.WithoutCancel(ctx), r, j.stdin)
 	giveUp := func() {
-		j.place.leave()
+		j.place.Leave()
 		e.running.Done()
 		e.untrack(live)
 		leave()
@@ -125,22 +123,4 @@ func (e *Engine) sameRequest(ctx context.Context, r, first RunRecord) (RunRecord
 		return r, errKeyUsed()
 	}
 	return e.complement(ctx, first)
-}
-
-// detach counts a run of a tenant for which nobody waits, or refuses one more.
-func (e *Engine) detach(tenant string) (leave func(), err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if n := e.detached[tenant]; n >= e.gate.capacity.Detached {
-		return nil, busy(sandbox.CodeQuotaExceeded, fmt.Sprintf("%d detached runs are waiting or running already", n),
-			"wait for some of them or cancel them, or raise capacity.detached in the server's configuration", time.Second)
-	}
-	e.detached[tenant]++
-	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if e.detached[tenant]--; e.detached[tenant] == 0 {
-			delete(e.detached, tenant)
-		}
-	}, nil
 }

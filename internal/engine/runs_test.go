@@ -11,6 +11,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
 )
@@ -76,7 +77,7 @@ func (s *served) states(t *testing.T, tenant string, q engine.Query) map[sandbox
 // seen, by its tenant alone.
 func TestDetachedRunsCanBeFollowed(t *testing.T) {
 	h := newHeld(t)
-	s := serve(t, engine.Options{Capacity: engine.Capacity{Runs: 1}}, h.script)
+	s := serve(t, engine.Options{Capacity: admission.Capacity{Runs: 1}}, h.script)
 	released := make(chan struct{}, 2)
 	req := asks("alice", "a")
 	req.Released = func() { released <- struct{}{} }
@@ -248,7 +249,7 @@ func TestCancelledRunsKeepTheirOutput(t *testing.T) {
 // A tenant has so many detached runs and no more; those of others do not count.
 func TestDetachedRunsAreBounded(t *testing.T) {
 	h := newHeld(t)
-	s := serve(t, engine.Options{Capacity: engine.Capacity{Runs: 1, Detached: 2}}, h.script)
+	s := serve(t, engine.Options{Capacity: admission.Capacity{Runs: 1, Detached: 2}}, h.script)
 	first := s.start(t, asks("alice", "a"))
 	s.start(t, asks("alice", "b"))
 	_, err := s.Start(soon(t), asks("alice", "c"))
@@ -273,7 +274,7 @@ func TestWaitingGoesBeforeDetached(t *testing.T) {
 	h := newHeld(t)
 	var mu sync.Mutex
 	var order []string
-	s := serve(t, engine.Options{Capacity: engine.Capacity{Runs: 1}}, h.script)
+	s := serve(t, engine.Options{Capacity: admission.Capacity{Runs: 1}}, h.script)
 	s.start(t, asks("alice", "first"))
 	<-h.printed
 	note := func(name string) func(string) {
@@ -337,7 +338,7 @@ func TestDetachedRunsHaveTheirKey(t *testing.T) {
 func TestDrainAndDetachedRuns(t *testing.T) {
 	h := newHeld(t)
 	store := memstore.New(memstore.Options{})
-	s := serve(t, engine.Options{Store: store, Capacity: engine.Capacity{Runs: 1}}, h.script)
+	s := serve(t, engine.Options{Store: store, Capacity: admission.Capacity{Runs: 1}}, h.script)
 	running := s.start(t, asks("alice", "a"))
 	<-h.printed
 	queued := s.start(t, asks("alice", "b"))
@@ -368,7 +369,7 @@ func TestDrainAndDetachedRuns(t *testing.T) {
 // A run that cannot be recorded is not begun, and leaves its places.
 func TestDetachedRunsThatCannotBeRecorded(t *testing.T) {
 	store := &refusing{Store: memstore.New(memstore.Options{})}
-	s := serve(t, engine.Options{Store: store, Capacity: engine.Capacity{Runs: 1, Detached: 1}}, nil)
+	s := serve(t, engine.Options{Store: store, Capacity: admission.Capacity{Runs: 1, Detached: 1}}, nil)
 	store.full.Store(true)
 	for range 3 {
 		if _, err := s.Start(soon(t), asks("alice", "a")); code(err) != sandbox.CodeInsufficient {

@@ -11,12 +11,13 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
 )
 
 func TestAdmission(t *testing.T) {
-	s := serve(t, engine.Options{Capacity: engine.Capacity{Sandboxes: 2, Queue: 3, QueueTimeout: 300 * time.Millisecond}}, nil)
+	s := serve(t, engine.Options{Capacity: admission.Capacity{Sandboxes: 2, Queue: 3, QueueTimeout: 300 * time.Millisecond}}, nil)
 	a, b := s.create(t, sandbox.Create{}), s.create(t, sandbox.Create{})
 	var wg sync.WaitGroup
 	codes := make(chan string, 10)
@@ -56,7 +57,7 @@ func TestAdmission(t *testing.T) {
 
 // One tenant's long line does not delay another's single request.
 func TestTurns(t *testing.T) {
-	s := serve(t, engine.Options{Capacity: engine.Capacity{Sandboxes: 1, Queue: 100, QueueTimeout: time.Minute}}, nil)
+	s := serve(t, engine.Options{Capacity: admission.Capacity{Sandboxes: 1, Queue: 100, QueueTimeout: time.Minute}}, nil)
 	first := s.create(t, sandbox.Create{})
 	var mu sync.Mutex
 	var order []string
@@ -92,11 +93,11 @@ func TestTurns(t *testing.T) {
 }
 
 func TestQuota(t *testing.T) {
-	s := serve(t, engine.Options{Quota: func(tenant string) engine.Quota {
+	s := serve(t, engine.Options{Quota: func(tenant string) admission.Quota {
 		if tenant == "small" {
-			return engine.Quota{Sandboxes: 1, MemoryBytes: 512 << 20}
+			return admission.Quota{Sandboxes: 1, MemoryBytes: 512 << 20}
 		}
-		return engine.Quota{}
+		return admission.Quota{}
 	}}, nil)
 	x, err := s.Create(soon(t), "small", sandbox.Create{})
 	if err != nil {

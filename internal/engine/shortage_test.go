@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/sandbox"
 )
 
@@ -14,8 +15,8 @@ import (
 func TestBusyNamesTheResource(t *testing.T) {
 	mib := int64(1) << 20
 	for name, test := range map[string]struct {
-		capacity    engine.Capacity
-		quota       engine.Quota
+		capacity    admission.Capacity
+		quota       admission.Quota
 		mine        sandbox.Limits
 		asked       sandbox.Limits
 		code, field string
@@ -23,29 +24,29 @@ func TestBusyNamesTheResource(t *testing.T) {
 		hint        string
 	}{
 		"cpus": {
-			capacity: engine.Capacity{CPUs: 8}, mine: sandbox.Limits{CPUs: 3}, asked: sandbox.Limits{CPUs: 2},
+			capacity: admission.Capacity{CPUs: 8}, mine: sandbox.Limits{CPUs: 3}, asked: sandbox.Limits{CPUs: 2},
 			code: sandbox.CodeBusy, field: "limits.cpus", message: []string{"within 50ms", "capacity.cpus is 8", "have 3 ", "less than the 2 "}, hint: "raise capacity.cpus",
 		},
 		"memory": {
-			capacity: engine.Capacity{MemoryBytes: 1024 * mib}, mine: sandbox.Limits{MemoryBytes: 512 * mib}, asked: sandbox.Limits{MemoryBytes: 300 * mib},
+			capacity: admission.Capacity{MemoryBytes: 1024 * mib}, mine: sandbox.Limits{MemoryBytes: 512 * mib}, asked: sandbox.Limits{MemoryBytes: 300 * mib},
 			code: sandbox.CodeBusy, field: "limits.memory_bytes", message: []string{"capacity.memory is 1GiB", "have 512MiB", "less than the 300MiB"}, hint: "raise capacity.memory",
 		},
 		"sandboxes": {
-			capacity: engine.Capacity{Sandboxes: 2},
+			capacity: admission.Capacity{Sandboxes: 2},
 			code:     sandbox.CodeBusy, message: []string{"capacity.sandboxes is 2", "have 1 "}, hint: "raise capacity.sandboxes",
 		},
 		"quota": {
-			quota: engine.Quota{CPUs: 4}, mine: sandbox.Limits{CPUs: 3}, asked: sandbox.Limits{CPUs: 2},
+			quota: admission.Quota{CPUs: 4}, mine: sandbox.Limits{CPUs: 3}, asked: sandbox.Limits{CPUs: 2},
 			code: sandbox.CodeQuotaExceeded, field: "limits.cpus", message: []string{"the tenant's quota of cpus is 4", "have 3 ", "needs 2"}, hint: "raise the tenant's quota",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.capacity.QueueTimeout = 50 * time.Millisecond
-			s := serve(t, engine.Options{Capacity: test.capacity, Quota: func(tenant string) engine.Quota {
+			s := serve(t, engine.Options{Capacity: test.capacity, Quota: func(tenant string) admission.Quota {
 				if tenant == "mine" {
 					return test.quota
 				}
-				return engine.Quota{}
+				return admission.Quota{}
 			}}, nil)
 			if _, err := s.Create(soon(t), "mine", sandbox.Create{Limits: test.mine}); err != nil {
 				t.Fatal(err)
@@ -77,27 +78,19 @@ func TestBusyNamesTheResource(t *testing.T) {
 	}
 }
 
-// What was not given does not end before what was.
-func TestDefaultsDoNotEndFirst(t *testing.T) {
-	c := engine.Capacity{Sandboxes: 1_000_000}.WithDefaults()
-	if c.CPUs < float64(c.Sandboxes) {
-		t.Errorf("%d sandboxes and %g CPUs", c.Sandboxes, c.CPUs)
-	}
-}
-
 // A demand that could never be met names the setting at fault: the server's, or the
 // tenant's.
 func TestWhatIsTooLargeAloneNamesTheSetting(t *testing.T) {
 	const gib = int64(1) << 30
 	for name, c := range map[string]struct {
-		quota         engine.Quota
+		quota         admission.Quota
 		message, hint string
 	}{
-		"capacity":           {engine.Quota{}, "more than capacity.memory, which is 1GiB", "raise capacity.memory"},
-		"capacity and quota": {engine.Quota{MemoryBytes: gib / 2}, "more than capacity.memory, which is 1GiB", "raise capacity.memory"},
-		"quota":              {engine.Quota{CPUs: 1}, "more cpus than the tenant may have", "raise the tenant's quota"},
+		"capacity":           {admission.Quota{}, "more than capacity.memory, which is 1GiB", "raise capacity.memory"},
+		"capacity and quota": {admission.Quota{MemoryBytes: gib / 2}, "more than capacity.memory, which is 1GiB", "raise capacity.memory"},
+		"quota":              {admission.Quota{CPUs: 1}, "more cpus than the tenant may have", "raise the tenant's quota"},
 	} {
-		s := serve(t, engine.Options{Capacity: engine.Capacity{MemoryBytes: gib}, Quota: func(string) engine.Quota { return c.quota }}, nil)
+		s := serve(t, engine.Options{Capacity: admission.Capacity{MemoryBytes: gib}, Quota: func(string) admission.Quota { return c.quota }}, nil)
 		limits := sandbox.Limits{MemoryBytes: 2 * gib}
 		if name == "quota" {
 			limits = sandbox.Limits{CPUs: 2}

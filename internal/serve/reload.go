@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"pinfold/internal/config"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/sandbox"
 )
 
@@ -115,7 +115,7 @@ func needsRestart(old, fresh *config.Config) bool {
 
 // quota is what a tenant may have: what was set for it by hand comes first,
 // then the file's word for it, then the file's default.
-func (s *server) quota(tenant string) engine.Quota {
+func (s *server) quota(tenant string) admission.Quota {
 	q, file := s.access.Quota(tenant), s.quotas.Load().Quota(tenant)
 	either(&q.Sandboxes, file.Sandboxes)
 	either(&q.Runs, file.Runs)
@@ -131,8 +131,8 @@ func either[T int | int64 | float64](v *T, otherwise T) {
 	}
 }
 
-func capacity(c config.Capacity) engine.Capacity {
-	return engine.Capacity{
+func capacity(c config.Capacity) admission.Capacity {
+	return admission.Capacity{
 		Sandboxes: c.Sandboxes, Runs: c.Runs, MemoryBytes: int64(c.Memory), CPUs: c.CPUs,
 		StartsPerSecond: c.StartsPerSecond, Queue: c.Queue, QueueTimeout: c.QueueTimeout, Detached: c.Detached,
 	}

@@ -22,6 +22,7 @@ import (
 	"pinfold/internal/compilecache"
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/probe"
 	"pinfold/internal/store"
 	"pinfold/internal/telemetry"
@@ -180,7 +181,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	}
 	e, err := s.o.NewEngine(engine.Options{
 		Store: s.store, Capacity: capacity(c.Capacity), Quota: s.quota, Pools: poolSpecs(c.Pools),
-		Policy: engine.Policy{Default: c.Limits.Default, Max: c.Limits.Max}, DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
+		Policy: admission.Policy{Default: c.Limits.Default, Max: c.Limits.Max}, DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
 		Retention: c.Retention, DestroyLater: true, CompileCache: s.compiled, Log: s.log, Observer: s.telemetry,
 	})
 	if err != nil {

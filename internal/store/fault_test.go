@@ -19,6 +19,7 @@ import (
 
 	"pinfold/internal/access"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/sandbox"
 )
 
@@ -356,7 +357,7 @@ func TestKeysAndTenantsAreKept(t *testing.T) {
 			t.Fatal("a key is revoked once:", k.RevokedAt, err)
 		}
 	}
-	quota := engine.Quota{Sandboxes: 5, CPUs: 1.5}
+	quota := admission.Quota{Sandboxes: 5, CPUs: 1.5}
 	for range 2 {
 		if err := store.SaveTenant(ctx, access.Tenant{Name: "t", Quota: quota}); err != nil {
 			t.Fatal(err)

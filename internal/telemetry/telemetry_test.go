@@ -18,6 +18,7 @@ import (
 
 	"pinfold/internal/compilecache"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/sandbox"
 )
 
@@ -88,7 +89,7 @@ func TestMetrics(t *testing.T) {
 	tel.Watch(func() engine.Stats {
 		return engine.Stats{
 			Living: map[sandbox.State]int{sandbox.StateRunning: 3}, Processes: 4, Runs: 5, Waiting: 6, MemoryBytes: 7, CPUs: 1.5,
-			Undestroyed: 1, Draining: true, Capacity: engine.Capacity{Sandboxes: 100},
+			Undestroyed: 1, Draining: true, Capacity: admission.Capacity{Sandboxes: 100},
 			CompileCache: &compilecache.Stats{Hits: 21, Misses: 22, Evictions: 23, Damaged: 24, Entries: 25, Bytes: 26},
 			Pools: []sandbox.PoolInfo{
 				{PoolSpec: sandbox.PoolSpec{Name: "small", Min: 2}, Available: 1, InUse: 2, Total: 3, Hits: 10, Forked: 12, Misses: 11},

@@ -16,7 +16,7 @@ import (
 	"pinfold/internal/api"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/sandbox"
 )
 
@@ -123,7 +123,7 @@ func TestDetachedRuns(t *testing.T) {
 // What is asked for wrongly starts nothing.
 func TestDetachedRunsAreAskedForRightly(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
-		s.engine.Capacity = engine.Capacity{Runs: 1, Detached: 1}
+		s.engine.Capacity = admission.Capacity{Runs: 1, Detached: 1}
 		s.script = holding
 	})
 	if a := w.do(request{key: "alpha", method: "POST", path: "/v1/runs?wait=false", body: held(), header: map[string]string{"Accept": "text/event-stream"}}); a.status != 400 || a.code(t).Field != "wait" {

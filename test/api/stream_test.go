@@ -18,7 +18,7 @@ import (
 	"pinfold/internal/api"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -456,7 +456,7 @@ func TestGoingAwayCancelsARun(t *testing.T) {
 // A server that is full says when to come back.
 func TestFullServersSayWhenToComeBack(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
-		s.engine.Quota = func(string) engine.Quota { return engine.Quota{Sandboxes: 1} }
+		s.engine.Quota = func(string) admission.Quota { return admission.Quota{Sandboxes: 1} }
 		s.script = func(driver.Plan) fake.Script { return fake.Script{} }
 	})
 	w.create("alpha")

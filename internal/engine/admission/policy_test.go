@@ -1,4 +1,4 @@
-package engine
+package admission
 
 import (
 	"errors"
@@ -30,7 +30,7 @@ func TestPolicy(t *testing.T) {
 			true,
 		},
 	} {
-		got, err := p.limits(c.ask, c.run)
+		got, err := p.Limits(c.ask, c.run)
 		if d := cmp.Diff(c.want, got); err != nil || d != "" {
 			t.Errorf("%s: %v\n%s", name, err, d)
 		}
@@ -41,11 +41,11 @@ func TestPolicy(t *testing.T) {
 		"limits.cpu_time_ms":  {CPUTimeMS: 1001},
 	} {
 		var e *sandbox.Error
-		if _, err := p.limits(l, false); !errors.As(err, &e) || e.Field != field || e.Code != sandbox.CodeLimitInvalid || e.Hint == "" {
+		if _, err := p.Limits(l, false); !errors.As(err, &e) || e.Field != field || e.Code != sandbox.CodeLimitInvalid || e.Hint == "" {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	if got, err := (Policy{}).limits(sandbox.Limits{}, true); err != nil || got != (sandbox.Limits{}) {
+	if got, err := (Policy{}).Limits(sandbox.Limits{}, true); err != nil || got != (sandbox.Limits{}) {
 		t.Errorf("a policy that decides nothing changes limits: %+v, %v", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package admission
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ type shortage struct {
 }
 
 // shortageOf says what a demand in that line waits for. The lock is held.
-func (g *gate) shortageOf(l *line, d demand, bounds Capacity) shortage {
+func (g *Gate) shortageOf(l *line, d Demand, bounds Capacity) shortage {
 	if what := l.used.refuses(d, bounds); what != "" && g.used.refuses(d, g.capacity) == "" {
 		return shortage{what, true, bounds.show(what), l.used.show(what), d.show(what)}
 	}
@@ -75,6 +75,6 @@ func (c Capacity) show(what string) string {
 	return show(what, c.Sandboxes, c.Runs, c.MemoryBytes, c.CPUs)
 }
 
-func (l load) show(what string) string { return show(what, l.sandboxes, l.runs, l.memory, l.cpus) }
+func (l Load) show(what string) string { return show(what, l.Sandboxes, l.Runs, l.MemoryBytes, l.CPUs) }
 
-func (d demand) show(what string) string { return show(what, 1, 1, d.memory, d.cpus) }
+func (d Demand) show(what string) string { return show(what, 1, 1, d.MemoryBytes, d.CPUs) }

@@ -1,117 +1,14 @@
-package engine
+package admission
 
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
 
 	"pinfold/sandbox"
 )
-
-// Capacity is what the engine takes on at once, for all tenants together. A
-// zero field means its default.
-type Capacity struct {
-	Sandboxes       int           // living at once, those of runs included; default 1024
-	Runs            int           // runs at once; default four for each CPU
-	MemoryBytes     int64         // the sum of the memory limits; default 4 TiB: limits are seldom used up
-	CPUs            float64       // the sum of the CPU limits; default 2048 for each CPU, at least 4 for each sandbox
-	StartsPerSecond float64       // default 2000
-	Queue           int           // requests that may wait; default 1000
-	QueueTimeout    time.Duration // how long one may wait; default 30 s
-	Detached        int           // runs of one tenant that nobody waits for, waiting and running; default 100
-}
-
-// WithDefaults returns c with its zero fields filled in.
-func (c Capacity) WithDefaults() Capacity {
-	d := Capacity{
-		Sandboxes: 1024, Runs: 4 * runtime.NumCPU(), MemoryBytes: 1 << 42, CPUs: 2048 * float64(runtime.NumCPU()),
-		StartsPerSecond: 2000, Queue: 1000, QueueTimeout: 30 * time.Second, Detached: 100,
-	}
-	fill(&c.Sandboxes, d.Sandboxes)
-	fill(&c.Runs, d.Runs)
-	fill(&c.MemoryBytes, d.MemoryBytes)
-	fill(&c.CPUs, max(d.CPUs, 4*float64(c.Sandboxes))) // what was not given does not end before what was
-	fill(&c.StartsPerSecond, d.StartsPerSecond)
-	fill(&c.Queue, d.Queue)
-	fill(&c.QueueTimeout, d.QueueTimeout)
-	fill(&c.Detached, d.Detached)
-	return c
-}
-
-func fill[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
-
-// Quota is one tenant's share. A zero field means the whole capacity.
-type Quota struct {
-	Sandboxes       int     `json:"sandboxes,omitempty"`
-	Runs            int     `json:"runs,omitempty"`
-	MemoryBytes     int64   `json:"memory_bytes,omitempty"`
-	CPUs            float64 `json:"cpus,omitempty"`
-	StartsPerSecond float64 `json:"starts_per_second,omitempty"`
-}
-
-// bounds returns what a tenant may have at most.
-func (q Quota) bounds(c Capacity) Capacity {
-	b := c
-	lower(&b.Sandboxes, q.Sandboxes)
-	lower(&b.Runs, q.Runs)
-	lower(&b.MemoryBytes, q.MemoryBytes)
-	lower(&b.CPUs, q.CPUs)
-	lower(&b.StartsPerSecond, q.StartsPerSecond)
-	return b
-}
-
-func lower[T int | int64 | float64](field *T, value T) {
-	if value > 0 {
-		*field = min(*field, value)
-	}
-}
-
-// demand is what one sandbox takes.
-type demand struct {
-	run    bool // it counts as a run as well
-	memory int64
-	cpus   float64
-}
-
-// load is what is taken.
-type load struct {
-	sandboxes, runs int
-	memory          int64
-	cpus            float64
-}
-
-func (l *load) add(d demand, sign int) {
-	l.sandboxes += sign
-	if d.run {
-		l.runs += sign
-	}
-	l.memory += int64(sign) * d.memory
-	l.cpus += float64(sign) * d.cpus
-}
-
-// refuses names what a further demand would go beyond, or nothing.
-func (l load) refuses(d demand, c Capacity) string {
-	l.add(d, 1)
-	switch {
-	case l.sandboxes > c.Sandboxes:
-		return "sandboxes"
-	case l.runs > c.Runs:
-		return "runs"
-	case l.memory > c.MemoryBytes:
-		return "memory"
-	case l.cpus > c.CPUs+1e-9:
-		return "cpus"
-	}
-	return ""
-}
 
 // bucket limits a rate: it holds at most a second's worth.
 type bucket struct {
@@ -134,15 +31,15 @@ func (b *bucket) wait(rate float64, now time.Time) time.Duration {
 	return time.Duration((1 - b.tokens) / rate * float64(time.Second))
 }
 
-// gate admits sandboxes: what does not fit waits, each tenant in its own line,
+// Gate admits sandboxes: what does not fit waits, each tenant in its own line,
 // and the lines take turns. So a tenant with a thousand requests does not delay
 // one with a single request. It is safe for concurrent use.
-type gate struct {
+type Gate struct {
 	capacity Capacity
 	quota    func(tenant string) Quota
 
 	mu      sync.Mutex
-	used    load
+	used    Load
 	rate    bucket
 	lines   map[string]*line
 	turns   []*line // in the order of their turns
@@ -154,23 +51,30 @@ type gate struct {
 // line is one tenant's.
 type line struct {
 	tenant  string
-	used    load
+	used    Load
 	rate    bucket
 	tickets []*ticket
+
+	detached int // runs for which nobody waits, from Detach to their end
 }
 
 type ticket struct {
-	demand  demand
+	demand  Demand
 	late    bool // nobody waits for it: those of the line that somebody waits for go first
 	granted chan struct{}
 }
 
-func newGate(c Capacity, quota func(string) Quota) *gate {
+// NewGate returns a gate that has let nobody in yet. quota may be nil; it is called
+// with the gate's lock held.
+func NewGate(c Capacity, quota func(string) Quota) *Gate {
 	if quota == nil {
 		quota = func(string) Quota { return Quota{} }
 	}
-	return &gate{capacity: c.WithDefaults(), quota: quota, lines: map[string]*line{}}
+	return &Gate{capacity: c.WithDefaults(), quota: quota, lines: map[string]*line{}}
 }
+
+// Capacity is what there is, with its defaults filled in.
+func (g *Gate) Capacity() Capacity { return g.capacity }
 
 // retry is the private part of an error after which it is worth to come back.
 type retry struct {
@@ -181,30 +85,32 @@ type retry struct {
 func (r retry) Error() string             { return r.why }
 func (r retry) RetryAfter() time.Duration { return r.after }
 
-func busy(code, message, hint string, after time.Duration) *sandbox.Error {
+// Busy is the answer to a request that may find room later. Its private part has a
+// RetryAfter() time.Duration.
+func Busy(code, message, hint string, after time.Duration) *sandbox.Error {
 	return &sandbox.Error{Code: code, Message: message, Hint: hint, Err: retry{after, message}}
 }
 
-// acquire waits until the demand fits and returns what gives it back.
-func (g *gate) acquire(ctx context.Context, tenant string, d demand) (release func(), err error) {
-	p, err := g.enter(tenant, d, false)
+// Acquire waits until the demand fits and returns what gives it back.
+func (g *Gate) Acquire(ctx context.Context, tenant string, d Demand) (release func(), err error) {
+	p, err := g.Enter(tenant, d, false)
 	if err != nil {
 		return nil, err
 	}
-	return p.wait(ctx)
+	return p.Wait(ctx)
 }
 
-// place is a demand in its line. Whoever has one waits, or leaves.
-type place struct {
-	gate   *gate
+// Place is a demand in its line. Whoever has one waits, or leaves.
+type Place struct {
+	gate   *Gate
 	line   *line
 	ticket *ticket
 }
 
-// enter joins the tenant's line, or is refused. Where nobody waits for the
+// Enter joins the tenant's line, or is refused. Where nobody waits for the
 // sandbox (late), it stands behind all for which somebody does, and for as long
 // as it takes.
-func (g *gate) enter(tenant string, d demand, late bool) (*place, error) {
+func (g *Gate) Enter(tenant string, d Demand, late bool) (*Place, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	l := g.line(tenant)
@@ -221,19 +127,19 @@ func (g *gate) enter(tenant string, d demand, late bool) (*place, error) {
 	l.tickets = slices.Insert(l.tickets, at, t)
 	g.waiting++
 	g.pump()
-	return &place{g, l, t}, nil
+	return &Place{g, l, t}, nil
 }
 
-// leave gives up a place, and what it was granted.
-func (p *place) leave() {
+// Leave gives up a place, and what it was granted.
+func (p *Place) Leave() {
 	if !p.gate.leave(p.line, p.ticket) {
 		p.gate.releaser(p.line, p.ticket.demand)()
 	}
 }
 
-// wait waits until it is this place's turn and returns what gives back what was
+// Wait waits until it is this place's turn and returns what gives back what was
 // granted.
-func (p *place) wait(ctx context.Context) (release func(), err error) {
+func (p *Place) Wait(ctx context.Context) (release func(), err error) {
 	g, l, t := p.gate, p.line, p.ticket
 	var over <-chan time.Time
 	if !t.late {
@@ -256,20 +162,20 @@ func (p *place) wait(ctx context.Context) (release func(), err error) {
 }
 
 // timedOut is what who has waited in vain is told.
-func (g *gate) timedOut(l *line, d demand) error {
+func (g *Gate) timedOut(l *line, d Demand) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	lack := g.shortageOf(l, d, g.quota(l.tenant).bounds(g.capacity))
 	message := fmt.Sprintf("no room for another sandbox within %v: %v", g.capacity.QueueTimeout, lack)
-	return busy(sandbox.CodeBusy, message, lack.hint(), 5*time.Second).WithField(lack.field())
+	return Busy(sandbox.CodeBusy, message, lack.hint(), 5*time.Second).WithField(lack.field())
 }
 
 // refusal is why a demand may not even wait.
-func (g *gate) refusal(l *line, d demand, bounds Capacity) error {
+func (g *Gate) refusal(l *line, d Demand, bounds Capacity) error {
 	if g.closed != nil {
 		return g.closed
 	}
-	if what := (load{}).refuses(d, g.capacity); what != "" {
+	if what := (Load{}).refuses(d, g.capacity); what != "" {
 		lack := shortage{what: what}
 		return &sandbox.Error{
 			Code: sandbox.CodeQuotaExceeded, Field: lack.field(),
@@ -277,26 +183,26 @@ func (g *gate) refusal(l *line, d demand, bounds Capacity) error {
 			Hint:    "ask for less, or raise capacity." + what + " in the server's configuration",
 		}
 	}
-	if what := (load{}).refuses(d, bounds); what != "" {
+	if what := (Load{}).refuses(d, bounds); what != "" {
 		return &sandbox.Error{
 			Code: sandbox.CodeQuotaExceeded, Message: "one sandbox alone would need more " + what + " than the tenant may have",
 			Hint: "ask for less, or raise the tenant's quota",
 		}
 	}
 	lack := g.shortageOf(l, d, bounds)
-	if lack.quota && !d.run {
-		return busy(sandbox.CodeQuotaExceeded, lack.String(), lack.hint(), time.Second).WithField(lack.field())
+	if lack.quota && !d.Run {
+		return Busy(sandbox.CodeQuotaExceeded, lack.String(), lack.hint(), time.Second).WithField(lack.field())
 	}
 	if g.waiting >= g.capacity.Queue && len(l.tickets) >= g.share() && !g.fitsNow(l, d, bounds) {
 		message := fmt.Sprintf("%d requests are waiting already: %v", g.waiting, lack)
-		return busy(sandbox.CodeBusy, message, lack.hint(), 2*time.Second).WithField(lack.field())
+		return Busy(sandbox.CodeBusy, message, lack.hint(), 2*time.Second).WithField(lack.field())
 	}
 	return nil
 }
 
 // share is how long each tenant's line may be when there are too many in all:
 // one long line must not keep others from queueing at all.
-func (g *gate) share() int {
+func (g *Gate) share() int {
 	lines := 0
 	for _, l := range g.turns {
 		if len(l.tickets) > 0 {
@@ -307,12 +213,31 @@ func (g *gate) share() int {
 }
 
 // fitsNow says whether a demand of that line would be let in at once.
-func (g *gate) fitsNow(l *line, d demand, bounds Capacity) bool {
+func (g *Gate) fitsNow(l *line, d Demand, bounds Capacity) bool {
 	return len(l.tickets) == 0 && l.used.refuses(d, bounds) == "" && g.used.refuses(d, g.capacity) == ""
 }
 
+// Detach counts a run of a tenant for which nobody waits, from before it is recorded
+// to its end, or refuses one more. It takes no room; the run enters like any other.
+func (g *Gate) Detach(tenant string) (leave func(), err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.line(tenant)
+	if l.detached >= g.capacity.Detached {
+		return nil, Busy(sandbox.CodeQuotaExceeded, fmt.Sprintf("%d detached runs are waiting or running already", l.detached),
+			"wait for some of them or cancel them, or raise capacity.detached in the server's configuration", time.Second)
+	}
+	l.detached++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		l.detached--
+		g.drop(l)
+	}, nil
+}
+
 // leave takes a ticket out of its line. It says whether it was still there.
-func (g *gate) leave(l *line, t *ticket) bool {
+func (g *Gate) leave(l *line, t *ticket) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, other := range l.tickets {
@@ -327,7 +252,7 @@ func (g *gate) leave(l *line, t *ticket) bool {
 	return false
 }
 
-func (g *gate) releaser(l *line, d demand) func() {
+func (g *Gate) releaser(l *line, d Demand) func() {
 	return sync.OnceFunc(func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -339,7 +264,7 @@ func (g *gate) releaser(l *line, d demand) func() {
 }
 
 // line returns a tenant's line.
-func (g *gate) line(tenant string) *line {
+func (g *Gate) line(tenant string) *line {
 	l := g.lines[tenant]
 	if l == nil {
 		l = &line{tenant: tenant}
@@ -350,8 +275,8 @@ func (g *gate) line(tenant string) *line {
 }
 
 // drop forgets a line that nobody uses. One with a used-up rate stays.
-func (g *gate) drop(l *line) {
-	if len(l.tickets) > 0 || l.used.sandboxes > 0 || g.lines[l.tenant] != l {
+func (g *Gate) drop(l *line) {
+	if len(l.tickets) > 0 || l.used.Sandboxes > 0 || l.detached > 0 || g.lines[l.tenant] != l {
 		return
 	}
 	if rate := g.quota(l.tenant).StartsPerSecond; rate > 0 && l.rate.wait(rate, time.Now()) > 0 {
@@ -367,14 +292,14 @@ func (g *gate) drop(l *line) {
 }
 
 // pump lets in whoever is next as long as somebody fits.
-func (g *gate) pump() {
+func (g *Gate) pump() {
 	for g.waiting > 0 && g.grantOne() {
 	}
 }
 
 // grantOne serves the first line in turn whose first ticket fits, and puts that
 // line last.
-func (g *gate) grantOne() bool {
+func (g *Gate) grantOne() bool {
 	now := time.Now()
 	if wait := g.rate.wait(g.capacity.StartsPerSecond, now); wait > 0 {
 		g.wakeIn(wait)
@@ -407,7 +332,7 @@ func (g *gate) grantOne() bool {
 }
 
 // wakeIn pumps again when a token has come.
-func (g *gate) wakeIn(d time.Duration) {
+func (g *Gate) wakeIn(d time.Duration) {
 	if g.alarm == nil {
 		g.alarm = time.AfterFunc(d, func() {
 			g.mu.Lock()
@@ -419,15 +344,15 @@ func (g *gate) wakeIn(d time.Duration) {
 	g.alarm.Reset(d)
 }
 
-// close lets nobody in any more; who waits is let in or times out as before.
-func (g *gate) close(why *sandbox.Error) {
+// Close lets nobody in any more; who waits is let in or times out as before.
+func (g *Gate) Close(why *sandbox.Error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = why
 }
 
-// counts says what is taken and how many wait.
-func (g *gate) counts() (load, int) {
+// Counts says what is taken and how many wait.
+func (g *Gate) Counts() (used Load, waiting int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.used, g.waiting

@@ -1,4 +1,4 @@
-package engine
+package admission
 
 import (
 	"fmt"
@@ -13,9 +13,9 @@ type Policy struct {
 	Max     sandbox.Limits // the most that a request may ask for
 }
 
-// limits puts the operator's decisions over a request's limits. The defaults of
+// Limits puts the operator's decisions over a request's limits. The defaults of
 // time are for runs only: living sandboxes have their time to live.
-func (p Policy) limits(l sandbox.Limits, run bool) (sandbox.Limits, error) {
+func (p Policy) Limits(l sandbox.Limits, run bool) (sandbox.Limits, error) {
 	for _, info := range sandbox.LimitTable() {
 		ofTime := info.Unit == sandbox.UnitMilliseconds
 		if l.Get(info.Field) == 0 && (run || !ofTime) {
@@ -53,8 +53,8 @@ func overPolicy(field, asked, most string) error {
 	}
 }
 
-// command holds what a command asks for against the operator's limits.
-func (p Policy) command(c sandbox.Command) error {
+// Command holds what a command asks for against the operator's limits.
+func (p Policy) Command(c sandbox.Command) error {
 	for _, info := range sandbox.LimitTable() {
 		asked := map[string]int64{"wall_time_ms": c.WallTimeMS, "output_bytes": c.OutputBytes}[info.Field]
 		if most := p.Max.Get(info.Field); most > 0 && asked > most {

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/stdio"
 	"pinfold/sandbox"
 )
 
@@ -54,7 +55,7 @@ func (s *Sandbox) Exec(ctx context.Context, c sandbox.Command, o ExecOptions) (s
 	if o.Stdin != nil {
 		go feed(ctx, p, o.Stdin, cancel)
 	}
-	from, all := [2]*engine.Output{stdout, stderr}, [2]int64{math.MaxInt64, math.MaxInt64}
+	from, all := [2]*stdio.Reader{stdout, stderr}, [2]int64{math.MaxInt64, math.MaxInt64}
 	if err := follow(ctx, cancel, from, [2]io.Writer{o.Stdout, o.Stderr}, all); err != nil {
 		return p.Info(), err
 	}
@@ -77,7 +78,7 @@ func feed(ctx context.Context, p *engine.Process, r io.Reader, cancel context.Ca
 
 // follow copies both streams to their writers until their ends, or until a byte
 // of each.
-func follow(ctx context.Context, cancel context.CancelCauseFunc, from [2]*engine.Output, to [2]io.Writer, until [2]int64) error {
+func follow(ctx context.Context, cancel context.CancelCauseFunc, from [2]*stdio.Reader, to [2]io.Writer, until [2]int64) error {
 	var both sync.WaitGroup
 	for i, o := range from {
 		both.Go(func() {
@@ -94,7 +95,7 @@ func follow(ctx context.Context, cancel context.CancelCauseFunc, from [2]*engine
 	return nil
 }
 
-func copyOutput(ctx context.Context, o *engine.Output, w io.Writer, until int64) error {
+func copyOutput(ctx context.Context, o *stdio.Reader, w io.Writer, until int64) error {
 	for at := int64(0); at < until; {
 		chunk, first, err := o.Next(ctx)
 		at = first + int64(len(chunk))
@@ -146,7 +147,7 @@ func (p *Process) Output(ctx context.Context, o OutputOptions) (info sandbox.Pro
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	from := [2]*engine.Output{p.process.Output(1, o.StdoutOffset), p.process.Output(2, o.StderrOffset)}
+	from := [2]*stdio.Reader{p.process.Output(1, o.StdoutOffset), p.process.Output(2, o.StderrOffset)}
 	cut := [2]bool{o.StdoutOffset < 0 && from[0].Offset() > 0, o.StderrOffset < 0 && from[1].Offset() > 0}
 	if err = follow(ctx, cancel, from, [2]io.Writer{o.Stdout, o.Stderr}, until); err != nil || o.Now {
 		info = p.process.Info()

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/stdio"
 	"pinfold/sandbox"
 )
 
@@ -56,7 +57,7 @@ func parseResumeID(id string) (from [2]int64, err error) {
 }
 
 // follow sends until both streams have ended, then the end of the process.
-func (c *call) follow(e *events, p *engine.Process, outputs *engine.Outputs) error {
+func (c *call) follow(e *events, p *engine.Process, outputs *stdio.Follower) error {
 	at, err := outputs.Begin()
 	if err != nil {
 		return c.cutOff(e, err)
@@ -98,9 +99,9 @@ func newStreams(e *events, at [2]int64) *streams {
 	return &streams{e: e, cuts: [2]splitter{{stream: "stdout", at: at[0]}, {stream: "stderr", at: at[1]}}}
 }
 
-// send sends the next bytes of a stream.
-func (s *streams) send(stream int, chunk []byte) error {
-	return s.event(s.cuts[stream].take(chunk))
+// send sends the next bytes of a stream: 1 is stdout, 2 stderr.
+func (s *streams) send(stream uint8, chunk []byte) error {
+	return s.event(s.cuts[stream-1].take(chunk))
 }
 
 // end sends what is left of both.
@@ -140,7 +141,7 @@ type piece struct {
 
 // ready returns what can be read without waiting. An error says that the
 // offset cannot be read from: it comes before anything is answered.
-func ready(o *engine.Output) (piece, error) {
+func ready(o *stdio.Reader) (piece, error) {
 	past, cancel := context.WithCancel(context.Background())
 	cancel()
 	chunk, at, err := o.Next(past)
@@ -154,7 +155,7 @@ func ready(o *engine.Output) (piece, error) {
 }
 
 // next returns what comes next.
-func next(ctx context.Context, o *engine.Output) (piece, error) {
+func next(ctx context.Context, o *stdio.Reader) (piece, error) {
 	chunk, at, err := o.Next(ctx)
 	if errors.Is(err, io.EOF) {
 		return piece{at: at, end: true}, nil
@@ -163,7 +164,7 @@ func next(ctx context.Context, o *engine.Output) (piece, error) {
 }
 
 // rawOutput answers with one stream as it is.
-func (c *call) rawOutput(stream int) error {
+func (c *call) rawOutput(stream uint8) error {
 	p, err := c.process()
 	if err != nil {
 		return err

@@ -125,13 +125,14 @@ func (s *server) processStreamRoutes() []route {
 		},
 	}
 	for i, name := range []string{"stdout", "stderr"} {
+		stream := uint8(1 + i) //nolint:gosec // one of two
 		streams = append(streams, route{
 			method: http.MethodGet, path: processPath + "/" + name, id: map[string]string{"stdout": "readStdout", "stderr": "readStderr"}[name],
 			tag: "Processes", summary: "Follow " + name + " as bytes", scopes: reads, params: []param{offset},
 			description: "The bytes as they come, until the process has ended. X-Output-Offset says where the first one stands: above 0 when you asked for what is kept and the beginning is not.",
 			answers:     []reply{{http.StatusOK, typeBytes, nil, "The bytes."}},
 			example:     `curl -sN "$SERVER/v1/sandboxes/$ID/processes/$PROCESS/` + name + `?offset=0" -H "Authorization: Bearer $KEY"`,
-			handle:      func(c *call) error { return c.rawOutput(i + 1) }, long: true,
+			handle:      func(c *call) error { return c.rawOutput(stream) }, long: true,
 		})
 	}
 	return streams

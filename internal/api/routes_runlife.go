@@ -147,7 +147,7 @@ func sendUpdate(e *events, out *streams, u engine.RunUpdate) error {
 	case u.Record != nil:
 		return e.send("state", "", shownRun(*u.Record))
 	case u.Stream > 0:
-		return out.send(u.Stream-1, u.Chunk)
+		return out.send(u.Stream, u.Chunk)
 	}
 	if err := out.end(); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/stdio"
 	"pinfold/internal/strictjson"
 	"pinfold/sandbox"
 )
@@ -163,7 +164,7 @@ func (t *terminal) ping(ctx context.Context) error {
 }
 
 // write sends the terminal's output, then how the process ended.
-func (t *terminal) write(ctx context.Context, o *engine.Output, p piece) (err error) {
+func (t *terminal) write(ctx context.Context, o *stdio.Reader, p piece) (err error) {
 	for ; err == nil && !p.end; p, err = next(ctx, o) {
 		if len(p.bytes) == 0 {
 			continue

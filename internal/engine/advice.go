@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"pinfold/internal/engine/stdio"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -44,7 +45,7 @@ func (j *job) advise(r *execResult) {
 	if !wantsAdvice(j.result.Status, j.result.Cause) {
 		return
 	}
-	said := r.stderr.text()
+	said := r.output.Text(wire.Stderr)
 	said = said[max(0, len(said)-lastWords):]
 	if i, ok := speaks[j.result.Language]; ok {
 		j.result.Cause.Hint = moduleHint(i, said, "")
@@ -60,11 +61,11 @@ func (p *Process) advise(status sandbox.Status, c sandbox.Cause) sandbox.Cause {
 	if !wantsAdvice(status, c) {
 		return c
 	}
-	stream := p.outputs[wire.Stderr]
+	stream := wire.Stderr
 	if p.command.Terminal != nil {
-		stream = p.outputs[wire.Stdout]
+		stream = wire.Stdout
 	}
-	said := validText(stream.last(lastWords))
+	said := stdio.Text(p.output.Last(stream, lastWords))
 	for i := range missing {
 		if c.Hint = moduleHint(i, said, " of pinfold run, or pinfold cp and exec"); c.Hint != "" {
 			return c

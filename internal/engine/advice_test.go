@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"pinfold/internal/driver/fake"
+	"pinfold/internal/engine/stdio"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -32,8 +33,8 @@ func TestMissingModules(t *testing.T) {
 		"no name":          {"python", "ModuleNotFoundError: No module named '\x1b[2J'\n", 1, ""},
 	} {
 		j := &job{result: &sandbox.Result{Language: c.language}}
-		r := &execResult{exit: &exit{code: c.code}, stdout: newCapture(100, nil), stderr: newCapture(10000, nil)}
-		_, _ = r.stderr.Write([]byte(c.stderr))
+		r := &execResult{exit: &exit{code: c.code}, output: stdio.NewCapture(10000, nil, nil)}
+		_, _ = r.output.Writer(wire.Stderr).Write([]byte(c.stderr))
 		j.judge(r.evidence(sandbox.Limits{}.WithDefaults()))
 		j.advise(r)
 		if cause := j.result.Cause; cause.Kind != sandbox.CauseExited || c.hint == "" && cause.Hint != "" || !strings.Contains(cause.Hint, c.hint) {
@@ -57,9 +58,8 @@ func TestProcessesAreAdvised(t *testing.T) {
 		"curl: (6) Could not resolve host: example.com\n": "there is no network inside",
 		"something else\n": "",
 	} {
-		p := &Process{limits: sandbox.DefaultLimits()}
-		p.outputs[wire.Stdout], p.outputs[wire.Stderr] = newSpool(100), newSpool(1000)
-		_, _ = p.outputs[wire.Stderr].Write([]byte(said))
+		p := &Process{limits: sandbox.DefaultLimits(), output: stdio.NewSpool(1000)}
+		_, _ = p.output.Writer(wire.Stderr).Write([]byte(said))
 		failed := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 1"}
 		got := p.advise(sandbox.StatusFailed, failed)
 		if got.Kind != failed.Kind || got.Evidence != failed.Evidence || !strings.Contains(got.Hint, want) || (want == "") != (got.Hint == "") {

@@ -3,13 +3,14 @@ package engine
 import (
 	"context"
 
+	"pinfold/internal/engine/stdio"
 	"pinfold/sandbox"
 )
 
 // StartAttached is Start with readers of both streams that are there before the
 // first byte: however fast the command prints, they see all of it. The caller
 // closes them.
-func (s *Sandbox) StartAttached(ctx context.Context, c sandbox.Command) (p *Process, stdout, stderr *Output, err error) {
+func (s *Sandbox) StartAttached(ctx context.Context, c sandbox.Command) (p *Process, stdout, stderr *stdio.Reader, err error) {
 	p, outs, err := s.launch(ctx, c, true)
 	if err != nil {
 		return nil, nil, nil, err
@@ -18,10 +19,10 @@ func (s *Sandbox) StartAttached(ctx context.Context, c sandbox.Command) (p *Proc
 }
 
 // StartFollowed is StartAttached with one reader of both streams, in their order.
-func (s *Sandbox) StartFollowed(ctx context.Context, c sandbox.Command) (*Process, *Outputs, error) {
+func (s *Sandbox) StartFollowed(ctx context.Context, c sandbox.Command) (*Process, *stdio.Follower, error) {
 	p, stdout, stderr, err := s.StartAttached(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
-	return p, p.newOutputs([2]*Output{stdout, stderr}), nil
+	return p, p.output.Follow(stdout, stderr), nil
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/stdio"
 	"pinfold/internal/guest"
 	"pinfold/internal/language"
 	"pinfold/sandbox"
@@ -135,7 +136,7 @@ func startInterpreter(ctx context.Context, s *session, step language.Wait, rlimi
 	if err != nil {
 		return nil, err
 	}
-	context.AfterFunc(doneContext(i.process), func() { _ = stdin.CloseWithError(errStdinClosed()) })
+	context.AfterFunc(doneContext(i.process), func() { _ = stdin.CloseWithError(stdio.InputClosed()) })
 	select {
 	case <-i.stdout.ready:
 		return i, nil

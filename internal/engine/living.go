@@ -11,7 +11,6 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/failpoint"
-	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
@@ -445,8 +444,7 @@ func (s *Sandbox) destroy(cause sandbox.Cause) {
 	}
 	s.mu.Unlock()
 	for _, p := range processes {
-		p.outputs[wire.Stdout].close() // nothing waits for a reader any more
-		p.outputs[wire.Stderr].close()
+		p.output.Close() // nothing waits for a reader any more
 		<-p.done
 	}
 	if s.pool != nil {

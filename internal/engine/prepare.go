@@ -240,8 +240,8 @@ func (j *job) compile(ctx context.Context) (s *session, ok, clean bool, err erro
 	j.result.Timings.CompileMS = milliseconds(time.Since(start))
 	e := r.evidence(step.Limits)
 	c := &sandbox.Compile{
-		Stdout: r.stdout.text(), Stderr: r.stderr.text(),
-		StdoutTruncated: r.stdout.truncated(), StderrTruncated: r.stderr.truncated(),
+		Stdout: r.output.Text(wire.Stdout), Stderr: r.output.Text(wire.Stderr),
+		StdoutTruncated: r.output.Truncated(wire.Stdout), StderrTruncated: r.output.Truncated(wire.Stderr),
 		WallMS: r.wall.Milliseconds(), CPUMS: r.usage.CPUNanos / 1e6, Limits: step.Limits,
 	}
 	c.ExitCode, c.Signal = ending(e)
@@ -277,9 +277,9 @@ func (j *job) compileFailed(r *execResult, e evidence) {
 // fillOutput writes the output and the usage into the result.
 func (j *job) fillOutput(r *execResult) {
 	out := j.result
-	out.Stdout, out.StdoutTruncated, out.StdoutBytes = r.stdout.text(), r.stdout.truncated(), r.stdout.total()
-	out.Stderr, out.StderrTruncated, out.StderrBytes = r.stderr.text(), r.stderr.truncated(), r.stderr.total()
-	out.ExactOutput = exactOutput(r.stdout, r.stderr, &r.order, j.spec.OutputBase64)
+	out.Stdout, out.StdoutTruncated, out.StdoutBytes = r.output.Text(wire.Stdout), r.output.Truncated(wire.Stdout), r.output.Total(wire.Stdout)
+	out.Stderr, out.StderrTruncated, out.StderrBytes = r.output.Text(wire.Stderr), r.output.Truncated(wire.Stderr), r.output.Total(wire.Stderr)
+	out.ExactOutput = r.output.Exact(j.spec.OutputBase64)
 	out.PipesHeld = r.held
 	out.DeniedSyscalls = r.usage.Denied
 	out.Usage = sandbox.Usage{

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/stdio"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
 	"pinfold/internal/language"
@@ -31,14 +32,13 @@ type Process struct {
 	command sandbox.Command
 	limits  sandbox.Limits
 	guest   *guest.Process
-	outputs [3]*spool // by stream: 1 and 2
-	order   order     // of what Exec keeps of them
+	output  *stdio.Spool
 	base    driver.Usage
 	started time.Time
 	timer   *time.Timer
 	done    chan struct{} // closed when all is known
 
-	stdin *inlet // nil without one
+	stdin *stdio.Inlet // nil without one
 
 	mu      sync.Mutex
 	trigger *trigger
@@ -71,7 +71,7 @@ func (s *Sandbox) Exec(ctx context.Context, c sandbox.Command) (sandbox.Process,
 
 // launch starts a process; with attach, readers of both streams are there before
 // its first byte.
-func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*Process, []*Output, error) {
+func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*Process, []*stdio.Reader, error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
@@ -83,17 +83,14 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 		return nil, nil, err
 	}
 	p := s.newProcess(c)
-	var outs []*Output
+	var outs []*stdio.Reader
 	if attach {
-		outs = []*Output{p.outputs[wire.Stdout].open(0), p.outputs[wire.Stderr].open(0)}
+		outs = []*stdio.Reader{p.output.Open(wire.Stdout, 0, nil), p.output.Open(wire.Stderr, 0, nil)}
 	}
-	streams := guest.Streams{
-		Stdout: p.outputs[wire.Stdout], Stderr: p.outputs[wire.Stderr],
-		Arrived: func(stream uint8, n int) { p.outputs[stream].order.arrived(n) },
-	}
+	streams := guest.Streams{Stdout: p.output.Writer(wire.Stdout), Stderr: p.output.Writer(wire.Stderr), Arrived: p.output.Arrived}
 	if c.Stdin || c.Terminal != nil {
-		p.stdin = newInlet()
-		streams.Stdin = p.stdin.r
+		p.stdin = stdio.NewInlet()
+		streams.Stdin = p.stdin.Program()
 	}
 	startCtx, stop := context.WithTimeoutCause(ctx, handshakeTimeout, errSilent)
 	defer stop()
@@ -126,10 +123,7 @@ func (s *Sandbox) newProcess(c sandbox.Command) *Process {
 	if c.OutputBytes > 0 {
 		p.limits.OutputBytes = c.OutputBytes
 	}
-	for _, stream := range []uint8{wire.Stdout, wire.Stderr} {
-		p.outputs[stream] = newSpool(p.limits.OutputBytes)
-		p.outputs[stream].order = p.order.notes(stream, p.limits.OutputBytes)
-	}
+	p.output = stdio.NewSpool(p.limits.OutputBytes)
 	s.mu.Lock()
 	p.base = s.last
 	s.mu.Unlock()
@@ -200,7 +194,7 @@ func (s *Sandbox) forget() {
 		p := s.processes[id]
 		if !p.running() {
 			ended++
-			output += p.outputs[wire.Stdout].held() + p.outputs[wire.Stderr].held()
+			output += p.output.Held()
 			if ended > maxEndedProcesses || output > maxEndedOutput && ended > 1 {
 				delete(s.processes, id)
 				continue
@@ -237,14 +231,13 @@ func (p *Process) await(done func()) {
 		p.timer.Stop()
 	}
 	if p.stdin != nil {
-		p.stdin.end()
+		p.stdin.End()
 	}
 	result := p.judge(e, err)
 	p.mu.Lock()
 	p.result, p.over = result, true
 	p.mu.Unlock()
-	p.outputs[wire.Stdout].close()
-	p.outputs[wire.Stderr].close()
+	p.output.Close()
 	close(p.done)
 	failpoint.Hit("process.ended")
 	p.sandbox.forget()
@@ -330,7 +323,8 @@ func (p *Process) Info() sandbox.Process {
 	if !p.over {
 		r = p.describe()
 	}
-	r.StdoutBytes, r.StderrBytes = p.outputs[wire.Stdout].written(), p.outputs[wire.Stderr].written()
+	written := p.output.Written()
+	r.StdoutBytes, r.StderrBytes = written[0], written[1]
 	return r
 }
 
@@ -342,13 +336,13 @@ func (p *Process) InfoWithOutput() sandbox.Process {
 	if info.Running {
 		return info
 	}
-	stdout, cutOut := p.outputs[wire.Stdout].kept()
-	stderr, cutErr := p.outputs[wire.Stderr].kept()
+	stdout, cutOut := p.output.Kept(wire.Stdout)
+	stderr, cutErr := p.output.Kept(wire.Stderr)
 	info.HasOutput = true
-	info.Stdout, info.StdoutTruncated = validText(stdout), cutOut
-	info.Stderr, info.StderrTruncated = validText(stderr), cutErr
+	info.Stdout, info.StdoutTruncated = stdio.Text(stdout), cutOut
+	info.Stderr, info.StderrTruncated = stdio.Text(stderr), cutErr
 	if !cutOut && !cutErr {
-		info.OutputOrder = p.order.known()
+		info.OutputOrder = p.output.Order()
 	}
 	if p.command.OutputBase64 {
 		info.StdoutRaw, info.StderrRaw = stdout, stderr
@@ -382,15 +376,15 @@ func (p *Process) Wait(ctx context.Context) (sandbox.Process, error) {
 
 // Output reads a stream (1 stdout, 2 stderr) from an offset on; -1 is the
 // first byte that is still kept. Close what it returns.
-func (p *Process) Output(stream int, offset int64) *Output {
-	if stream != int(wire.Stderr) {
-		stream = int(wire.Stdout)
-	}
-	o := p.outputs[stream].open(offset)
-	if done, err := p.sandbox.use(); err == nil { // a reader uses the sandbox
-		o.done = done
-	}
-	return o
+func (p *Process) Output(stream uint8, offset int64) *stdio.Reader {
+	done, _ := p.sandbox.use() // a reader uses the sandbox, if it still lives
+	return p.output.Open(stream, offset, done)
+}
+
+// Outputs reads both streams from those offsets on, in their order; a negative one is
+// that of the first byte kept. Close what it returns.
+func (p *Process) Outputs(from [2]int64) *stdio.Follower {
+	return p.output.Follow(p.Output(wire.Stdout, from[0]), p.Output(wire.Stderr, from[1]))
 }
 
 // Process finds a process of the sandbox.

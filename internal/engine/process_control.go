@@ -22,7 +22,11 @@ func (p *Process) WriteStdin(ctx context.Context, r io.Reader) (int64, error) {
 		return 0, err
 	}
 	defer done()
-	return p.stdin.write(ctx, r)
+	n, err := p.stdin.Write(ctx, r)
+	if err != nil {
+		err = cancelledOr(ctx, err)
+	}
+	return n, err
 }
 
 // CloseStdin ends the standard input. It is idempotent.
@@ -30,7 +34,7 @@ func (p *Process) CloseStdin() error {
 	if p.stdin == nil {
 		return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process was started without a standard input"}
 	}
-	p.stdin.close()
+	p.stdin.Close()
 	return nil
 }
 

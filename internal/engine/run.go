@@ -12,6 +12,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/stdio"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
 	"pinfold/internal/image"
@@ -172,7 +173,7 @@ type job struct {
 	main    string       // the program's file
 	warm    *interpreter // it takes the program; nil: it is started
 	result  *sandbox.Result
-	stdin   *inlet        // of a run whose stdin is open
+	stdin   *stdio.Inlet  // of a run whose stdin is open
 	told    chan struct{} // closed when the result is kept: what goes on after the answer waits for it
 
 	inputs    map[string]func() known // files that went in, by path
@@ -227,8 +228,8 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 		return nil, err
 	}
 	if req.OpenStdin {
-		j.stdin = newInlet()
-		j.request.Streams.Stdin = j.stdin.r
+		j.stdin = stdio.NewInlet()
+		j.request.Streams.Stdin = j.stdin.Program()
 	}
 	j.result = &sandbox.Result{
 		ID: id, Results: []sandbox.Rich{}, Artifacts: []sandbox.Artifact{},

@@ -3,8 +3,9 @@ package engine
 import (
 	"context"
 	"io"
-	"strings"
 
+	"pinfold/internal/engine/stdio"
+	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
@@ -20,7 +21,7 @@ type RunWatch struct {
 // RunUpdate is what happened next: one of its parts is set.
 type RunUpdate struct {
 	Record *RunRecord      // the run has gone to another state
-	Stream int             // 1 or 2: Chunk was printed there
+	Stream uint8           // 1 or 2: Chunk was printed there
 	Chunk  []byte          // must not be changed
 	At     int64           // where Chunk begins
 	Result *sandbox.Result // it has ended; nothing follows
@@ -43,13 +44,9 @@ func (e *Engine) WatchRun(ctx context.Context, tenant, id string, from [2]int64)
 	w := &RunWatch{run: l, at: from}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, at := range from {
-		var kept int64
-		if c := l.output[i]; c != nil {
-			kept = c.size()
-		}
-		if at > kept && l.result == nil {
-			return nil, offsetGone(at, kept)
+	for i, kept := range l.output.Kept() {
+		if from[i] > kept && l.result == nil {
+			return nil, stdio.OffsetGone(from[i], kept)
 		}
 	}
 	return w, nil
@@ -58,13 +55,7 @@ func (e *Engine) WatchRun(ctx context.Context, tenant, id string, from [2]int64)
 // ended makes of a record what a watch needs. Output that the record does not
 // have byte for byte is left to the result.
 func ended(r RunRecord) *liveRun {
-	l := &liveRun{record: r, done: make(chan struct{}), news: make(chan struct{}), result: r.Result, order: &order{pieces: r.Result.OutputOrder}}
-	for i, text := range []string{r.Result.Stdout, r.Result.Stderr} {
-		if strings.Contains(text, "\uFFFD") {
-			text = ""
-		}
-		l.output[i] = &capture{limit: int64(len(text)), kept: []byte(text)}
-	}
+	l := &liveRun{record: r, done: make(chan struct{}), news: make(chan struct{}), result: r.Result, output: stdio.Recorded(r.Result)}
 	close(l.done)
 	return l
 }
@@ -84,14 +75,17 @@ func (w *RunWatch) Next(ctx context.Context) (RunUpdate, error) {
 		default:
 		}
 		w.run.mu.Lock()
-		news, output, order, result := w.run.news, w.run.output, w.run.order, w.run.result
+		news, output, result := w.run.news, w.run.output, w.run.result
 		w.run.mu.Unlock()
 		if r := w.run.describe(); r.State != w.state && r.State != sandbox.RunFinished {
 			w.state = r.State
 			return RunUpdate{Record: &r}, nil
 		}
-		u, more := w.output(output, order, ended)
-		if len(u.Chunk) > 0 {
+		stream, chunk, more := output.Next(w.at, ended)
+		if len(chunk) > 0 {
+			at := &w.at[stream-wire.Stdout]
+			u := RunUpdate{Stream: stream, Chunk: chunk, At: *at}
+			*at += int64(len(chunk))
 			return u, nil
 		}
 		if ended {
@@ -109,37 +103,4 @@ func (w *RunWatch) Next(ctx context.Context) (RunUpdate, error) {
 			return RunUpdate{}, context.Cause(ctx)
 		}
 	}
-}
-
-// output takes what was printed next, or returns what is closed when there is more.
-// ended says that nothing comes any more.
-func (w *RunWatch) output(captures [2]*capture, order *order, ended bool) (u RunUpdate, more [2]<-chan struct{}) {
-	var chunks [2][]byte
-	for i, c := range captures {
-		if c != nil {
-			chunks[i], more[i] = c.from(w.at[i])
-		}
-	}
-	if len(chunks[0])+len(chunks[1]) == 0 {
-		return u, more
-	}
-	// What comes is noted before it comes: see Outputs.Next.
-	stream, most := 0, int64(outputChunk)
-	if i, n, ok := order.next(w.at); ok {
-		if len(chunks[i]) == 0 {
-			chunks[i], more[i] = captures[i].from(w.at[i])
-		}
-		if len(chunks[i]) == 0 && !ended { // it is on its way
-			more[1-i] = nil
-			return u, more
-		}
-		stream, most = i, min(n, most)
-	}
-	if len(chunks[stream]) == 0 {
-		stream, most = 1-stream, outputChunk
-	}
-	chunk := chunks[stream][:min(int64(len(chunks[stream])), most)]
-	u = RunUpdate{Stream: stream + 1, Chunk: chunk, At: w.at[stream]}
-	w.at[stream] += int64(len(chunk))
-	return u, more
 }

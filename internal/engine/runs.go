@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"pinfold/internal/engine/stdio"
 	"pinfold/internal/headroom"
 	"pinfold/sandbox"
 )
@@ -15,20 +16,19 @@ import (
 type liveRun struct {
 	record RunRecord
 	cancel context.CancelCauseFunc
-	stdin  *inlet        // nil unless it is open
+	stdin  *stdio.Inlet  // nil unless it is open
 	done   chan struct{} // closed when the result is kept, or there will be none
 
 	mu      sync.Mutex
-	news    chan struct{} // closed and replaced at every change
-	started time.Time     // zero while it waits for room
-	output  [2]*capture   // nil until the program starts
-	order   *order        // of output
+	news    chan struct{}  // closed and replaced at every change
+	started time.Time      // zero while it waits for room
+	output  *stdio.Capture // nil until the program starts
 	result  *sandbox.Result
 }
 
 // track enters a run among those that can be looked for. Its context ends when
 // somebody cancels it. untrack must be called.
-func (e *Engine) track(ctx context.Context, r RunRecord, stdin *inlet) (context.Context, *liveRun) {
+func (e *Engine) track(ctx context.Context, r RunRecord, stdin *stdio.Inlet) (context.Context, *liveRun) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := &liveRun{record: r, cancel: cancel, stdin: stdin, done: make(chan struct{}), news: make(chan struct{})}
 	e.mu.Lock()
@@ -44,7 +44,7 @@ func (e *Engine) untrack(l *liveRun) {
 	delete(e.runs, l.record.ID)
 	e.mu.Unlock()
 	if l.stdin != nil {
-		l.stdin.end()
+		l.stdin.End()
 	}
 	close(l.done)
 }
@@ -65,9 +65,7 @@ func (l *liveRun) change(f func()) {
 func (l *liveRun) admitted() { l.change(func() { l.started = time.Now().UTC().Round(0) }) }
 
 // opened says where the program's output is kept.
-func (l *liveRun) opened(r *execResult) {
-	l.change(func() { l.output, l.order = [2]*capture{r.stdout, r.stderr}, &r.order })
-}
+func (l *liveRun) opened(c *stdio.Capture) { l.change(func() { l.output = c }) }
 
 // finish says what became of the run. untrack follows.
 func (l *liveRun) finish(r *sandbox.Result) { l.change(func() { l.result = r }) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/stdio"
 	"pinfold/internal/guest"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
@@ -133,7 +134,7 @@ type execution struct {
 	command guest.Command
 	limits  sandbox.Limits
 	streams Streams
-	opened  func(*execResult) // told where the output is kept; may be nil
+	opened  func(*stdio.Capture) // told where the output is kept; may be nil
 	// warm takes the program instead of a command that is started.
 	warm     *interpreter
 	handover handover
@@ -148,9 +149,7 @@ type execResult struct {
 	death   *driver.Death
 	usage   driver.Usage
 	wall    time.Duration
-	stdout  *capture
-	stderr  *capture
-	order   order
+	output  *stdio.Capture
 }
 
 // evidence puts together what the verdict needs.
@@ -165,20 +164,15 @@ func (r *execResult) evidence(l sandbox.Limits) evidence {
 // another. The error means that it was never started, or that the agent broke
 // the protocol. Processes that it left behind may still live.
 func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
-	r := &execResult{
-		stdout: newCapture(x.limits.OutputBytes, x.streams.Stdout),
-		stderr: newCapture(x.limits.OutputBytes, x.streams.Stderr),
-	}
-	notes := [wire.Streams]*noting{wire.Stdout: r.order.notes(wire.Stdout, x.limits.OutputBytes), wire.Stderr: r.order.notes(wire.Stderr, x.limits.OutputBytes)}
-	r.stdout.order, r.stderr.order = notes[wire.Stdout], notes[wire.Stderr]
+	r := &execResult{output: stdio.NewCapture(x.limits.OutputBytes, x.streams.Stdout, x.streams.Stderr)}
 	if x.opened != nil {
-		x.opened(r)
+		x.opened(r.output)
 	}
 	meter := meterOf(s.machine)
 	base := meter.BeginRun()
 	p, err := s.begin(ctx, x, guest.Streams{
-		Stdin: x.streams.Stdin, Stdout: r.stdout, Stderr: r.stderr,
-		Arrived: func(stream uint8, n int) { notes[stream].arrived(n) },
+		Stdin: x.streams.Stdin, Stdout: r.output.Writer(wire.Stdout), Stderr: r.output.Writer(wire.Stderr),
+		Arrived: r.output.Arrived,
 	})
 	if err != nil && ctx.Err() == nil {
 		return nil, s.explain(err)
@@ -187,7 +181,7 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 		r.trigger = cancelled(ctx)
 		return r, nil //nolint:nilerr // that the caller ended the run is a result
 	}
-	w := startWatch(s.machine, x.limits, base, p.Exited(), r.stdout, r.stderr)
+	w := startWatch(s.machine, x.limits, base, p.Exited(), r.output)
 	err = s.await(ctx, p, w, r)
 	r.wall = time.Since(w.started)
 	r.trigger = w.end()

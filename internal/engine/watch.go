@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/stdio"
+	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
@@ -57,7 +59,7 @@ type watch struct {
 	limits  sandbox.Limits
 	base    driver.Usage // the counters before the program started
 	started time.Time
-	outputs []*capture
+	output  *stdio.Capture
 	disk    int64 // bytes on the disk at the last reading
 
 	forks forkJudge
@@ -74,9 +76,9 @@ type watch struct {
 }
 
 // startWatch begins to watch. quit must be closed through end.
-func startWatch(m driver.Machine, l sandbox.Limits, base driver.Usage, exited <-chan struct{}, outputs ...*capture) *watch {
+func startWatch(m driver.Machine, l sandbox.Limits, base driver.Usage, exited <-chan struct{}, output *stdio.Capture) *watch {
 	w := &watch{
-		machine: m, limits: l, base: base, started: time.Now(), outputs: outputs, exited: exited,
+		machine: m, limits: l, base: base, started: time.Now(), output: output, exited: exited,
 		stop: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go w.loop()
@@ -163,8 +165,8 @@ func (w *watch) judge(u driver.Usage) *trigger {
 	if u.MemoryBytes > l.MemoryBytes {
 		return &trigger{sandbox.CauseMemory, u.MemoryBytes, fmt.Sprintf("%d bytes of memory in use", u.MemoryBytes)}
 	}
-	for _, c := range w.outputs {
-		if total := c.total(); total > max(floodMinimum, floodFactor*l.OutputBytes) {
+	for _, stream := range []uint8{wire.Stdout, wire.Stderr} {
+		if total := w.output.Total(stream); total > max(floodMinimum, floodFactor*l.OutputBytes) {
 			return &trigger{sandbox.CauseOutput, total, fmt.Sprintf("%d bytes written to one stream, without end in sight", total)}
 		}
 	}

@@ -1,10 +1,9 @@
-package engine
+package stdio
 
 import (
 	"slices"
 	"sync"
 
-	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
@@ -14,15 +13,6 @@ type order struct {
 	mu     sync.Mutex
 	pieces []sandbox.OutputPiece
 	full   bool
-}
-
-// of returns what notes bytes of one stream.
-func (o *order) of(stream uint8) func(n int) {
-	name := "stdout"
-	if stream == wire.Stderr {
-		name = "stderr"
-	}
-	return func(n int) { o.add(name, int64(n)) }
 }
 
 func (o *order) add(stream string, n int64) {
@@ -39,48 +29,44 @@ func (o *order) add(stream string, n int64) {
 	}
 }
 
-// noting notes the bytes of one stream: as they arrive, where somebody tells of that,
-// and otherwise as they are written. It is safe for concurrent use. One that is nil notes
-// nothing.
-type noting struct {
-	mu    sync.Mutex
-	note  func(n int)
-	left  int64 // of the first bytes, which are noted: how many have not arrived
-	ahead int64 // noted and not written yet
+// tracker notes the first bytes of one stream: as they arrive, where somebody tells of
+// that, and otherwise as they are written. It is safe for concurrent use.
+type tracker struct {
+	mu     sync.Mutex
+	order  *order
+	stream string
+	left   int64 // of the first bytes, which are noted: how many have not arrived
+	ahead  int64 // noted and not written yet
 }
 
+// init has a tracker note the first bytes of a stream (0 or 1) in an order.
+func (t *tracker) init(o *order, stream int, first int64) {
+	t.order, t.stream, t.left = o, streamNames[stream], first
+}
+
+var streamNames = [2]string{"stdout", "stderr"}
+
 // arrived notes n bytes that will be written.
-func (t *noting) arrived(n int) {
-	if t == nil {
-		return
-	}
+func (t *tracker) arrived(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if head := min(int64(n), t.left); head > 0 {
 		t.left -= head
 		t.ahead += head
-		t.note(int(head))
+		t.order.add(t.stream, head)
 	}
 }
 
 // written notes n bytes of which nobody has told.
-func (t *noting) written(n int64) {
-	if t == nil {
-		return
-	}
+func (t *tracker) written(n int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	told := min(n, t.ahead)
 	t.ahead -= told
 	if head := min(n-told, t.left); head > 0 {
 		t.left -= head
-		t.note(int(head))
+		t.order.add(t.stream, head)
 	}
-}
-
-// notes returns what notes the first bytes of one stream.
-func (o *order) notes(stream uint8, first int64) *noting {
-	return &noting{note: o.of(stream), left: first}
 }
 
 // known returns the pieces, where there is more than one.
@@ -102,7 +88,7 @@ func (o *order) next(at [2]int64) (stream int, n int64, ok bool) {
 	var end [2]int64
 	for _, p := range o.pieces {
 		i := 0
-		if p.Stream == "stderr" {
+		if p.Stream == streamNames[1] {
 			i = 1
 		}
 		if end[i] += p.Bytes; at[i] < end[i] {
@@ -110,13 +96,4 @@ func (o *order) next(at [2]int64) (stream int, n int64, ok bool) {
 		}
 	}
 	return 0, 0, false
-}
-
-// exactOutput is what the text of two streams does not tell.
-func exactOutput(stdout, stderr *capture, o *order, raw bool) sandbox.ExactOutput {
-	e := sandbox.ExactOutput{OutputOrder: o.known()}
-	if raw {
-		e.StdoutRaw, e.StderrRaw = stdout.bytes(), stderr.bytes()
-	}
-	return e
 }

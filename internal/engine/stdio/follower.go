@@ -1,33 +1,30 @@
-package engine
+package stdio
 
 import (
 	"context"
 	"io"
+
+	"pinfold/internal/wire"
 )
 
-// Outputs reads both output streams of a process in the order in which they were
-// written, as far as that was noted. While it is open the process waits for it, so
+// Follower reads both output streams of a program in the order in which they were
+// written, as far as that was noted. While it is open the program waits for it, so
 // close it. It is for one goroutine.
-type Outputs struct {
-	streams [2]*Output
+type Follower struct {
+	streams [2]*Reader
 	order   *order
 	at      [2]int64 // what was passed on
 	ended   [2]bool
 }
 
-// Outputs reads both streams from those offsets on; a negative one is that of the
-// first byte kept.
-func (p *Process) Outputs(from [2]int64) *Outputs {
-	return p.newOutputs([2]*Output{p.Output(1, from[0]), p.Output(2, from[1])})
-}
-
-func (p *Process) newOutputs(streams [2]*Output) *Outputs {
-	return &Outputs{streams: streams, order: &p.order, at: [2]int64{streams[0].at, streams[1].at}}
+// Follow makes one follower of a reader of each stream, which it owns from now on.
+func (s *Spool) Follow(stdout, stderr *Reader) *Follower {
+	return &Follower{streams: [2]*Reader{stdout, stderr}, order: &s.order, at: [2]int64{stdout.at, stderr.at}}
 }
 
 // Begin returns the offsets from which on the streams are read. An error is of code
 // offset_gone: what is asked for cannot be read.
-func (o *Outputs) Begin() (at [2]int64, err error) {
+func (o *Follower) Begin() (at [2]int64, err error) {
 	for _, out := range o.streams {
 		out.s.mu.Lock()
 		_, err := out.reachable()
@@ -39,25 +36,25 @@ func (o *Outputs) Begin() (at [2]int64, err error) {
 	return o.at, nil
 }
 
-// Next returns the next piece, of which stream it is (0: standard output), and the
-// offset of its first byte there. The piece is valid until the next call. The error
+// Next returns the next piece, of which stream it is, and the offset of its first byte there. The piece is valid until the next call. The error
 // is io.EOF at the end of both, one of code offset_gone where this reader has lost
 // its place, or the context's.
-func (o *Outputs) Next(ctx context.Context) (stream int, chunk []byte, at int64, err error) {
+func (o *Follower) Next(ctx context.Context) (stream uint8, chunk []byte, at int64, err error) {
 	for {
-		stream, most, err := o.turn(ctx)
+		i, most, err := o.turn(ctx)
 		if err != nil {
 			return 0, nil, 0, err
 		}
-		chunk, at, err = o.streams[stream].take(most)
+		stream = wire.Stdout + uint8(i) //nolint:gosec // 0 or 1
+		chunk, at, err = o.streams[i].take(most)
 		switch {
 		case err == io.EOF: //nolint:errorlint // take's own
-			o.ended[stream] = true
-			o.streams[stream].Close() // the process need not wait for this stream any more
+			o.ended[i] = true
+			o.streams[i].Close() // the program need not wait for this stream any more
 		case err != nil:
 			return stream, nil, at, err
 		default:
-			o.at[stream] = at + int64(len(chunk))
+			o.at[i] = at + int64(len(chunk))
 			return stream, chunk, at, nil
 		}
 	}
@@ -65,7 +62,7 @@ func (o *Outputs) Next(ctx context.Context) (stream int, chunk []byte, at int64,
 
 // turn waits until there is something to take, and says from which stream, and how
 // much of it at most.
-func (o *Outputs) turn(ctx context.Context) (stream int, most int64, err error) {
+func (o *Follower) turn(ctx context.Context) (stream int, most int64, err error) {
 	for {
 		var more [2]<-chan struct{}
 		ready := -1
@@ -86,11 +83,11 @@ func (o *Outputs) turn(ctx context.Context) (stream int, most int64, err error) 
 			// way.
 			i, n, ok := o.order.next(o.at)
 			if !ok || o.ended[i] {
-				return ready, outputChunk, nil
+				return ready, maxChunk, nil
 			}
 			coming := o.streams[i].wait()
 			if coming == nil {
-				return i, min(n, outputChunk), nil
+				return i, min(n, maxChunk), nil
 			}
 			more = [2]<-chan struct{}{coming}
 		}
@@ -103,8 +100,8 @@ func (o *Outputs) turn(ctx context.Context) (stream int, most int64, err error) 
 	}
 }
 
-// Close lets the process go on without this reader.
-func (o *Outputs) Close() {
+// Close lets the program go on without this reader.
+func (o *Follower) Close() {
 	for _, s := range o.streams {
 		s.Close()
 	}

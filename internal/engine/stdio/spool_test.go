@@ -1,4 +1,4 @@
-package engine
+package stdio
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 func TestSpoolKeepsTheLastBytes(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, size := range []int64{1, 10, ringChunk, 3*ringChunk + 7, 1 << 20} {
-		s := newSpool(size)
+		s := &NewSpool(size).streams[0]
 		var all []byte
 		for int64(len(all)) < 4*size {
 			piece := make([]byte, 1+r.Int64N(2*size))
@@ -31,7 +31,7 @@ func TestSpoolKeepsTheLastBytes(t *testing.T) {
 				t.Fatalf("holds %d bytes, not %d", s.held(), size)
 			}
 			at := int64(len(all)) - r.Int64N(int64(len(want))+1)
-			if read := readOutput(t, s.open(at)); !bytes.Equal(read, all[at:]) {
+			if read := readOutput(t, s.open(at, nil)); !bytes.Equal(read, all[at:]) {
 				t.Fatalf("from %d on: %d of %d bytes", at, len(read), int64(len(all))-at)
 			}
 		}
@@ -39,11 +39,11 @@ func TestSpoolKeepsTheLastBytes(t *testing.T) {
 }
 
 // readOutput reads what is there from a reader's place on.
-func readOutput(t *testing.T, o *Output) (all []byte) {
+func readOutput(t *testing.T, o *Reader) (all []byte) {
 	t.Helper()
 	defer o.Close()
 	for {
-		chunk, at, err := o.take(outputChunk)
+		chunk, at, err := o.take(maxChunk)
 		if err != nil && !errors.Is(err, io.EOF) || at < 0 {
 			t.Fatal(at, err)
 		}

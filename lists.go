@@ -4,17 +4,17 @@ import (
 	"context"
 	"iter"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
 // GetRun returns what is kept of a run.
 func (l *Local) GetRun(ctx context.Context, id string) (RunRecord, error) {
-	r, err := l.engine.RunRecord(ctx, engine.LocalTenant, id)
+	r, err := l.engine.RunRecord(ctx, records.LocalTenant, id)
 	return shownRun(r), err
 }
 
-func shownRun(r engine.RunRecord) RunRecord {
+func shownRun(r records.Run) RunRecord {
 	return RunRecord{
 		ID: r.ID, State: r.State, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		Language: r.Language, Metadata: r.Metadata, Status: r.Status, Cause: r.Cause, Result: r.Result,
@@ -23,8 +23,8 @@ func shownRun(r engine.RunRecord) RunRecord {
 
 // Runs returns the runs that match. An error is the last pair.
 func (l *Local) Runs(ctx context.Context, f Filter) iter.Seq2[RunRecord, error] {
-	return pages(f, shownRun, func(q engine.Query) (engine.Page[engine.RunRecord], error) {
-		return l.engine.Runs(ctx, engine.LocalTenant, q)
+	return pages(f, shownRun, func(q records.Query) (records.Page[records.Run], error) {
+		return l.engine.Runs(ctx, records.LocalTenant, q)
 	})
 }
 
@@ -32,15 +32,15 @@ func (l *Local) Runs(ctx context.Context, f Filter) iter.Seq2[RunRecord, error] 
 // that have ended, as long as they are kept. An error is the last pair.
 func (l *Local) Sandboxes(ctx context.Context, f Filter) iter.Seq2[sandbox.Info, error] {
 	same := func(i sandbox.Info) sandbox.Info { return i }
-	return pages(f, same, func(q engine.Query) (engine.Page[sandbox.Info], error) {
-		return l.engine.Sandboxes(ctx, engine.LocalTenant, q)
+	return pages(f, same, func(q records.Query) (records.Page[sandbox.Info], error) {
+		return l.engine.Sandboxes(ctx, records.LocalTenant, q)
 	})
 }
 
 // pages asks for one page after the other, as they are needed.
-func pages[A, B any](f Filter, show func(A) B, ask func(engine.Query) (engine.Page[A], error)) iter.Seq2[B, error] {
+func pages[A, B any](f Filter, show func(A) B, ask func(records.Query) (records.Page[A], error)) iter.Seq2[B, error] {
 	return func(yield func(B, error) bool) {
-		q := engine.Query{
+		q := records.Query{
 			States: f.States, RunStates: f.RunStates, Statuses: f.Statuses, Languages: f.Languages, Since: f.Since, Before: f.Before,
 			Metadata: f.Metadata, Oldest: f.Oldest, Limit: f.PageSize,
 		}

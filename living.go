@@ -7,6 +7,7 @@ import (
 
 	"pinfold/internal/archive"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -22,7 +23,7 @@ type Sandbox struct {
 // Create makes a living sandbox. When the capacity is used up it waits in the
 // queue. The caller destroys the sandbox; its time to live does otherwise.
 func (l *Local) Create(ctx context.Context, c sandbox.Create) (*Sandbox, error) {
-	box, err := l.engine.Create(ctx, engine.LocalTenant, c)
+	box, err := l.engine.Create(ctx, records.LocalTenant, c)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +33,7 @@ func (l *Local) Create(ctx context.Context, c sandbox.Create) (*Sandbox, error) 
 // Sandbox returns the living sandbox of that id. That there is none is an error
 // of code not_found, or gone when it has ended.
 func (l *Local) Sandbox(id string) (*Sandbox, error) {
-	box, err := l.engine.Sandbox(engine.LocalTenant, id)
+	box, err := l.engine.Sandbox(records.LocalTenant, id)
 	if err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ import (
 	"pinfold/client"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/store"
 	"pinfold/internal/store/memstore"
 	"pinfold/internal/wiring"
@@ -206,7 +207,7 @@ func (l *Local) closeStore() error {
 // Unlike a server, it also takes Spec.Mounts.
 func (l *Local) Run(ctx context.Context, s sandbox.Spec, o RunOptions) (*sandbox.Result, error) {
 	return l.engine.Run(ctx, engine.Request{
-		Spec: s, Tenant: engine.LocalTenant, IdempotencyKey: o.IdempotencyKey,
+		Spec: s, Tenant: records.LocalTenant, IdempotencyKey: o.IdempotencyKey,
 		Streams: engine.Streams{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr}, Artifact: o.Artifact, NoArtifacts: true,
 	})
 }
@@ -247,7 +248,7 @@ func (l *Local) Usage(ctx context.Context, from, to time.Time) ([]Day, error) {
 	if from.IsZero() {
 		from = to.AddDate(0, 0, -30)
 	}
-	all, err := l.engine.Usage(ctx, engine.LocalTenant, from, to)
+	all, err := l.engine.Usage(ctx, records.LocalTenant, from, to)
 	var days []Day
 	for _, d := range all {
 		days = append(days, Day{

@@ -5,26 +5,27 @@ import (
 	"io"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
 // StartRun starts a run that goes on by itself and returns as soon as it is
 // recorded. Close cancels it, Shutdown waits for it.
 func (l *Local) StartRun(ctx context.Context, s sandbox.Spec, o StartOptions) (RunRecord, error) {
-	r, err := l.engine.Start(ctx, engine.Request{Spec: s, Tenant: engine.LocalTenant, IdempotencyKey: o.IdempotencyKey, NoArtifacts: true})
+	r, err := l.engine.Start(ctx, engine.Request{Spec: s, Tenant: records.LocalTenant, IdempotencyKey: o.IdempotencyKey, NoArtifacts: true})
 	return shownRun(r), err
 }
 
 // CancelRun ends a run, whoever waits for it, and returns it as it ended, with
 // what it had printed. Cancelling one that has finished changes nothing.
 func (l *Local) CancelRun(ctx context.Context, id string) (RunRecord, error) {
-	r, err := l.engine.CancelRun(ctx, engine.LocalTenant, id)
+	r, err := l.engine.CancelRun(ctx, records.LocalTenant, id)
 	return shownRun(r), err
 }
 
 // WaitRun waits until a run has finished.
 func (l *Local) WaitRun(ctx context.Context, id string) (RunRecord, error) {
-	r, err := l.engine.AwaitRun(ctx, engine.LocalTenant, id)
+	r, err := l.engine.AwaitRun(ctx, records.LocalTenant, id)
 	if err == nil && r.State != sandbox.RunFinished {
 		err = asError(ctx, context.Cause(ctx))
 	}
@@ -34,7 +35,7 @@ func (l *Local) WaitRun(ctx context.Context, id string) (RunRecord, error) {
 // WatchRun follows a run, also one that somebody else waits for, until it has
 // finished, and returns what became of it.
 func (l *Local) WatchRun(ctx context.Context, id string, o WatchOptions) (*sandbox.Result, error) {
-	w, err := l.engine.WatchRun(ctx, engine.LocalTenant, id, [2]int64{})
+	w, err := l.engine.WatchRun(ctx, records.LocalTenant, id, [2]int64{})
 	if err != nil {
 		return nil, err
 	}

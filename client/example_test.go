@@ -15,6 +15,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/image"
 	"pinfold/sandbox"
 )
@@ -23,11 +24,11 @@ import (
 type anybody struct{}
 
 func (anybody) Authenticate(context.Context, string) (access.Principal, error) {
-	return access.Principal{Tenant: engine.LocalTenant, Scopes: access.Scopes()}, nil
+	return access.Principal{Tenant: records.LocalTenant, Scopes: access.Scopes()}, nil
 }
 
 func (anybody) Standing(context.Context, string) (access.Principal, error) {
-	return access.Principal{Tenant: engine.LocalTenant, Scopes: access.Scopes()}, nil
+	return access.Principal{Tenant: records.LocalTenant, Scopes: access.Scopes()}, nil
 }
 
 // startServer starts a server whose sandboxes are made of memory, and returns

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -366,7 +366,7 @@ func TestFirstKey(t *testing.T) {
 		t.Fatal(made, err)
 	}
 	p, err := s.Authenticate(t.Context(), secret)
-	if err != nil || p.Tenant != engine.LocalTenant || len(p.Scopes) != len(Scopes()) {
+	if err != nil || p.Tenant != records.LocalTenant || len(p.Scopes) != len(Scopes()) {
 		t.Fatal(p, err)
 	}
 	if secret, made, err = s.EnsureFirstKey(t.Context(), kept); err != nil || made || secret != "" {

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -96,7 +96,7 @@ func (s *Service) EnsureFirstKey(ctx context.Context, keep func(key string) erro
 	if err != nil || len(all) > 0 {
 		return "", false, err
 	}
-	_, key, err = s.create(ctx, engine.LocalTenant, "first key", Scopes(), 0, keep)
+	_, key, err = s.create(ctx, records.LocalTenant, "first key", Scopes(), 0, keep)
 	return key, err == nil, err
 }
 

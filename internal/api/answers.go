@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"pinfold/internal/engine"
 	"pinfold/internal/headroom"
 	"pinfold/sandbox"
 )
@@ -36,7 +35,7 @@ func noRoom() error {
 // what finds no room is let go, and fetched from where it is recorded when there
 // is some.
 func (c *call) hold(result *sandbox.Result) (*sandbox.Result, error) {
-	if c.room.growTo(engine.AnswerSize(result)) {
+	if c.room.growTo(headroom.OfResult(result)) {
 		return result, nil
 	}
 	return c.fetchLater(result.ID)

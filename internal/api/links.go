@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"pinfold/internal/access"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -192,7 +192,7 @@ func (s *server) linked(ctx context.Context) (who access.Principal, ok bool, err
 	if err := l.check(); err != nil {
 		return who, true, err
 	}
-	if l.KeyID == localKeyID && l.Tenant == engine.LocalTenant {
+	if l.KeyID == localKeyID && l.Tenant == records.LocalTenant {
 		return localPeer(), true, nil
 	}
 	who, err = s.o.Access.Standing(ctx, l.KeyID)

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"pinfold/internal/access"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -48,7 +48,7 @@ func isLocalPeer(ctx context.Context) bool {
 const localKeyID = "local"
 
 func localPeer() access.Principal {
-	return access.Principal{Tenant: engine.LocalTenant, KeyID: localKeyID, Scopes: []string{scopeRun, scopeSandbox, scopeRead, scopeAdmin}}
+	return access.Principal{Tenant: records.LocalTenant, KeyID: localKeyID, Scopes: []string{scopeRun, scopeSandbox, scopeRead, scopeAdmin}}
 }
 
 // identify says who asks.

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -53,7 +53,7 @@ func (s *server) hostRoutes() []route {
 			params: []param{
 				{name: "from", kind: kindDate, doc: "The first day; default 30 days before the last."}, {name: "to", kind: kindDate, doc: "The last day, included; default today."},
 			},
-			answers: []reply{jsonReply[List[engine.DayUsage]](http.StatusOK, "The days.")},
+			answers: []reply{jsonReply[List[records.DayUsage]](http.StatusOK, "The days.")},
 			example: `curl -s "$SERVER/v1/usage?from=2026-01-01" -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).usage,
 		},
@@ -141,7 +141,7 @@ func (c *call) usage() error {
 	if err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, List[engine.DayUsage]{Items: append([]engine.DayUsage{}, days...)})
+	return c.reply(http.StatusOK, List[records.DayUsage]{Items: append([]records.DayUsage{}, days...)})
 }
 
 func (c *call) setPool() error {

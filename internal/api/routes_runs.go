@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -25,7 +26,7 @@ type Run struct {
 	Result     *sandbox.Result   `json:"result,omitempty"`
 }
 
-func shownRun(r engine.RunRecord) Run {
+func shownRun(r records.Run) Run {
 	return Run{
 		ID: r.ID, State: r.State, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		Language: r.Language, Metadata: r.Metadata, Status: r.Status, Cause: r.Cause, Result: r.Result,
@@ -38,7 +39,7 @@ type List[T any] struct {
 	Next  string `json:"next,omitempty"`
 }
 
-func list[A, B any](p engine.Page[A], f func(A) B) List[B] {
+func list[A, B any](p records.Page[A], f func(A) B) List[B] {
 	out := List[B]{Items: make([]B, 0, len(p.Items)), Next: p.Next}
 	for _, a := range p.Items {
 		out.Items = append(out.Items, f(a))
@@ -134,8 +135,8 @@ func listParams(filter string, accepted []string, doc string) []param {
 }
 
 // listQuery is what the parameters of a list ask for.
-func (c *call) listQuery() (engine.Query, error) {
-	q := engine.Query{Oldest: c.query.text("order") == "oldest", Limit: int(c.query.int("limit")), Cursor: c.query.text("cursor"), Metadata: map[string]string{}}
+func (c *call) listQuery() (records.Query, error) {
+	q := records.Query{Oldest: c.query.text("order") == "oldest", Limit: int(c.query.int("limit")), Cursor: c.query.text("cursor"), Metadata: map[string]string{}}
 	for _, pair := range c.query["metadata"] {
 		k, v, ok := strings.Cut(pair, "=")
 		if _, twice := q.Metadata[k]; !ok || k == "" || twice {

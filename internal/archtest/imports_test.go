@@ -26,6 +26,11 @@ var importRules = []struct {
 		reason: "the engine decides what lives and dies; drivers are handed to it, so that it can be tested without a kernel",
 	},
 	{
+		name: "stores", from: []string{"internal/store/...", "internal/access/..."},
+		deny:   []string{"internal/engine", "internal/driver/..."},
+		reason: "what is kept is known by its record (internal/engine/records), not by who makes it",
+	},
+	{
 		name: "driver contract", from: []string{"internal/driver"},
 		deny:   append([]string{"internal/engine/...", "internal/guest/...", "internal/linux/...", "internal/store/..."}, edges...),
 		reason: "the contract stands below everybody who keeps it",
@@ -89,7 +94,7 @@ func TestDriversAreStrangersToEachOther(t *testing.T) {
 }
 
 // engineLayers are the engine's packages from the bottom up.
-var engineLayers = []string{"internal/engine/admission", "internal/engine/stdio", "internal/engine"}
+var engineLayers = []string{"internal/engine/admission", "internal/engine/stdio", "internal/engine/records", "internal/engine"}
 
 // TestEngineIsBuiltInLayers keeps a part of the engine readable without those that
 // use it: each imports only parts below it.

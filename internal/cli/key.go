@@ -13,7 +13,7 @@ import (
 
 	"pinfold/internal/access"
 	"pinfold/internal/config/defaults"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/store"
 	"pinfold/sandbox"
 )
@@ -126,7 +126,7 @@ func (a *app) keyCreateCommand() *cobra.Command {
 		},
 	}
 	set := cmd.Flags()
-	set.StringVar(&f.tenant, "tenant", engine.LocalTenant, "whose key it is")
+	set.StringVar(&f.tenant, "tenant", records.LocalTenant, "whose key it is")
 	set.StringVar(&f.name, "name", "", "a name for people")
 	set.StringSliceVar(&f.scopes, "scope", []string{access.ScopeRun, access.ScopeSandbox, access.ScopeRead}, "what it may do: "+strings.Join(access.Scopes(), ", "))
 	set.StringVar(&f.ttl, "ttl", "", "how long it is good for (default until it is revoked)")

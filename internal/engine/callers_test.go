@@ -11,6 +11,7 @@ import (
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
 )
@@ -65,7 +66,7 @@ type leaving struct {
 	leave context.CancelFunc
 }
 
-func (l *leaving) BeginRun(ctx context.Context, r engine.RunRecord) (*engine.RunRecord, error) {
+func (l *leaving) BeginRun(ctx context.Context, r records.Run) (*records.Run, error) {
 	earlier, err := l.Store.BeginRun(ctx, r)
 	l.leave()
 	return earlier, errors.Join(err, ctx.Err())
@@ -86,7 +87,7 @@ func TestCallerLeavesWhileTheRunIsRecorded(t *testing.T) {
 			if err := ask(s, ctx); err != nil {
 				t.Errorf("%v", err)
 			}
-			page, err := s.Runs(t.Context(), "alice", engine.Query{})
+			page, err := s.Runs(t.Context(), "alice", records.Query{})
 			if err != nil || len(page.Items) != 1 {
 				t.Fatalf("%+v, %v", page, err)
 			}
@@ -141,7 +142,7 @@ func TestPanicEndsOneRun(t *testing.T) {
 		if r, err := s.Run(soon(t), asks(tenant, "x")); err != nil || r.Status != sandbox.StatusSucceeded {
 			t.Errorf("afterwards: %+v, %v", r, err)
 		}
-		if n := s.states(t, tenant, engine.Query{}); n[sandbox.RunFinished] != 2 {
+		if n := s.states(t, tenant, records.Query{}); n[sandbox.RunFinished] != 2 {
 			t.Errorf("%s: %v", tenant, n)
 		}
 	}

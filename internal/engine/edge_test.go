@@ -14,6 +14,7 @@ import (
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
 )
@@ -166,7 +167,7 @@ func (r *refusing) SaveSandbox(ctx context.Context, tenant string, info sandbox.
 	return r.Store.SaveSandbox(ctx, tenant, info)
 }
 
-func (r *refusing) BeginRun(ctx context.Context, record engine.RunRecord) (*engine.RunRecord, error) {
+func (r *refusing) BeginRun(ctx context.Context, record records.Run) (*records.Run, error) {
 	if r.full.Load() {
 		return nil, &sandbox.Error{Code: sandbox.CodeInsufficient, Message: "the disk is full"}
 	}
@@ -213,7 +214,7 @@ func TestCreatorGoesAway(t *testing.T) {
 		t.Fatal("it was created for nobody")
 	}
 	eventually(t, "nothing lives", func() bool { return s.driver.Living() == 0 })
-	page, err := s.Sandboxes(soon(t), "alice", engine.Query{})
+	page, err := s.Sandboxes(soon(t), "alice", records.Query{})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Cause == nil || page.Items[0].Cause.Kind != sandbox.CauseCancelled {
 		t.Fatalf("%+v, %v", page, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"pinfold/internal/compilecache"
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/image"
 	"pinfold/internal/processors"
 	"pinfold/sandbox"
@@ -35,7 +36,7 @@ type Options struct {
 	// The rest is for servers; the zero values are ready for use.
 
 	// Store keeps records; nil keeps none. The engine does not close it.
-	Store Store
+	Store records.Store
 	// Capacity is for all tenants together; Quota is one tenant's share.
 	Capacity admission.Capacity
 	Quota    func(tenant string) admission.Quota
@@ -65,6 +66,7 @@ type Engine struct {
 	log      *slog.Logger
 	observer Observer
 	gate     *admission.Gate
+	records  *records.Keeper // nil: there is no store
 
 	running    sync.WaitGroup // runs
 	background sync.WaitGroup // everything that goes on by itself
@@ -78,12 +80,8 @@ type Engine struct {
 	toolchains toolchains
 	probed     ttlCache[string, driver.Report] // by driver
 	programs   ttlCache[string, string]        // see lookup
-	accounts   accounts
-	readiness  readiness
 	processors processors.Shares
 	parsing    sync.Mutex // held while results that are not small are taken apart, for their memory's sake
-
-	unsavedWrite sync.RWMutex
 
 	beforeTake func() // of tests: called between choosing a pool and taking from it; nil
 
@@ -94,7 +92,6 @@ type Engine struct {
 	claims      map[runKey]*keyClaim
 	onDemand    map[string]*onDemand // by the pool's name
 	draining    bool
-	unsaved     unsaved
 	undestroyed int
 }
 
@@ -107,6 +104,9 @@ func New(o Options) *Engine {
 	}
 	if e.log == nil {
 		e.log = discardLog()
+	}
+	if o.Store != nil {
+		e.records = records.NewKeeper(o.Store, e.log)
 	}
 	if e.observer == nil {
 		e.observer = nobody{}
@@ -134,10 +134,7 @@ func (e *Engine) Close() error {
 	errs := []error{e.Drain(now)}
 	close(e.quit)
 	e.background.Wait()
-	if e.options.Store != nil {
-		e.flushUsage()
-		e.flushUnsaved()
-	}
+	e.records.Flush()
 	for _, d := range e.options.Drivers {
 		errs = append(errs, d.Close())
 	}

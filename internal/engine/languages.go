@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"pinfold/internal/engine/records"
 	"pinfold/internal/language"
 	"pinfold/sandbox"
 )
@@ -46,7 +47,7 @@ func (e *Engine) Languages(ctx context.Context) ([]LanguageInfo, error) {
 	// The versions are the host's business, not an account's, and they are not
 	// recorded.
 	unrecorded := func(ctx context.Context, req Request) (*sandbox.Result, error) {
-		req.Tenant = LocalTenant
+		req.Tenant = records.LocalTenant
 		j, err := e.prepare(ctx, req)
 		if err != nil {
 			return nil, err

@@ -4,16 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
-
-// pruneEvery is how often old records are removed.
-const pruneEvery = 10 * time.Minute
 
 // Open makes the engine ready to serve: what an earlier, dead process left on
 // the host is removed; sandboxes that it had are recorded as lost, and so are
@@ -49,22 +46,18 @@ func (e *Engine) Open(ctx context.Context) error {
 			e.fingerprint(t)
 		}
 	}
-	if e.options.Store != nil {
-		e.background.Go(e.keepAccounts)
-	}
-	if e.options.Store != nil && e.options.Retention > 0 {
-		e.background.Go(e.prune)
+	if e.records != nil {
+		e.background.Go(func() { e.records.Maintain(e.quit, e.options.Retention) })
 	}
 	return nil
 }
 
 // recover records the end of everything that an earlier process had going.
 func (e *Engine) recover(ctx context.Context) error {
-	store := e.options.Store
-	if store == nil {
+	if e.records == nil {
 		return nil
 	}
-	sandboxes, runs, err := store.Unfinished(ctx)
+	sandboxes, runs, err := e.records.Unfinished(ctx)
 	if err != nil {
 		return err
 	}
@@ -72,13 +65,13 @@ func (e *Engine) recover(ctx context.Context) error {
 	lost := sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended while it lived", Hint: "create it again"}
 	for _, o := range sandboxes {
 		o.Info.State, o.Info.EndedAt, o.Info.Cause = sandbox.StateEnded, &now, &lost
-		if err := store.SaveSandbox(ctx, o.Tenant, o.Info); err != nil {
+		if err := e.records.SaveSandbox(ctx, o.Tenant, o.Info); err != nil {
 			return err
 		}
 	}
 	failpoint.Hit("recover.sandboxes")
 	for _, r := range runs {
-		if err := store.FinishRun(ctx, r.Tenant, r.ID, lostResult(r)); err != nil {
+		if err := e.records.FinishRun(ctx, r.Tenant, r.ID, lostResult(r)); err != nil {
 			return err
 		}
 	}
@@ -90,68 +83,34 @@ func (e *Engine) recover(ctx context.Context) error {
 }
 
 // lostResult is the result of a run whose server died.
-func lostResult(r RunRecord) *sandbox.Result {
-	return &sandbox.Result{
-		ID: r.ID, Status: sandbox.StatusError, Language: r.Language, Metadata: r.Metadata,
-		Cause:   sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended while the program ran", Hint: "run it again; it may have run in part"},
-		Results: []sandbox.Rich{}, Artifacts: []sandbox.Artifact{},
-		Isolation: sandbox.Isolation{Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
-	}
-}
-
-// prune removes old records until the engine closes.
-func (e *Engine) prune() {
-	ticker := time.NewTicker(pruneEvery)
-	defer ticker.Stop()
-	for {
-		if _, err := e.options.Store.Prune(context.Background(), time.Now().Add(-e.options.Retention)); err != nil {
-			e.log.Error("cannot remove old records", "error", err)
-		}
-		select {
-		case <-e.quit:
-			return
-		case <-ticker.C:
-		}
-	}
+func lostResult(r records.Run) *sandbox.Result {
+	result := errorResult(r)
+	result.Cause = sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended while the program ran", Hint: "run it again; it may have run in part"}
+	return result
 }
 
 func errDraining() *sandbox.Error {
 	return admission.Busy(sandbox.CodeShuttingDown, "the server is shutting down and takes no new work", "come back in a moment", 5*time.Second)
 }
 
-// readyEvery is how often readiness looks at the store: everybody may ask.
-const readyEvery = time.Second
-
-// readiness remembers for a moment what the store has said.
-type readiness struct {
-	mu  sync.Mutex
-	at  time.Time
-	err error
-}
-
 // Ready returns nil when the engine takes work, or why it does not: it is
 // shutting down, or nothing new can be recorded.
 func (e *Engine) Ready(ctx context.Context) error {
-	if err := e.takesWork(); err != nil || e.options.Store == nil {
+	if err := e.takesWork(); err != nil || e.records == nil {
 		return err
 	}
-	r := &e.readiness
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.at.IsZero() || time.Since(r.at) >= readyEvery {
-		r.err, r.at = e.options.Store.Ready(context.WithoutCancel(ctx)), time.Now()
-	}
-	return r.err
+	return e.records.Ready(ctx)
 }
 
 // takesWork is Ready as far as the engine knows by itself.
 func (e *Engine) takesWork() error {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.draining {
+	draining := e.draining
+	e.mu.Unlock()
+	if draining {
 		return errDraining()
 	}
-	if n := len(e.unsaved.sandboxes) + len(e.unsaved.results); n > 0 {
+	if n := e.records.Unwritten(); n > 0 {
 		return admission.Busy(sandbox.CodeInsufficient, fmt.Sprintf("%d records cannot be written", n), "make room on the disk of the state directory; the log has the reason", 5*time.Second)
 	}
 	return nil

@@ -10,12 +10,10 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
-
-// LocalTenant is the tenant of whoever operates the host.
-const LocalTenant = "local"
 
 // transitions are the ways a sandbox can go.
 var transitions = map[sandbox.State][]sandbox.State{
@@ -173,8 +171,8 @@ func (e *Engine) admit(s *Sandbox) error {
 	if err := e.takesWork(); err != nil {
 		return err
 	}
-	if e.options.Store != nil {
-		if err := e.options.Store.SaveSandbox(context.Background(), s.tenant, s.info); err != nil {
+	if e.records != nil {
+		if err := e.records.SaveSandbox(context.Background(), s.tenant, s.info); err != nil {
 			return err
 		}
 	}
@@ -284,7 +282,7 @@ func (s *Sandbox) describe() sandbox.Info {
 // save writes the description to the store. That the store fails must not end
 // a sandbox that works: it is tried again.
 func (s *Sandbox) save(info sandbox.Info) {
-	s.engine.saveSandbox(s.tenant, info)
+	s.engine.records.KeepSandbox(s.tenant, info)
 }
 
 // Extend lets the sandbox live that many milliseconds from now.
@@ -469,7 +467,7 @@ func (s *Sandbox) finish(cause sandbox.Cause, failure *sandbox.Error) {
 	delete(e.sandboxes, info.ID)
 	e.mu.Unlock()
 	s.release()
-	e.account(s.tenant, Consumption{
+	e.records.Account(s.tenant, records.Consumption{
 		Sandboxes: 1, CPUMS: info.Usage.CPUMS, WallMS: info.Usage.WallMS,
 		MemoryMiBMS: info.Usage.MemoryPeakBytes >> 20 * info.Usage.WallMS,
 	})

@@ -2,9 +2,9 @@ package engine
 
 import (
 	"context"
-	"slices"
-	"strings"
+	"time"
 
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -23,10 +23,10 @@ func (e *Engine) Sandbox(tenant, id string) (*Sandbox, error) {
 	if s != nil && s.tenant == tenant {
 		return s, nil
 	}
-	if e.options.Store == nil || s != nil {
+	if e.records == nil || s != nil {
 		return nil, notFound("sandbox")
 	}
-	info, err := e.recordOf(context.Background(), tenant, id)
+	info, err := e.records.LoadSandbox(context.Background(), tenant, id)
 	if err != nil {
 		return nil, orNotFound(err, "sandbox")
 	}
@@ -49,30 +49,23 @@ func (e *Engine) SandboxInfo(ctx context.Context, tenant, id string) (sandbox.In
 	switch {
 	case s != nil && s.tenant == tenant:
 		return s.Info(), nil
-	case s != nil || e.options.Store == nil:
+	case s != nil || e.records == nil:
 		return sandbox.Info{}, notFound("sandbox")
 	}
-	info, err := e.recordOf(ctx, tenant, id)
+	info, err := e.records.LoadSandbox(ctx, tenant, id)
 	if err != nil {
 		return info, orNotFound(err, "sandbox")
 	}
 	return info, nil
 }
 
-// recordOf returns what is recorded of a sandbox, or is going to be.
-func (e *Engine) recordOf(ctx context.Context, tenant, id string) (sandbox.Info, error) {
-	if info, ok := e.unsavedInfo(tenant, id); ok {
-		return info, nil
+// Sandboxes lists a tenant's sandboxes. Living ones are described as they are
+// now. Without a store there are none to list.
+func (e *Engine) Sandboxes(ctx context.Context, tenant string, q records.Query) (records.Page[sandbox.Info], error) {
+	if e.records == nil {
+		return records.Page[sandbox.Info]{}, nil
 	}
-	return e.options.Store.LoadSandbox(ctx, tenant, id)
-}
-
-// Sandboxes lists a tenant's sandboxes. Living ones are described as they are now.
-func (e *Engine) Sandboxes(ctx context.Context, tenant string, q Query) (Page[sandbox.Info], error) {
-	if e.options.Store == nil {
-		return e.livingPage(tenant, q), nil
-	}
-	page, err := e.options.Store.ListSandboxes(ctx, tenant, q)
+	page, err := e.records.ListSandboxes(ctx, tenant, q)
 	if err != nil {
 		return page, sandbox.AsError(err)
 	}
@@ -82,46 +75,17 @@ func (e *Engine) Sandboxes(ctx context.Context, tenant string, q Query) (Page[sa
 		e.mu.Unlock()
 		if s != nil {
 			page.Items[i] = s.Info()
-		} else if newer, ok := e.unsavedInfo(tenant, info.ID); ok {
-			page.Items[i] = newer
 		}
 	}
 	return page, nil
 }
 
-// livingPage lists what lives, for an engine without a store.
-func (e *Engine) livingPage(tenant string, q Query) Page[sandbox.Info] {
-	var page Page[sandbox.Info]
-	for _, s := range e.living() {
-		info := s.Info()
-		if s.tenant == tenant && q.matches(info) {
-			page.Items = append(page.Items, info)
-		}
+// Usage returns a tenant's account of the days from and to, both included.
+func (e *Engine) Usage(ctx context.Context, tenant string, from, to time.Time) ([]records.DayUsage, error) {
+	if e.records == nil {
+		return nil, nil
 	}
-	slices.SortFunc(page.Items, func(a, b sandbox.Info) int {
-		order := a.CreatedAt.Compare(b.CreatedAt)
-		if order == 0 {
-			order = strings.Compare(a.ID, b.ID)
-		}
-		if q.Oldest {
-			return order
-		}
-		return -order
-	})
-	return page
-}
-
-// matches says whether a query selects a sandbox.
-func (q Query) matches(info sandbox.Info) bool {
-	if len(q.States) > 0 && !slices.Contains(q.States, info.State) {
-		return false
-	}
-	for k, v := range q.Metadata {
-		if have, ok := info.Metadata[k]; !ok || have != v {
-			return false
-		}
-	}
-	return true
+	return e.records.UsageOf(ctx, tenant, from, to)
 }
 
 // Templates names the templates there are.

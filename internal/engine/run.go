@@ -12,6 +12,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
@@ -58,7 +59,7 @@ type Request struct {
 	// needs a store.
 	OpenStdin bool
 
-	// Tenant owns the run; LocalTenant when empty.
+	// Tenant owns the run; records.LocalTenant when empty.
 	Tenant string
 	// IdempotencyKey, when set, makes the run happen once for each tenant and
 	// key: a second request gets the first one's result. Such a run goes on
@@ -80,14 +81,14 @@ type Request struct {
 // When Run returns, nothing of the sandbox is left on the host.
 func (e *Engine) Run(ctx context.Context, req Request) (*sandbox.Result, error) {
 	if req.Tenant == "" {
-		req.Tenant = LocalTenant
+		req.Tenant = records.LocalTenant
 	}
 	j, err := e.prepare(ctx, req)
 	if err != nil {
 		return nil, e.refused(ctx, err)
 	}
 	defer close(j.told)
-	if e.options.Store == nil {
+	if e.records == nil {
 		return e.perform(ctx, j)
 	}
 	return e.record(ctx, j)

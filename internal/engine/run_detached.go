@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"pinfold/internal/engine/records"
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
@@ -14,23 +15,23 @@ import (
 // needed any more, unless Start returns an error.
 //
 // With an idempotency key that was used before it returns that earlier run.
-func (e *Engine) Start(ctx context.Context, req Request) (RunRecord, error) {
+func (e *Engine) Start(ctx context.Context, req Request) (records.Run, error) {
 	if req.Tenant == "" {
-		req.Tenant = LocalTenant
+		req.Tenant = records.LocalTenant
 	}
-	if e.options.Store == nil {
-		return RunRecord{}, &sandbox.Error{Code: sandbox.CodeConflict, Message: "without a store nobody could ask after the run", Hint: "wait for it"}
+	if e.records == nil {
+		return records.Run{}, &sandbox.Error{Code: sandbox.CodeConflict, Message: "without a store nobody could ask after the run", Hint: "wait for it"}
 	}
 	j, err := e.prepare(ctx, req)
 	if err != nil {
-		return RunRecord{}, e.refused(ctx, err)
+		return records.Run{}, e.refused(ctx, err)
 	}
 	r, own, err := e.start(ctx, j)
 	if !own {
 		close(j.told)
 	}
 	if err != nil {
-		return RunRecord{}, e.refused(ctx, err)
+		return records.Run{}, e.refused(ctx, err)
 	}
 	if !own {
 		j.released()
@@ -47,7 +48,7 @@ func (j *job) released() {
 
 // start is Start for a job. own says that it goes on now; otherwise the record
 // is that of an earlier one.
-func (e *Engine) start(ctx context.Context, j *job) (shown RunRecord, own bool, err error) {
+func (e *Engine) start(ctx context.Context, j *job) (shown records.Run, own bool, err error) {
 	r := newRecord(j)
 	release := func() {}
 	if r.IdempotencyKey != "" {
@@ -99,7 +100,7 @@ func (e *Engine) start(ctx context.Context, j *job) (shown RunRecord, own bool, 
 }
 
 // underWay returns the run of this process that has the request's key.
-func (e *Engine) underWay(r RunRecord) (RunRecord, error) {
+func (e *Engine) underWay(r records.Run) (records.Run, error) {
 	e.mu.Lock()
 	var found *liveRun
 	for _, l := range e.runs {
@@ -118,7 +119,7 @@ func (e *Engine) underWay(r RunRecord) (RunRecord, error) {
 }
 
 // sameRequest returns the run that had the key first, if it was asked for alike.
-func (e *Engine) sameRequest(ctx context.Context, r, first RunRecord) (RunRecord, error) {
+func (e *Engine) sameRequest(ctx context.Context, r, first records.Run) (records.Run, error) {
 	if first.Digest != r.Digest {
 		return r, errKeyUsed()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 
+	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
@@ -20,7 +21,7 @@ type RunWatch struct {
 
 // RunUpdate is what happened next: one of its parts is set.
 type RunUpdate struct {
-	Record *RunRecord      // the run has gone to another state
+	Record *records.Run    // the run has gone to another state
 	Stream uint8           // 1 or 2: Chunk was printed there
 	Chunk  []byte          // must not be changed
 	At     int64           // where Chunk begins
@@ -54,7 +55,7 @@ func (e *Engine) WatchRun(ctx context.Context, tenant, id string, from [2]int64)
 
 // ended makes of a record what a watch needs. Output that the record does not
 // have byte for byte is left to the result.
-func ended(r RunRecord) *liveRun {
+func ended(r records.Run) *liveRun {
 	l := &liveRun{record: r, done: make(chan struct{}), news: make(chan struct{}), result: r.Result, output: stdio.Recorded(r.Result)}
 	close(l.done)
 	return l

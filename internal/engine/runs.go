@@ -6,15 +6,15 @@ import (
 	"sync"
 	"time"
 
+	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/stdio"
-	"pinfold/internal/headroom"
 	"pinfold/sandbox"
 )
 
 // liveRun is a run that has no result yet, for those who ask after it. Its
 // methods do nothing on nil. It is safe for concurrent use.
 type liveRun struct {
-	record RunRecord
+	record records.Run
 	cancel context.CancelCauseFunc
 	stdin  *stdio.Inlet  // nil unless it is open
 	done   chan struct{} // closed when the result is kept, or there will be none
@@ -28,7 +28,7 @@ type liveRun struct {
 
 // track enters a run among those that can be looked for. Its context ends when
 // somebody cancels it. untrack must be called.
-func (e *Engine) track(ctx context.Context, r RunRecord, stdin *stdio.Inlet) (context.Context, *liveRun) {
+func (e *Engine) track(ctx context.Context, r records.Run, stdin *stdio.Inlet) (context.Context, *liveRun) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := &liveRun{record: r, cancel: cancel, stdin: stdin, done: make(chan struct{}), news: make(chan struct{})}
 	e.mu.Lock()
@@ -71,25 +71,18 @@ func (l *liveRun) opened(c *stdio.Capture) { l.change(func() { l.output = c }) }
 func (l *liveRun) finish(r *sandbox.Result) { l.change(func() { l.result = r }) }
 
 // describe returns the record as it stands.
-func (l *liveRun) describe() RunRecord {
+func (l *liveRun) describe() records.Run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.record
 	switch {
 	case l.result != nil:
-		return finishedRecord(r, l.result, time.Now())
+		return r.Finished(l.result)
 	case l.started.IsZero():
 		r.State = sandbox.RunQueued
 	default:
 		r.State, r.StartedAt = sandbox.RunRunning, l.started
 	}
-	return r
-}
-
-// finishedRecord completes a record by a result that the store may not have yet.
-func finishedRecord(r RunRecord, result *sandbox.Result, at time.Time) RunRecord {
-	r.State, r.Result, r.Status, r.Cause = sandbox.RunFinished, result, result.Status, result.Cause.Kind
-	r.FinishedAt = at.UTC().Round(0)
 	return r
 }
 
@@ -104,11 +97,11 @@ func (e *Engine) live(tenant, id string) *liveRun {
 }
 
 // RunRecord finds a run of a tenant, with its result when it has ended.
-func (e *Engine) RunRecord(ctx context.Context, tenant, id string) (RunRecord, error) {
-	if e.options.Store == nil {
-		return RunRecord{}, notFound("run")
+func (e *Engine) RunRecord(ctx context.Context, tenant, id string) (records.Run, error) {
+	if e.records == nil {
+		return records.Run{}, notFound("run")
 	}
-	r, err := e.options.Store.LoadRun(ctx, tenant, id)
+	r, err := e.records.LoadRun(ctx, tenant, id)
 	if err == nil {
 		r, err = e.complement(ctx, r)
 	}
@@ -121,7 +114,7 @@ func (e *Engine) RunRecord(ctx context.Context, tenant, id string) (RunRecord, e
 // complement says of a record where the run stands. The store was asked before:
 // a run that is not under way any more has its result there by now, or it waits
 // to be recorded.
-func (e *Engine) complement(ctx context.Context, r RunRecord) (RunRecord, error) {
+func (e *Engine) complement(ctx context.Context, r records.Run) (records.Run, error) {
 	if r.Status != "" {
 		r.State = sandbox.RunFinished
 		return r, nil
@@ -129,16 +122,7 @@ func (e *Engine) complement(ctx context.Context, r RunRecord) (RunRecord, error)
 	if l := e.live(r.Tenant, r.ID); l != nil {
 		return l.describe(), nil
 	}
-	e.mu.Lock()
-	kept, waits := e.unsaved.results[r.ID]
-	e.mu.Unlock()
-	if waits {
-		if err := headroom.Take(ctx, AnswerSize(kept.result)); err != nil {
-			return r, err
-		}
-		return finishedRecord(r, kept.result, time.Now()), nil
-	}
-	again, err := e.options.Store.LoadRun(ctx, r.Tenant, r.ID)
+	again, err := e.records.LoadRun(ctx, r.Tenant, r.ID)
 	if err != nil {
 		return r, err
 	}
@@ -151,11 +135,11 @@ func (e *Engine) complement(ctx context.Context, r RunRecord) (RunRecord, error)
 
 // Runs lists a tenant's runs, without their results. A page of runs in one of
 // the states before the last may be shorter than asked for, with more to come.
-func (e *Engine) Runs(ctx context.Context, tenant string, q Query) (Page[RunRecord], error) {
-	if e.options.Store == nil {
-		return Page[RunRecord]{}, nil
+func (e *Engine) Runs(ctx context.Context, tenant string, q records.Query) (records.Page[records.Run], error) {
+	if e.records == nil {
+		return records.Page[records.Run]{}, nil
 	}
-	page, err := e.options.Store.ListRuns(ctx, tenant, q)
+	page, err := e.records.ListRuns(ctx, tenant, q)
 	if err != nil {
 		return page, sandbox.AsError(err)
 	}
@@ -179,7 +163,7 @@ func (e *Engine) Runs(ctx context.Context, tenant string, q Query) (Page[RunReco
 // CancelRun ends a run of a tenant and waits until it has ended, or ctx has.
 // What it has printed so far is in its result. Cancelling one that has ended
 // changes nothing.
-func (e *Engine) CancelRun(ctx context.Context, tenant, id string) (RunRecord, error) {
+func (e *Engine) CancelRun(ctx context.Context, tenant, id string) (records.Run, error) {
 	r, err := e.RunRecord(ctx, tenant, id)
 	if err != nil || r.State == sandbox.RunFinished {
 		return r, err
@@ -192,7 +176,7 @@ func (e *Engine) CancelRun(ctx context.Context, tenant, id string) (RunRecord, e
 
 // AwaitRun waits until a run of a tenant has ended, or ctx has: the record says
 // which.
-func (e *Engine) AwaitRun(ctx context.Context, tenant, id string) (RunRecord, error) {
+func (e *Engine) AwaitRun(ctx context.Context, tenant, id string) (records.Run, error) {
 	if l := e.live(tenant, id); l != nil {
 		select {
 		case <-l.done:

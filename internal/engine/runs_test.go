@@ -12,6 +12,7 @@ import (
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
 )
@@ -50,7 +51,7 @@ func asks(tenant, code string) engine.Request {
 	return engine.Request{Spec: sandbox.Spec{Language: "sh", Code: code}, Tenant: tenant}
 }
 
-func (s *served) start(t *testing.T, req engine.Request) engine.RunRecord {
+func (s *served) start(t *testing.T, req engine.Request) records.Run {
 	t.Helper()
 	r, err := s.Start(soon(t), req)
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *served) start(t *testing.T, req engine.Request) engine.RunRecord {
 }
 
 // states are a tenant's runs by state.
-func (s *served) states(t *testing.T, tenant string, q engine.Query) map[sandbox.RunState]int {
+func (s *served) states(t *testing.T, tenant string, q records.Query) map[sandbox.RunState]int {
 	t.Helper()
 	page, err := s.Runs(t.Context(), tenant, q)
 	if err != nil {
@@ -90,14 +91,14 @@ func TestDetachedRunsCanBeFollowed(t *testing.T) {
 	if second.State != sandbox.RunQueued {
 		t.Fatalf("%+v", second)
 	}
-	all := s.states(t, "alice", engine.Query{})
+	all := s.states(t, "alice", records.Query{})
 	if all[sandbox.RunRunning] != 1 || all[sandbox.RunQueued] != 1 {
 		t.Fatalf("%v", all)
 	}
-	if queued := s.states(t, "alice", engine.Query{RunStates: []sandbox.RunState{sandbox.RunQueued}}); len(queued) != 1 || queued[sandbox.RunQueued] != 1 {
+	if queued := s.states(t, "alice", records.Query{RunStates: []sandbox.RunState{sandbox.RunQueued}}); len(queued) != 1 || queued[sandbox.RunQueued] != 1 {
 		t.Fatalf("%v", queued)
 	}
-	if theirs := s.states(t, "bob", engine.Query{}); len(theirs) != 0 {
+	if theirs := s.states(t, "bob", records.Query{}); len(theirs) != 0 {
 		t.Fatalf("bob sees %v", theirs)
 	}
 	for what, err := range map[string]error{
@@ -256,7 +257,7 @@ func TestDetachedRunsAreBounded(t *testing.T) {
 	if code(err) != sandbox.CodeQuotaExceeded {
 		t.Fatalf("a third: %v", err)
 	}
-	if page, err := s.Runs(t.Context(), "alice", engine.Query{}); err != nil || len(page.Items) != 2 {
+	if page, err := s.Runs(t.Context(), "alice", records.Query{}); err != nil || len(page.Items) != 2 {
 		t.Errorf("what was refused is recorded: %+v, %v", page, err)
 	}
 	s.start(t, asks("bob", "a"))

@@ -14,6 +14,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/image"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
@@ -141,7 +142,7 @@ func TestLife(t *testing.T) {
 	if info, err := s.SandboxInfo(soon(t), "alice", x.ID()); err != nil || info.State != sandbox.StateEnded {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	page, err := s.Sandboxes(soon(t), "alice", engine.Query{States: []sandbox.State{sandbox.StateEnded}})
+	page, err := s.Sandboxes(soon(t), "alice", records.Query{States: []sandbox.State{sandbox.StateEnded}})
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("%+v, %v", page, err)
 	}

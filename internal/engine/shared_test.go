@@ -12,6 +12,7 @@ import (
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
 )
@@ -169,7 +170,7 @@ func TestPoolThatCannotBeFilled(t *testing.T) {
 	if _, err := s.Create(soon(t), "alice", sandbox.Create{}); code(err) != sandbox.CodeSetupFailed {
 		t.Fatalf("%v", err)
 	}
-	page, err := s.Sandboxes(soon(t), "alice", engine.Query{})
+	page, err := s.Sandboxes(soon(t), "alice", records.Query{})
 	if err != nil || len(page.Items) != 1 || page.Items[0].State != sandbox.StateEnded || page.Items[0].Error == nil {
 		t.Fatalf("%+v, %v", page, err)
 	}
@@ -244,7 +245,7 @@ func TestRunsAreRecorded(t *testing.T) {
 	if _, err := s.RunRecord(soon(t), "bob", id); code(err) != sandbox.CodeNotFound {
 		t.Fatalf("another tenant's: %v", err)
 	}
-	page, err := s.Runs(soon(t), "alice", engine.Query{})
+	page, err := s.Runs(soon(t), "alice", records.Query{})
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("%+v, %v", page, err)
 	}
@@ -264,7 +265,7 @@ func TestRecovery(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := store.BeginRun(t.Context(), engine.RunRecord{ID: "run_1", Tenant: "alice", CreatedAt: now, Language: "sh", IdempotencyKey: "k"}); err != nil {
+	if _, err := store.BeginRun(t.Context(), records.Run{ID: "run_1", Tenant: "alice", CreatedAt: now, Language: "sh", IdempotencyKey: "k"}); err != nil {
 		t.Fatal(err)
 	}
 	var ended []time.Time

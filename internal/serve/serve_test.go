@@ -17,6 +17,7 @@ import (
 	"pinfold/internal/config"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -67,7 +68,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("socket: %v, %v", info.Mode(), err)
 	}
 	local, _ := http.NewRequest(http.MethodGet, "http://localhost/v1/whoami", nil)
-	if status, body := send(t, overUnix(t, socket), local); status != http.StatusOK || !strings.Contains(body, engine.LocalTenant) {
+	if status, body := send(t, overUnix(t, socket), local); status != http.StatusOK || !strings.Contains(body, records.LocalTenant) {
 		t.Errorf("over the socket: %d %s", status, body)
 	}
 
@@ -339,7 +340,7 @@ func TestConfigurationArrives(t *testing.T) {
 	c.Limits.Max.MemoryBytes = 64 << 20
 	c.Limits.Default.Processes = 7
 	c.TTL = config.TTL{Default: time.Minute, Max: 2 * time.Minute}
-	c.Quotas.Tenants = map[string]config.Quota{engine.LocalTenant: {Sandboxes: 1}}
+	c.Quotas.Tenants = map[string]config.Quota{records.LocalTenant: {Sandboxes: 1}}
 	r := start(t, c, Options{})
 	if status, body := r.ask("POST", "/v1/sandboxes", `{"limits": {"memory_bytes": 134217728}}`); status != http.StatusBadRequest || !strings.Contains(body, "limits.memory_bytes") {
 		t.Errorf("beyond limits.max: %d %s", status, body)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -42,7 +42,7 @@ func BenchmarkRun(b *testing.B) {
 
 func oneRun(ctx context.Context, s *Store, i int64) error {
 	id := fmt.Sprintf("run_%08x%d", uint32(i*2654435761), i)
-	if _, err := s.BeginRun(ctx, engine.RunRecord{ID: id, Tenant: "local", CreatedAt: time.Now(), Language: "python"}); err != nil {
+	if _, err := s.BeginRun(ctx, records.Run{ID: id, Tenant: "local", CreatedAt: time.Now(), Language: "python"}); err != nil {
 		return err
 	}
 	code := 0

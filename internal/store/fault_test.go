@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"pinfold/internal/access"
-	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -57,7 +57,7 @@ func victim(dir string) {
 		wg.Go(func() {
 			for i := 0; ; i++ {
 				id := fmt.Sprintf("run_%d_%d_%d", os.Getpid(), w, i)
-				_, err := s.BeginRun(context.Background(), engine.RunRecord{ID: id, Tenant: "t", CreatedAt: time.Now(), IdempotencyKey: id})
+				_, err := s.BeginRun(context.Background(), records.Run{ID: id, Tenant: "t", CreatedAt: time.Now(), IdempotencyKey: id})
 				say(err, "began", id)
 				result := &sandbox.Result{ID: id, Status: sandbox.StatusSucceeded, Stdout: strings.Repeat(id, rand.N(300))}
 				say(s.FinishRun(context.Background(), "t", id, result), "finished", id)
@@ -144,7 +144,7 @@ func TestDamagedRowIsPutAside(t *testing.T) {
 		if err := s.SaveSandbox(ctx, "t", sandbox.Info{ID: "sbx_" + id, State: sandbox.StateRunning}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.BeginRun(ctx, engine.RunRecord{ID: "run_" + id, Tenant: "t", IdempotencyKey: id}); err != nil {
+		if _, err := s.BeginRun(ctx, records.Run{ID: "run_" + id, Tenant: "t", IdempotencyKey: id}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.FinishRun(ctx, "t", "run_"+id, &sandbox.Result{ID: "run_" + id, Status: sandbox.StatusSucceeded}); err != nil {
@@ -164,15 +164,15 @@ func TestDamagedRowIsPutAside(t *testing.T) {
 		wantError(t, err, sandbox.CodeNotFound)
 	}
 	// Whoever asks to run again with its key must not run twice.
-	_, err := s.BeginRun(ctx, engine.RunRecord{ID: "run_z", Tenant: "t", IdempotencyKey: "e"})
+	_, err := s.BeginRun(ctx, records.Run{ID: "run_z", Tenant: "t", IdempotencyKey: "e"})
 	wantError(t, err, sandbox.CodeStateCorrupt, "use a new key")
 	_, err = s.LoadSandbox(ctx, "t", "sbx_a")
 	wantError(t, err, sandbox.CodeNotFound)
-	runs, err := s.ListRuns(ctx, "t", engine.Query{Oldest: true})
+	runs, err := s.ListRuns(ctx, "t", records.Query{Oldest: true})
 	if err != nil || len(runs.Items) != 2 || runs.Items[0].ID != "run_d" {
 		t.Fatal(runs.Items, err)
 	}
-	sandboxes, err := s.ListSandboxes(ctx, "t", engine.Query{})
+	sandboxes, err := s.ListSandboxes(ctx, "t", records.Query{})
 	if err != nil || len(sandboxes.Items) != 3 {
 		t.Fatal(sandboxes.Items, err)
 	}
@@ -213,7 +213,7 @@ func TestFullDisk(t *testing.T) {
 	var full error
 	for i := range 100 {
 		id := fmt.Sprintf("run_%d", i)
-		if _, full = s.BeginRun(ctx, engine.RunRecord{ID: id, Tenant: "t"}); full != nil {
+		if _, full = s.BeginRun(ctx, records.Run{ID: id, Tenant: "t"}); full != nil {
 			break
 		}
 		begun++
@@ -227,11 +227,11 @@ func TestFullDisk(t *testing.T) {
 	if finished == 0 {
 		t.Fatal("nothing fitted")
 	}
-	page, err := s.ListRuns(ctx, "t", engine.Query{Statuses: []sandbox.Status{sandbox.StatusSucceeded}})
+	page, err := s.ListRuns(ctx, "t", records.Query{Statuses: []sandbox.Status{sandbox.StatusSucceeded}})
 	if err != nil || len(page.Items) != finished {
 		t.Fatal(len(page.Items), "of", finished, "results are there", err)
 	}
-	if page, err = s.ListRuns(ctx, "t", engine.Query{}); err != nil || len(page.Items) != begun {
+	if page, err = s.ListRuns(ctx, "t", records.Query{}); err != nil || len(page.Items) != begun {
 		t.Fatal(len(page.Items), "of", begun, "runs are there", err)
 	}
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, "size=20m"); err != nil {
@@ -308,7 +308,7 @@ func TestLogIsWrittenBack(t *testing.T) {
 	written := 0
 	for i := range 600 {
 		id := fmt.Sprintf("run_%d", i)
-		if _, err := s.BeginRun(t.Context(), engine.RunRecord{ID: id, Tenant: "t"}); err != nil {
+		if _, err := s.BeginRun(t.Context(), records.Run{ID: id, Tenant: "t"}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.FinishRun(t.Context(), "t", id, &sandbox.Result{ID: id, Stdout: output}); err != nil {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"strings"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/headroom"
 	"pinfold/internal/store/paging"
 )
@@ -28,8 +28,8 @@ type row struct {
 }
 
 // list answers a query. Rows that cannot be read are put aside and missing.
-func list[T any](ctx context.Context, s *Store, tenant string, q engine.Query, l listed[T]) (engine.Page[T], error) {
-	page := engine.Page[T]{Items: []T{}}
+func list[T any](ctx context.Context, s *Store, tenant string, q records.Query, l listed[T]) (records.Page[T], error) {
+	page := records.Page[T]{Items: []T{}}
 	plan, err := paging.Check(q)
 	if err != nil {
 		return page, err
@@ -47,7 +47,7 @@ func list[T any](ctx context.Context, s *Store, tenant string, q engine.Query, l
 }
 
 // read fills a page and returns the rows that it could not read.
-func (l listed[T]) read(ctx context.Context, rows *sql.Rows, limit int, oldest bool, page *engine.Page[T]) ([]*damaged, error) {
+func (l listed[T]) read(ctx context.Context, rows *sql.Rows, limit int, oldest bool, page *records.Page[T]) ([]*damaged, error) {
 	defer drop(rows)
 	var bad []*damaged
 	var last paging.Place
@@ -117,7 +117,7 @@ func find[T any](ctx context.Context, s *Store, from source, text, tenant, id st
 
 // listQuery builds the statement for a query. Names of tables and columns come
 // from this package; everything from outside is a parameter.
-func listQuery(tenant string, q engine.Query, plan paging.Plan, table, columns, choice string, values []string) (string, []any) {
+func listQuery(tenant string, q records.Query, plan paging.Plan, table, columns, choice string, values []string) (string, []any) {
 	var b strings.Builder
 	args := []any{tenant}
 	b.WriteString("SELECT " + columns + " FROM " + table + " WHERE tenant = ?")

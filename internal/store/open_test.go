@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -94,13 +94,13 @@ func TestReopenedStoreHasEverything(t *testing.T) {
 	if exists(databaseFile(dir) + "-wal") {
 		t.Fatal("the log was not written back: something is still open")
 	}
-	_, err := s.ListRuns(t.Context(), "local", engine.Query{})
+	_, err := s.ListRuns(t.Context(), "local", records.Query{})
 	wantError(t, err, sandbox.CodeShuttingDown)
 	wantError(t, oneRun(t.Context(), s, 9), sandbox.CodeShuttingDown)
 	_, err = s.LoadRun(t.Context(), "local", "x")
 	wantError(t, err, sandbox.CodeShuttingDown)
 	s = mustOpen(t, dir)
-	page, err := s.ListRuns(t.Context(), "local", engine.Query{})
+	page, err := s.ListRuns(t.Context(), "local", records.Query{})
 	if err != nil || len(page.Items) != 3 {
 		t.Fatal(len(page.Items), err)
 	}
@@ -147,7 +147,7 @@ func TestAttachWorksBesideAServer(t *testing.T) {
 	if err := beside.Close(); err != nil {
 		t.Fatal(err)
 	}
-	page, err := server.ListRuns(t.Context(), "local", engine.Query{})
+	page, err := server.ListRuns(t.Context(), "local", records.Query{})
 	if err != nil || len(page.Items) != 2 {
 		t.Fatal(len(page.Items), err)
 	}

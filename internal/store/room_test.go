@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/headroom"
 	"pinfold/sandbox"
 )
@@ -20,7 +20,7 @@ func TestRecordsAskForRoom(t *testing.T) {
 	}
 	defer s.Close()
 	const size = 1 << 20
-	r := engine.RunRecord{ID: "run_a", Tenant: "t", CreatedAt: time.Now(), Language: "sh", IdempotencyKey: "k", Metadata: map[string]string{"m": strings.Repeat("x", 4000)}}
+	r := records.Run{ID: "run_a", Tenant: "t", CreatedAt: time.Now(), Language: "sh", IdempotencyKey: "k", Metadata: map[string]string{"m": strings.Repeat("x", 4000)}}
 	if _, err := s.BeginRun(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestRecordsAskForRoom(t *testing.T) {
 	}{
 		"a run":              {func(ctx context.Context) error { _, err := s.LoadRun(ctx, "t", "run_a"); return err }, size},
 		"one asked again":    {func(ctx context.Context) error { _, err := s.BeginRun(ctx, again); return err }, size},
-		"a page of metadata": {func(ctx context.Context) error { _, err := s.ListRuns(ctx, "t", engine.Query{}); return err }, 4000},
+		"a page of metadata": {func(ctx context.Context) error { _, err := s.ListRuns(ctx, "t", records.Query{}); return err }, 4000},
 	} {
 		var taken int64
 		if err := c.read(headroom.With(t.Context(), func(n int64) error { taken += n; return nil })); err != nil || taken < answerCopies*c.size || taken > 2*answerCopies*c.size {

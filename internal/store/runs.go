@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/headroom"
 	"pinfold/internal/store/paging"
 	"pinfold/sandbox"
@@ -20,7 +20,7 @@ const withResult = "SELECT seq, " + runColumns + ", body FROM runs LEFT JOIN res
 // BeginRun records a run. When the tenant has used its idempotency key before,
 // it returns that run instead, with its result if there is one. An id that is
 // taken is a conflict.
-func (s *Store) BeginRun(ctx context.Context, r engine.RunRecord) (*engine.RunRecord, error) {
+func (s *Store) BeginRun(ctx context.Context, r records.Run) (*records.Run, error) {
 	const doing = "recording a run"
 	if err := paging.CheckID("run", r.Tenant, r.ID); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func (s *Store) BeginRun(ctx context.Context, r engine.RunRecord) (*engine.RunRe
 		key = r.IdempotencyKey
 	}
 	args := []any{r.Tenant, r.ID, paging.Nanos(r.CreatedAt), r.Language, string(metadata), key, r.Digest}
-	var earlier *engine.RunRecord
+	var earlier *records.Run
 	asked := ctx
 	err = s.write(ctx, doing, len(metadata), func(ctx context.Context, w *session) error {
 		if key != nil {
@@ -62,7 +62,7 @@ const resultSize = "SELECT coalesce(octet_length(body), 0) FROM runs LEFT JOIN r
 
 // runOf returns the run that has used an idempotency key, or nil. One that
 // cannot be read keeps its key: running again could be running twice.
-func (w *session) runOf(ctx, asked context.Context, tenant, key string, s *Store) (*engine.RunRecord, error) {
+func (w *session) runOf(ctx, asked context.Context, tenant, key string, s *Store) (*records.Run, error) {
 	var seq, size int64
 	if err := w.row(ctx, resultSize+"idempotency_key = ?", []any{tenant, key}, &size); err == nil {
 		if full := headroom.Take(asked, answerCopies*size); full != nil {
@@ -118,29 +118,29 @@ func (s *Store) FinishRun(ctx context.Context, tenant, id string, result *sandbo
 }
 
 // LoadRun returns a run with its result, if there is one.
-func (s *Store) LoadRun(ctx context.Context, tenant, id string) (engine.RunRecord, error) {
+func (s *Store) LoadRun(ctx context.Context, tenant, id string) (records.Run, error) {
 	var size int64
 	if err := s.one(ctx, resultSize+"id = ?", []any{tenant, id}, &size); err == nil { // else what follows says why
 		if full := headroom.Take(ctx, answerCopies*size); full != nil {
-			return engine.RunRecord{}, full
+			return records.Run{}, full
 		}
 	}
 	return find(ctx, s, runRows(), withResult+"id = ?", tenant, id, scanRunAndResult)
 }
 
 // ListRuns returns the runs that match, in pages, without their results.
-func (s *Store) ListRuns(ctx context.Context, tenant string, q engine.Query) (engine.Page[engine.RunRecord], error) {
-	return list(ctx, s, tenant, q, listed[engine.RunRecord]{
+func (s *Store) ListRuns(ctx context.Context, tenant string, q records.Query) (records.Page[records.Run], error) {
+	return list(ctx, s, tenant, q, listed[records.Run]{
 		source: runRows(), columns: "seq, created_at, id, " + runColumns, choice: "status", values: texts(q.Statuses), scan: scanRun,
 	})
 }
 
-func scanRun(rest ...any) ([]any, func() (engine.RunRecord, error)) {
-	var r engine.RunRecord
+func scanRun(rest ...any) ([]any, func() (records.Run, error)) {
+	var r records.Run
 	var at, finished int64
 	var metadata []byte
 	dest := slices.Concat(rest, []any{&at, &r.ID, &r.Tenant, &r.Language, &metadata, &r.IdempotencyKey, &r.Digest, (*string)(&r.Status), (*string)(&r.Cause), &finished})
-	return dest, func() (engine.RunRecord, error) {
+	return dest, func() (records.Run, error) {
 		r.CreatedAt = paging.Time(at)
 		if r.Status != "" {
 			r.FinishedAt = paging.Time(finished)
@@ -150,10 +150,10 @@ func scanRun(rest ...any) ([]any, func() (engine.RunRecord, error)) {
 	}
 }
 
-func scanRunAndResult(rest ...any) ([]any, func() (engine.RunRecord, error)) {
+func scanRunAndResult(rest ...any) ([]any, func() (records.Run, error)) {
 	var body []byte
 	dest, get := scanRun(rest...)
-	return append(dest, &body), func() (engine.RunRecord, error) {
+	return append(dest, &body), func() (records.Run, error) {
 		r, err := get()
 		switch {
 		case err != nil:

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/store/paging"
 	"pinfold/sandbox"
 )
@@ -49,7 +49,7 @@ func (s *Store) LoadSandbox(ctx context.Context, tenant, id string) (sandbox.Inf
 }
 
 // ListSandboxes returns the sandboxes that match, in pages.
-func (s *Store) ListSandboxes(ctx context.Context, tenant string, q engine.Query) (engine.Page[sandbox.Info], error) {
+func (s *Store) ListSandboxes(ctx context.Context, tenant string, q records.Query) (records.Page[sandbox.Info], error) {
 	return list(ctx, s, tenant, q, listed[sandbox.Info]{
 		source: sandboxRows(), columns: "seq, created_at, id, info", choice: "state", values: texts(q.States), scan: scanInfo,
 	})
@@ -66,12 +66,12 @@ func scanInfo(rest ...any) ([]any, func() (sandbox.Info, error)) {
 
 // Unfinished returns the sandboxes that have not ended and the runs without a
 // result, of all tenants, the oldest first.
-func (s *Store) Unfinished(ctx context.Context) ([]engine.OwnedSandbox, []engine.RunRecord, error) {
+func (s *Store) Unfinished(ctx context.Context) ([]records.Sandbox, []records.Run, error) {
 	living, err := all(ctx, s, sandboxRows(), "SELECT seq, tenant, info FROM sandboxes WHERE ended_at IS NULL ORDER BY seq",
-		func(rest ...any) ([]any, func() (engine.OwnedSandbox, error)) {
-			var o engine.OwnedSandbox
+		func(rest ...any) ([]any, func() (records.Sandbox, error)) {
+			var o records.Sandbox
 			dest, get := scanInfo(append(rest, &o.Tenant)...)
-			return dest, func() (engine.OwnedSandbox, error) {
+			return dest, func() (records.Sandbox, error) {
 				var err error
 				o.Info, err = get()
 				return o, err

@@ -1,6 +1,6 @@
 // Package store keeps what must outlive the server in one SQLite database:
 // sandboxes, runs and their results, usage, tenants and keys. It implements
-// engine.Store and access.Store.
+// records.Store and access.Store.
 //
 // What a method has returned from survives the death of the process, at any
 // instant. It survives the death of the machine up to the last checkpoint, at

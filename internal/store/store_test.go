@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/store/storetest"
 )
 
 func TestSQLiteKeepsTheContract(t *testing.T) {
 	base := t.TempDir()
-	storetest.Run(t, func(now func() time.Time) (engine.Store, func(), error) {
+	storetest.Run(t, func(now func() time.Time) (records.Store, func(), error) {
 		dir, err := os.MkdirTemp(base, "")
 		if err != nil {
 			return nil, nil, err

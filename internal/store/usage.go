@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/store/paging"
 )
 
@@ -14,7 +14,7 @@ import (
 const pruneAtOnce = 200
 
 // AddUsage adds to a tenant's account of one day (UTC).
-func (s *Store) AddUsage(ctx context.Context, tenant string, day time.Time, u engine.Consumption) error {
+func (s *Store) AddUsage(ctx context.Context, tenant string, day time.Time, u records.Consumption) error {
 	args := []any{tenant, day.UTC().Format(time.DateOnly), u.Runs, u.Sandboxes, u.CPUMS, u.WallMS, u.MemoryMiBMS, u.OutputBytes, u.ArtifactBytes}
 	return s.write(ctx, "recording usage", 0, func(ctx context.Context, w *session) error {
 		_, err := w.exec(ctx, `INSERT INTO usage (tenant, day, runs, sandboxes, cpu_ms, wall_ms, memory_mb_ms, output_bytes, artifact_bytes)
@@ -28,7 +28,7 @@ func (s *Store) AddUsage(ctx context.Context, tenant string, day time.Time, u en
 
 // UsageOf returns the days from and to (UTC), both included, in order. Days
 // without use are missing.
-func (s *Store) UsageOf(ctx context.Context, tenant string, from, to time.Time) ([]engine.DayUsage, error) {
+func (s *Store) UsageOf(ctx context.Context, tenant string, from, to time.Time) ([]records.DayUsage, error) {
 	const doing = "reading usage"
 	st, err := s.stmt(ctx, `SELECT day, runs, sandboxes, cpu_ms, wall_ms, memory_mb_ms, output_bytes, artifact_bytes
 		FROM usage WHERE tenant = ? AND day BETWEEN ? AND ? ORDER BY day`)
@@ -40,9 +40,9 @@ func (s *Store) UsageOf(ctx context.Context, tenant string, from, to time.Time) 
 		return nil, s.fault(doing, err)
 	}
 	defer drop(rows)
-	days := []engine.DayUsage{}
+	days := []records.DayUsage{}
 	for rows.Next() {
-		var d engine.DayUsage
+		var d records.DayUsage
 		if err := rows.Scan(&d.Day, &d.Runs, &d.Sandboxes, &d.CPUMS, &d.WallMS, &d.MemoryMiBMS, &d.OutputBytes, &d.ArtifactBytes); err != nil {
 			return nil, s.fault(doing, err)
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"pinfold/internal/archive"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -20,7 +20,7 @@ func (t *trial) sparseTree(bound int64, judge func(f archive.Format, s archive.S
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	const disk = 16 << 20
-	x, err := t.engine.Create(ctx, engine.LocalTenant, sandbox.Create{Limits: sandbox.Limits{DiskBytes: disk}})
+	x, err := t.engine.Create(ctx, records.LocalTenant, sandbox.Create{Limits: sandbox.Limits{DiskBytes: disk}})
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ import (
 	"pinfold/internal/config"
 	"pinfold/internal/driver"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/image"
 	"pinfold/internal/serve"
 	"pinfold/internal/wiring"
@@ -47,11 +48,11 @@ type clocks struct {
 
 // timedStore times the two writes of a run.
 type timedStore struct {
-	engine.Store
+	records.Store
 	c *clocks
 }
 
-func (s timedStore) BeginRun(ctx context.Context, r engine.RunRecord) (*engine.RunRecord, error) {
+func (s timedStore) BeginRun(ctx context.Context, r records.Run) (*records.Run, error) {
 	defer s.c.begin.since(time.Now())
 	return s.Store.BeginRun(ctx, r)
 }

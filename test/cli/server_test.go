@@ -19,6 +19,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/image"
 	"pinfold/internal/store"
 )
@@ -48,7 +49,7 @@ func startServer(env *testscript.Env) error {
 	env.Defer(func() { closing(env, st.Close) })
 	service := access.NewService(access.Options{Store: st})
 	for name, scopes := range map[string][]string{"PINFOLD_KEY": {access.ScopeAdmin}, "READ": {access.ScopeRead}} {
-		_, key, err := service.Create(ctx, engine.LocalTenant, name, scopes, 0)
+		_, key, err := service.Create(ctx, records.LocalTenant, name, scopes, 0)
 		if err != nil {
 			return err
 		}
@@ -73,7 +74,7 @@ func startServer(env *testscript.Env) error {
 	return nil
 }
 
-func startEngine(ctx context.Context, env *testscript.Env, st engine.Store) (*engine.Engine, error) {
+func startEngine(ctx context.Context, env *testscript.Env, st records.Store) (*engine.Engine, error) {
 	host := fstest.MapFS{"usr/bin/sh": &fstest.MapFile{Data: []byte("\x7fELF"), Mode: 0o755}}
 	template, err := image.Host(host)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package memstore is an engine.Store that keeps everything in memory, for a
+// Package memstore is an records.Store that keeps everything in memory, for a
 // program that runs sandboxes in process and for tests. It is bounded: of what
 // has ended, only the newest objects stay. It survives nothing.
 package memstore
@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/store/paging"
 	"pinfold/sandbox"
 )
@@ -26,7 +26,7 @@ type Options struct {
 	Now     func() time.Time // by which runs finish; nil: the time of day
 }
 
-// Store is an engine.Store in memory. It is safe for concurrent use.
+// Store is an records.Store in memory. It is safe for concurrent use.
 type Store struct {
 	options Options
 
@@ -34,7 +34,7 @@ type Store struct {
 	sandboxes table
 	runs      table
 	keys      map[key]key // (tenant, idempotency key) to (tenant, run)
-	usage     map[key]engine.Consumption
+	usage     map[key]records.Consumption
 }
 
 // key names an object within its tenant.
@@ -56,7 +56,7 @@ type row struct {
 	state    string
 	metadata map[string]string
 	body     []byte
-	run      engine.RunRecord // of a run: without result
+	run      records.Run // of a run: without result
 }
 
 // New returns an empty store.
@@ -68,7 +68,7 @@ func New(o Options) *Store {
 		o.Now = time.Now
 	}
 	return &Store{
-		options: o, keys: make(map[key]key), usage: make(map[key]engine.Consumption),
+		options: o, keys: make(map[key]key), usage: make(map[key]records.Consumption),
 		sandboxes: table{rows: make(map[key]*row)}, runs: table{rows: make(map[key]*row)},
 	}
 }
@@ -120,12 +120,12 @@ func (s *Store) LoadSandbox(ctx context.Context, tenant, id string) (sandbox.Inf
 }
 
 // ListSandboxes returns the sandboxes that match, in pages.
-func (s *Store) ListSandboxes(ctx context.Context, tenant string, q engine.Query) (engine.Page[sandbox.Info], error) {
+func (s *Store) ListSandboxes(ctx context.Context, tenant string, q records.Query) (records.Page[sandbox.Info], error) {
 	return list(ctx, s, &s.sandboxes, tenant, q, texts(q.States), func(r *row) (sandbox.Info, error) { return decode[sandbox.Info](r.body) })
 }
 
 // BeginRun records a run, or returns the earlier one with its idempotency key.
-func (s *Store) BeginRun(ctx context.Context, r engine.RunRecord) (*engine.RunRecord, error) {
+func (s *Store) BeginRun(ctx context.Context, r records.Run) (*records.Run, error) {
 	if err := cmp.Or(ctx.Err(), paging.CheckID("run", r.Tenant, r.ID)); err != nil {
 		return nil, sandbox.AsError(err)
 	}
@@ -180,41 +180,41 @@ func (s *Store) FinishRun(ctx context.Context, tenant, id string, result *sandbo
 }
 
 // LoadRun returns a run with its result, if there is one.
-func (s *Store) LoadRun(ctx context.Context, tenant, id string) (engine.RunRecord, error) {
+func (s *Store) LoadRun(ctx context.Context, tenant, id string) (records.Run, error) {
 	if err := ctx.Err(); err != nil {
-		return engine.RunRecord{}, sandbox.AsError(err)
+		return records.Run{}, sandbox.AsError(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.runs.rows[key{tenant, id}]
 	if r == nil {
-		return engine.RunRecord{}, paging.NotFound("run", id)
+		return records.Run{}, paging.NotFound("run", id)
 	}
 	return r.record()
 }
 
 // ListRuns returns the runs that match, in pages, without their results.
-func (s *Store) ListRuns(ctx context.Context, tenant string, q engine.Query) (engine.Page[engine.RunRecord], error) {
-	return list(ctx, s, &s.runs, tenant, q, texts(q.Statuses), func(r *row) (engine.RunRecord, error) { return r.summary(), nil })
+func (s *Store) ListRuns(ctx context.Context, tenant string, q records.Query) (records.Page[records.Run], error) {
+	return list(ctx, s, &s.runs, tenant, q, texts(q.Statuses), func(r *row) (records.Run, error) { return r.summary(), nil })
 }
 
 // Unfinished returns the sandboxes that have not ended and the runs without a
 // result, of all tenants, the oldest first.
-func (s *Store) Unfinished(ctx context.Context) ([]engine.OwnedSandbox, []engine.RunRecord, error) {
+func (s *Store) Unfinished(ctx context.Context) ([]records.Sandbox, []records.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, sandbox.AsError(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var living []engine.OwnedSandbox
+	var living []records.Sandbox
 	for _, k := range s.sandboxes.unended() {
 		info, err := decode[sandbox.Info](s.sandboxes.rows[k].body)
 		if err != nil {
 			return nil, nil, err
 		}
-		living = append(living, engine.OwnedSandbox{Tenant: k.tenant, Info: info})
+		living = append(living, records.Sandbox{Tenant: k.tenant, Info: info})
 	}
-	var runs []engine.RunRecord
+	var runs []records.Run
 	for _, k := range s.runs.unended() {
 		runs = append(runs, s.runs.rows[k].summary())
 	}
@@ -222,7 +222,7 @@ func (s *Store) Unfinished(ctx context.Context) ([]engine.OwnedSandbox, []engine
 }
 
 // AddUsage adds to a tenant's account of one day (UTC).
-func (s *Store) AddUsage(ctx context.Context, tenant string, day time.Time, u engine.Consumption) error {
+func (s *Store) AddUsage(ctx context.Context, tenant string, day time.Time, u records.Consumption) error {
 	if err := ctx.Err(); err != nil {
 		return sandbox.AsError(err)
 	}
@@ -233,28 +233,25 @@ func (s *Store) AddUsage(ctx context.Context, tenant string, day time.Time, u en
 	if !known && len(s.usage) >= s.options.Days {
 		delete(s.usage, slices.MinFunc(slices.Collect(maps.Keys(s.usage)), func(a, b key) int { return cmp.Compare(a.id, b.id) }))
 	}
-	s.usage[k] = engine.Consumption{
-		Runs: old.Runs + u.Runs, Sandboxes: old.Sandboxes + u.Sandboxes, CPUMS: old.CPUMS + u.CPUMS, WallMS: old.WallMS + u.WallMS,
-		MemoryMiBMS: old.MemoryMiBMS + u.MemoryMiBMS, OutputBytes: old.OutputBytes + u.OutputBytes, ArtifactBytes: old.ArtifactBytes + u.ArtifactBytes,
-	}
+	s.usage[k] = old.Plus(u)
 	return nil
 }
 
 // UsageOf returns the days from and to (UTC), both included, in order.
-func (s *Store) UsageOf(ctx context.Context, tenant string, from, to time.Time) ([]engine.DayUsage, error) {
+func (s *Store) UsageOf(ctx context.Context, tenant string, from, to time.Time) ([]records.DayUsage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, sandbox.AsError(err)
 	}
 	first, last := from.UTC().Format(time.DateOnly), to.UTC().Format(time.DateOnly)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	days := []engine.DayUsage{}
+	days := []records.DayUsage{}
 	for k, u := range s.usage {
 		if k.tenant == tenant && first <= k.id && k.id <= last {
-			days = append(days, engine.DayUsage{Day: k.id, Consumption: u})
+			days = append(days, records.DayUsage{Day: k.id, Consumption: u})
 		}
 	}
-	slices.SortFunc(days, func(a, b engine.DayUsage) int { return cmp.Compare(a.Day, b.Day) })
+	slices.SortFunc(days, func(a, b records.DayUsage) int { return cmp.Compare(a.Day, b.Day) })
 	return days, nil
 }
 

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/store/storetest"
 	"pinfold/sandbox"
 )
 
 func TestMemoryKeepsTheContract(t *testing.T) {
-	storetest.Run(t, func(now func() time.Time) (engine.Store, func(), error) {
+	storetest.Run(t, func(now func() time.Time) (records.Store, func(), error) {
 		return New(Options{Now: now}), func() {}, nil
 	})
 }
@@ -23,14 +23,14 @@ func TestMemoryIsBounded(t *testing.T) {
 	s := New(Options{Objects: 3, Bytes: 5000, Days: 2})
 	finish := func(i int, output string) {
 		id := fmt.Sprintf("run_%02d", i)
-		if _, err := s.BeginRun(ctx, engine.RunRecord{ID: id, Tenant: "t", IdempotencyKey: id}); err != nil {
+		if _, err := s.BeginRun(ctx, records.Run{ID: id, Tenant: "t", IdempotencyKey: id}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.FinishRun(ctx, "t", id, &sandbox.Result{ID: id, Status: sandbox.StatusSucceeded, Stdout: output}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.BeginRun(ctx, engine.RunRecord{ID: "run_alive", Tenant: "t"}); err != nil {
+	if _, err := s.BeginRun(ctx, records.Run{ID: "run_alive", Tenant: "t"}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 20 {
@@ -38,7 +38,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		if err := s.SaveSandbox(ctx, "t", sandbox.Info{ID: fmt.Sprint("sbx_", i), State: sandbox.StateEnded}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.AddUsage(ctx, "t", time.Date(2026, 1, 1+i, 0, 0, 0, 0, time.UTC), engine.Consumption{Runs: 1}); err != nil {
+		if err := s.AddUsage(ctx, "t", time.Date(2026, 1, 1+i, 0, 0, 0, 0, time.UTC), records.Consumption{Runs: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}

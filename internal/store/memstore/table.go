@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/store/paging"
 	"pinfold/sandbox"
 )
@@ -58,13 +58,13 @@ func (s *Store) remove(t *table, k key) {
 }
 
 // summary is a run as it stands in lists.
-func (r *row) summary() engine.RunRecord {
+func (r *row) summary() records.Run {
 	record := r.run
 	record.Metadata = maps.Clone(record.Metadata)
 	return record
 }
 
-func (r *row) record() (engine.RunRecord, error) {
+func (r *row) record() (records.Run, error) {
 	record := r.summary()
 	if r.body == nil {
 		return record, nil
@@ -74,7 +74,7 @@ func (r *row) record() (engine.RunRecord, error) {
 	return record, err
 }
 
-func (r *row) matches(q engine.Query, states []string) bool {
+func (r *row) matches(q records.Query, states []string) bool {
 	if len(states) > 0 && !slices.Contains(states, r.state) {
 		return false
 	}
@@ -96,8 +96,8 @@ func (r *row) matches(q engine.Query, states []string) bool {
 }
 
 // list answers a query.
-func list[T any](ctx context.Context, s *Store, t *table, tenant string, q engine.Query, states []string, get func(*row) (T, error)) (engine.Page[T], error) {
-	page := engine.Page[T]{Items: []T{}}
+func list[T any](ctx context.Context, s *Store, t *table, tenant string, q records.Query, states []string, get func(*row) (T, error)) (records.Page[T], error) {
+	page := records.Page[T]{Items: []T{}}
 	if err := ctx.Err(); err != nil {
 		return page, sandbox.AsError(err)
 	}

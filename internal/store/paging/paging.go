@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -48,7 +48,7 @@ type Plan struct {
 }
 
 // Check returns the plan for a query, or an error that names the field at fault.
-func Check(q engine.Query) (Plan, error) {
+func Check(q records.Query) (Plan, error) {
 	p := Plan{Limit: q.Limit}
 	switch {
 	case q.Limit == 0:

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 )
 
 func TestNanosStayInTheirBounds(t *testing.T) {
@@ -32,7 +32,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add(Cursor(Place{At: -5, ID: "run_a.b"}, true), true)
 	f.Add("bjEuYQ", false)
 	f.Fuzz(func(t *testing.T, cursor string, oldest bool) {
-		plan, err := Check(engine.Query{Cursor: cursor, Oldest: oldest})
+		plan, err := Check(records.Query{Cursor: cursor, Oldest: oldest})
 		if err != nil || cursor == "" {
 			if plan.After != nil {
 				t.Fatal("a place from no cursor")
@@ -40,11 +40,11 @@ func FuzzCursor(f *testing.F) {
 			return
 		}
 		again := Cursor(*plan.After, oldest)
-		second, err := Check(engine.Query{Cursor: again, Oldest: oldest})
+		second, err := Check(records.Query{Cursor: again, Oldest: oldest})
 		if err != nil || *second.After != *plan.After {
 			t.Fatalf("%q and %q are not the same place: %v", cursor, again, err)
 		}
-		if _, err := Check(engine.Query{Cursor: again, Oldest: !oldest}); err == nil {
+		if _, err := Check(records.Query{Cursor: again, Oldest: !oldest}); err == nil {
 			t.Fatal("a cursor of the other order was taken")
 		}
 		if strings.ContainsAny(again, "+/=&?# ") {

@@ -10,20 +10,20 @@ import (
 
 	"pgregory.net/rapid"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
 // model is the store as one would write it down: lists, and nothing clever.
 type model struct {
-	store     engine.Store
+	store     records.Store
 	clock     time.Time
-	sandboxes []engine.OwnedSandbox
+	sandboxes []records.Sandbox
 	runs      []*modelRun
 }
 
 type modelRun struct {
-	record   engine.RunRecord
+	record   records.Run
 	finished time.Time
 }
 
@@ -71,7 +71,7 @@ func (m *model) saveSandbox(t *rapid.T) {
 		end := drawTime(t)
 		info.EndedAt = &end
 	}
-	i := slices.IndexFunc(m.sandboxes, func(o engine.OwnedSandbox) bool { return o.Tenant == tenant && o.Info.ID == info.ID })
+	i := slices.IndexFunc(m.sandboxes, func(o records.Sandbox) bool { return o.Tenant == tenant && o.Info.ID == info.ID })
 	if i >= 0 { // a sandbox is made once
 		info.CreatedAt = m.sandboxes[i].Info.CreatedAt
 	}
@@ -82,11 +82,11 @@ func (m *model) saveSandbox(t *rapid.T) {
 		m.sandboxes[i].Info = info
 		return
 	}
-	m.sandboxes = append(m.sandboxes, engine.OwnedSandbox{Tenant: tenant, Info: info})
+	m.sandboxes = append(m.sandboxes, records.Sandbox{Tenant: tenant, Info: info})
 }
 
 func (m *model) beginRun(t *rapid.T) {
-	r := engine.RunRecord{
+	r := records.Run{
 		ID: rapid.StringMatching(`run_[a-h]`).Draw(t, "id"), Tenant: drawTenant(t), CreatedAt: drawTime(t), Language: rapid.SampledFrom([]string{"python", "sh"}).Draw(t, "language"), Metadata: drawMetadata(t),
 		IdempotencyKey: rapid.SampledFrom([]string{"", "k", "l"}).Draw(t, "key"), Digest: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "digest"),
 	}
@@ -140,8 +140,8 @@ func (m *model) finishRun(t *rapid.T) {
 	}
 }
 
-func drawQuery(t *rapid.T) engine.Query {
-	return engine.Query{Oldest: rapid.Bool().Draw(t, "oldest"), Limit: rapid.IntRange(1, 4).Draw(t, "limit"), Metadata: drawMetadata(t)}
+func drawQuery(t *rapid.T) records.Query {
+	return records.Query{Oldest: rapid.Bool().Draw(t, "oldest"), Limit: rapid.IntRange(1, 4).Draw(t, "limit"), Metadata: drawMetadata(t)}
 }
 
 func (m *model) listSandboxes(t *rapid.T) {
@@ -154,7 +154,7 @@ func (m *model) listSandboxes(t *rapid.T) {
 		}
 	}
 	order(want, q.Oldest, func(i sandbox.Info) (time.Time, string) { return i.CreatedAt, i.ID })
-	equal(t, pages(t, q, func(q engine.Query) (engine.Page[sandbox.Info], error) {
+	equal(t, pages(t, q, func(q records.Query) (records.Page[sandbox.Info], error) {
 		return m.store.ListSandboxes(context.Background(), tenant, q)
 	}), want)
 }
@@ -167,7 +167,7 @@ func (m *model) listRuns(t *rapid.T) {
 	if rapid.Bool().Draw(t, "bounded in time") {
 		q.Since, q.Before = drawTime(t), drawTime(t)
 	}
-	want := []engine.RunRecord{}
+	want := []records.Run{}
 	for _, r := range m.runs {
 		record := r.record
 		record.Result = nil
@@ -175,14 +175,14 @@ func (m *model) listRuns(t *rapid.T) {
 			want = append(want, record)
 		}
 	}
-	order(want, q.Oldest, func(r engine.RunRecord) (time.Time, string) { return r.CreatedAt, r.ID })
-	equal(t, pages(t, q, func(q engine.Query) (engine.Page[engine.RunRecord], error) {
+	order(want, q.Oldest, func(r records.Run) (time.Time, string) { return r.CreatedAt, r.ID })
+	equal(t, pages(t, q, func(q records.Query) (records.Page[records.Run], error) {
 		return m.store.ListRuns(context.Background(), tenant, q)
 	}), want)
 }
 
 // selected says whether a run is of the states, languages and times of a query.
-func selected(q engine.Query, r engine.RunRecord) bool {
+func selected(q records.Query, r records.Run) bool {
 	state := func(s sandbox.RunState) bool { return (s == sandbox.RunFinished) == (r.Status != "") }
 	switch {
 	case len(q.RunStates) > 0 && !slices.ContainsFunc(q.RunStates, state):
@@ -201,7 +201,7 @@ func (m *model) prune(t *rapid.T) {
 	}
 	had := len(m.runs) + len(m.sandboxes)
 	m.runs = slices.DeleteFunc(m.runs, func(r *modelRun) bool { return r.record.Result != nil && r.finished.Before(before) })
-	m.sandboxes = slices.DeleteFunc(m.sandboxes, func(o engine.OwnedSandbox) bool {
+	m.sandboxes = slices.DeleteFunc(m.sandboxes, func(o records.Sandbox) bool {
 		return o.Info.EndedAt != nil && o.Info.State == sandbox.StateEnded && o.Info.EndedAt.Before(before)
 	})
 	if want := had - len(m.runs) - len(m.sandboxes); n != want {
@@ -229,18 +229,18 @@ func (m *model) check(t *rapid.T) {
 		t.Fatal(err)
 	}
 	for _, o := range m.sandboxes {
-		if found := slices.ContainsFunc(living, func(l engine.OwnedSandbox) bool { return l.Tenant == o.Tenant && l.Info.ID == o.Info.ID }); found == (o.Info.State == sandbox.StateEnded) {
+		if found := slices.ContainsFunc(living, func(l records.Sandbox) bool { return l.Tenant == o.Tenant && l.Info.ID == o.Info.ID }); found == (o.Info.State == sandbox.StateEnded) {
 			t.Fatal(o.Info.ID, o.Info.State, "is unfinished:", found)
 		}
 	}
 	for _, r := range m.runs {
-		if found := slices.ContainsFunc(runs, func(l engine.RunRecord) bool { return l.Tenant == r.record.Tenant && l.ID == r.record.ID }); found == (r.record.Result != nil) {
+		if found := slices.ContainsFunc(runs, func(l records.Run) bool { return l.Tenant == r.record.Tenant && l.ID == r.record.ID }); found == (r.record.Result != nil) {
 			t.Fatal(r.record.ID, "is unfinished:", found)
 		}
 	}
 }
 
-func pages[T any](t *rapid.T, q engine.Query, list func(engine.Query) (engine.Page[T], error)) []T {
+func pages[T any](t *rapid.T, q records.Query, list func(records.Query) (records.Page[T], error)) []T {
 	all := []T{}
 	for range 100 {
 		page, err := list(q)

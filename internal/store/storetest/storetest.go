@@ -1,4 +1,4 @@
-// Package storetest holds every engine.Store to the contract: the same tests
+// Package storetest holds every records.Store to the contract: the same tests
 // for the one on disk and the one in memory. It knows neither.
 package storetest
 
@@ -12,19 +12,19 @@ import (
 	"testing"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
 // Make returns an empty store whose runs finish at the time that now says, and
 // a function that closes it.
-type Make func(now func() time.Time) (engine.Store, func(), error)
+type Make func(now func() time.Time) (records.Store, func(), error)
 
 // Run runs all tests.
 func Run(t *testing.T, open Make) {
 	for _, c := range []struct {
 		name string
-		test func(*testing.T, engine.Store)
+		test func(*testing.T, records.Store)
 	}{
 		{"Sandbox", testSandbox},
 		{"Run", testRun},
@@ -86,8 +86,8 @@ func someInfo(id string, second int) sandbox.Info {
 	}
 }
 
-func someRun(tenant, id string, second int) engine.RunRecord {
-	return engine.RunRecord{
+func someRun(tenant, id string, second int) records.Run {
+	return records.Run{
 		ID: id, Tenant: tenant, CreatedAt: at(second), Language: "python", Metadata: map[string]string{"job": "j1"}, Digest: "d1",
 	}
 }
@@ -103,7 +103,7 @@ func someResult(id string) *sandbox.Result {
 	}
 }
 
-func testSandbox(t *testing.T, s engine.Store) {
+func testSandbox(t *testing.T, s records.Store) {
 	ctx := context.Background()
 	info := someInfo("sbx_a", 1)
 	must(t, s.Ready(ctx))
@@ -122,12 +122,12 @@ func testSandbox(t *testing.T, s engine.Store) {
 	got, err = s.LoadSandbox(ctx, "t", "sbx_a")
 	must(t, err)
 	same(t, got, info)
-	page, err := s.ListSandboxes(ctx, "t", engine.Query{States: []sandbox.State{sandbox.StateEnded}, Metadata: map[string]string{"job": "j2"}})
+	page, err := s.ListSandboxes(ctx, "t", records.Query{States: []sandbox.State{sandbox.StateEnded}, Metadata: map[string]string{"job": "j2"}})
 	must(t, err)
-	same(t, page, engine.Page[sandbox.Info]{Items: []sandbox.Info{info}})
-	page, err = s.ListSandboxes(ctx, "t", engine.Query{States: []sandbox.State{sandbox.StateRunning, sandbox.StateCreating}})
+	same(t, page, records.Page[sandbox.Info]{Items: []sandbox.Info{info}})
+	page, err = s.ListSandboxes(ctx, "t", records.Query{States: []sandbox.State{sandbox.StateRunning, sandbox.StateCreating}})
 	must(t, err)
-	same(t, page, engine.Page[sandbox.Info]{Items: []sandbox.Info{}})
+	same(t, page, records.Page[sandbox.Info]{Items: []sandbox.Info{}})
 	_, err = s.LoadSandbox(ctx, "t", "sbx_b")
 	wantCode(t, err, sandbox.CodeNotFound)
 	for _, bad := range []string{"", strings.Repeat("x", 300)} {
@@ -138,7 +138,7 @@ func testSandbox(t *testing.T, s engine.Store) {
 	}
 }
 
-func testRun(t *testing.T, s engine.Store) {
+func testRun(t *testing.T, s records.Store) {
 	ctx := context.Background()
 	r := someRun("t", "run_a", 1)
 	earlier, err := s.BeginRun(ctx, r)
@@ -151,13 +151,13 @@ func testRun(t *testing.T, s engine.Store) {
 	result := someResult("run_a")
 	must(t, s.FinishRun(ctx, "t", "run_a", result))
 	r.Status, r.Cause = result.Status, result.Cause.Kind
-	page, err := s.ListRuns(ctx, "t", engine.Query{Statuses: []sandbox.Status{sandbox.StatusFailed}})
+	page, err := s.ListRuns(ctx, "t", records.Query{Statuses: []sandbox.Status{sandbox.StatusFailed}})
 	must(t, err)
 	if len(page.Items) != 1 || time.Since(page.Items[0].FinishedAt) > time.Hour {
 		t.Fatalf("%+v", page)
 	}
 	r.FinishedAt = page.Items[0].FinishedAt
-	same(t, page, engine.Page[engine.RunRecord]{Items: []engine.RunRecord{r}})
+	same(t, page, records.Page[records.Run]{Items: []records.Run{r}})
 	r.Result = result
 	got, err = s.LoadRun(ctx, "t", "run_a")
 	must(t, err)
@@ -172,7 +172,7 @@ func testRun(t *testing.T, s engine.Store) {
 	wantCode(t, s.FinishRun(ctx, "t", "run_a", nil), sandbox.CodeInternal)
 }
 
-func testFirstResultWins(t *testing.T, s engine.Store) {
+func testFirstResultWins(t *testing.T, s records.Store) {
 	ctx := context.Background()
 	_, err := s.BeginRun(ctx, someRun("t", "run_a", 1))
 	must(t, err)
@@ -185,7 +185,7 @@ func testFirstResultWins(t *testing.T, s engine.Store) {
 	same(t, got.Status, sandbox.StatusFailed)
 }
 
-func testIdempotency(t *testing.T, s engine.Store) {
+func testIdempotency(t *testing.T, s records.Store) {
 	ctx := context.Background()
 	first := someRun("t", "run_a", 1)
 	first.IdempotencyKey = "k"
@@ -211,21 +211,21 @@ func testIdempotency(t *testing.T, s engine.Store) {
 	}
 }
 
-func testTenants(t *testing.T, s engine.Store) {
+func testTenants(t *testing.T, s records.Store) {
 	ctx := context.Background()
 	must(t, s.SaveSandbox(ctx, "t", someInfo("sbx_a", 1)))
 	_, err := s.BeginRun(ctx, someRun("t", "run_a", 1))
 	must(t, err)
-	must(t, s.AddUsage(ctx, "t", at(1), engine.Consumption{Runs: 1}))
+	must(t, s.AddUsage(ctx, "t", at(1), records.Consumption{Runs: 1}))
 	for _, foreign := range []string{"u", "", "T", "t%", "' OR 1=1 --"} {
 		_, err := s.LoadSandbox(ctx, foreign, "sbx_a")
 		wantCode(t, err, sandbox.CodeNotFound)
 		_, err = s.LoadRun(ctx, foreign, "run_a")
 		wantCode(t, err, sandbox.CodeNotFound)
 		wantCode(t, s.FinishRun(ctx, foreign, "run_a", someResult("run_a")), sandbox.CodeNotFound)
-		sandboxes, err := s.ListSandboxes(ctx, foreign, engine.Query{})
+		sandboxes, err := s.ListSandboxes(ctx, foreign, records.Query{})
 		must(t, err)
-		runs, err := s.ListRuns(ctx, foreign, engine.Query{})
+		runs, err := s.ListRuns(ctx, foreign, records.Query{})
 		must(t, err)
 		days, err := s.UsageOf(ctx, foreign, at(0), at(10))
 		must(t, err)
@@ -240,7 +240,7 @@ func testTenants(t *testing.T, s engine.Store) {
 	same(t, got, someInfo("sbx_a", 1))
 }
 
-func testUnfinished(t *testing.T, s engine.Store) {
+func testUnfinished(t *testing.T, s records.Store) {
 	ctx := context.Background()
 	for i, state := range sandbox.States() {
 		info := someInfo("sbx_"+string(state), i)
@@ -259,38 +259,38 @@ func testUnfinished(t *testing.T, s engine.Store) {
 		names = append(names, o.Tenant+" "+o.Info.ID)
 	}
 	same(t, names, []string{"t0 sbx_creating", "t1 sbx_running", "t2 sbx_ending"})
-	same(t, runs, []engine.RunRecord{someRun("t", "run_b", 1)})
+	same(t, runs, []records.Run{someRun("t", "run_b", 1)})
 }
 
-func testUsage(t *testing.T, s engine.Store) {
+func testUsage(t *testing.T, s records.Store) {
 	ctx := context.Background()
-	u := engine.Consumption{Runs: 1, Sandboxes: 2, CPUMS: 3, WallMS: 4, MemoryMiBMS: 5, OutputBytes: 6, ArtifactBytes: 7}
+	u := records.Consumption{Runs: 1, Sandboxes: 2, CPUMS: 3, WallMS: 4, MemoryMiBMS: 5, OutputBytes: 6, ArtifactBytes: 7}
 	day := time.Date(2026, 3, 1, 23, 30, 0, 0, time.FixedZone("", 3600)) // 22:30 UTC
 	late := time.Date(2026, 3, 1, 23, 30, 0, 0, time.FixedZone("", -3600))
 	for _, d := range []time.Time{day, day, late, day.AddDate(0, 0, 5)} {
 		must(t, s.AddUsage(ctx, "t", d, u))
 	}
-	double := engine.Consumption{Runs: 2, Sandboxes: 4, CPUMS: 6, WallMS: 8, MemoryMiBMS: 10, OutputBytes: 12, ArtifactBytes: 14}
+	double := records.Consumption{Runs: 2, Sandboxes: 4, CPUMS: 6, WallMS: 8, MemoryMiBMS: 10, OutputBytes: 12, ArtifactBytes: 14}
 	days, err := s.UsageOf(ctx, "t", day, late)
 	must(t, err)
-	same(t, days, []engine.DayUsage{{Day: "2026-03-01", Consumption: double}, {Day: "2026-03-02", Consumption: u}})
+	same(t, days, []records.DayUsage{{Day: "2026-03-01", Consumption: double}, {Day: "2026-03-02", Consumption: u}})
 	days, err = s.UsageOf(ctx, "t", late, day)
 	must(t, err)
-	same(t, days, []engine.DayUsage{})
+	same(t, days, []records.DayUsage{})
 }
 
-func testBadQueries(t *testing.T, s engine.Store) {
+func testBadQueries(t *testing.T, s records.Store) {
 	ctx := context.Background()
 	for i := range 3 {
 		must(t, s.SaveSandbox(ctx, "t", someInfo(fmt.Sprintf("sbx_%d", i), i)))
 	}
-	page, err := s.ListSandboxes(ctx, "t", engine.Query{Limit: 1})
+	page, err := s.ListSandboxes(ctx, "t", records.Query{Limit: 1})
 	must(t, err)
 	crowd := make(map[string]string)
 	for i := range sandbox.MaxMetadata + 1 {
 		crowd[fmt.Sprint(i)] = ""
 	}
-	for name, q := range map[string]engine.Query{
+	for name, q := range map[string]records.Query{
 		"negative limit": {Limit: -1}, "large limit": {Limit: 1001}, "no cursor": {Cursor: "x"}, "cursor of the other order": {Cursor: page.Next, Oldest: true},
 		"cut cursor": {Cursor: page.Next[:3]}, "long cursor": {Cursor: strings.Repeat("A", 1<<20)}, "not base64": {Cursor: "%00'\x00"},
 		"much metadata": {Metadata: crowd}, "many states": {States: make([]sandbox.State, 100)},
@@ -306,7 +306,7 @@ func testBadQueries(t *testing.T, s engine.Store) {
 	}
 }
 
-func testOddMetadata(t *testing.T, s engine.Store) {
+func testOddMetadata(t *testing.T, s records.Store) {
 	ctx := context.Background()
 	for i, odd := range []string{"", `"`, `a.b`, `$.x[0]`, "ü\u2028<>&", "'; DROP TABLE runs; --", `\u0041`, "1", "true", "null", "line\nfeed\ttab", "%", "\U0001F600", "a\x00b", "\x7f"} {
 		r := someRun("t", fmt.Sprintf("run_%02d", i), i)
@@ -314,14 +314,14 @@ func testOddMetadata(t *testing.T, s engine.Store) {
 		_, err := s.BeginRun(ctx, r)
 		must(t, err)
 		for _, q := range []map[string]string{{odd: "v"}, {"k": odd}, r.Metadata} {
-			page, err := s.ListRuns(ctx, "t", engine.Query{Metadata: q})
+			page, err := s.ListRuns(ctx, "t", records.Query{Metadata: q})
 			must(t, err)
-			same(t, page.Items, []engine.RunRecord{r})
+			same(t, page.Items, []records.Run{r})
 		}
 	}
 }
 
-func testPagesMeanwhile(t *testing.T, s engine.Store) {
+func testPagesMeanwhile(t *testing.T, s records.Store) {
 	ctx := context.Background()
 	for i := range 20 { // several of the same time
 		must(t, s.SaveSandbox(ctx, "t", someInfo(fmt.Sprintf("sbx_%02d", i), i/3)))
@@ -330,7 +330,7 @@ func testPagesMeanwhile(t *testing.T, s engine.Store) {
 		seen := make(map[string]int)
 		cursor := ""
 		for n := 0; ; n++ {
-			page, err := s.ListSandboxes(ctx, "t", engine.Query{Limit: 3, Oldest: oldest, Cursor: cursor})
+			page, err := s.ListSandboxes(ctx, "t", records.Query{Limit: 3, Oldest: oldest, Cursor: cursor})
 			must(t, err)
 			for _, info := range page.Items {
 				seen[info.ID]++
@@ -354,7 +354,7 @@ func testPagesMeanwhile(t *testing.T, s engine.Store) {
 }
 
 // testOneWinner has many begin with one key, and finish one run, at once.
-func testOneWinner(t *testing.T, s engine.Store) {
+func testOneWinner(t *testing.T, s records.Store) {
 	ctx := context.Background()
 	const n = 32
 	var mu sync.Mutex
@@ -409,7 +409,7 @@ func testOneWinner(t *testing.T, s engine.Store) {
 	}
 }
 
-func testCancelled(t *testing.T, s engine.Store) {
+func testCancelled(t *testing.T, s records.Store) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := s.SaveSandbox(ctx, "t", someInfo("sbx_a", 1)); err == nil {
@@ -418,7 +418,7 @@ func testCancelled(t *testing.T, s engine.Store) {
 	if _, err := s.BeginRun(ctx, someRun("t", "run_a", 1)); err == nil {
 		t.Error("began for somebody who has left")
 	}
-	page, err := s.ListRuns(context.Background(), "t", engine.Query{})
+	page, err := s.ListRuns(context.Background(), "t", records.Query{})
 	must(t, err)
-	same(t, page.Items, []engine.RunRecord{})
+	same(t, page.Items, []records.Run{})
 }

@@ -1,4 +1,8 @@
-package engine
+// Package records is what outlives the process: descriptions of sandboxes, runs with
+// their results, and tenants' accounts. It says what a store must keep (Store), and
+// keeps on trying where a store fails for a while (Keeper). It knows nothing of what
+// is recorded but its description; which store there is, others decide.
+package records
 
 import (
 	"context"
@@ -7,6 +11,9 @@ import (
 
 	"pinfold/sandbox"
 )
+
+// LocalTenant is the tenant of whoever operates the host.
+const LocalTenant = "local"
 
 // Store keeps what must outlive the process. Everything is looked up within a
 // tenant: another tenant's object is not found. Errors are *sandbox.Error; an
@@ -20,7 +27,7 @@ type Store interface {
 
 	// Unfinished returns the sandboxes that have not ended and the runs
 	// without a result, of all tenants.
-	Unfinished(ctx context.Context) ([]OwnedSandbox, []RunRecord, error)
+	Unfinished(ctx context.Context) ([]Sandbox, []Run, error)
 	// Ready says why nothing new could be kept at this moment, such as a full
 	// disk, or nil. It may write a little to find out.
 	Ready(ctx context.Context) error
@@ -42,11 +49,11 @@ type RunStore interface {
 	// BeginRun records a run before anything is made for it. When its
 	// idempotency key is already in use by the tenant, nothing is recorded and
 	// the earlier run is returned.
-	BeginRun(ctx context.Context, r RunRecord) (earlier *RunRecord, err error)
+	BeginRun(ctx context.Context, r Run) (earlier *Run, err error)
 	// FinishRun records how it ended. A run that has a result keeps it.
 	FinishRun(ctx context.Context, tenant, id string, result *sandbox.Result) error
-	LoadRun(ctx context.Context, tenant, id string) (RunRecord, error)
-	ListRuns(ctx context.Context, tenant string, q Query) (Page[RunRecord], error)
+	LoadRun(ctx context.Context, tenant, id string) (Run, error)
+	ListRuns(ctx context.Context, tenant string, q Query) (Page[Run], error)
 }
 
 // UsageStore keeps accounts.
@@ -57,14 +64,14 @@ type UsageStore interface {
 	UsageOf(ctx context.Context, tenant string, from, to time.Time) ([]DayUsage, error)
 }
 
-// OwnedSandbox is a sandbox's description with its tenant.
-type OwnedSandbox struct {
+// Sandbox is a sandbox's description with its tenant.
+type Sandbox struct {
 	Tenant string
 	Info   sandbox.Info
 }
 
-// RunRecord is what is known of a run.
-type RunRecord struct {
+// Run is what is known of a run.
+type Run struct {
 	ID             string            `json:"id"`
 	Tenant         string            `json:"-"`
 	CreatedAt      time.Time         `json:"created_at"`
@@ -83,6 +90,13 @@ type RunRecord struct {
 	// run found room; zero before that, and after the run has finished.
 	State     sandbox.RunState `json:"-"`
 	StartedAt time.Time        `json:"-"`
+}
+
+// Finished completes a run by a result that the store may not have yet.
+func (r Run) Finished(result *sandbox.Result) Run {
+	r.State, r.Result, r.Status, r.Cause = sandbox.RunFinished, result, result.Status, result.Cause.Kind
+	r.FinishedAt = time.Now().UTC().Round(0)
+	return r
 }
 
 // Query selects and orders objects. The zero value means the newest first.
@@ -129,6 +143,18 @@ type Consumption struct {
 	MemoryMiBMS   int64 `json:"memory_mib_ms"` // peak MiB times milliseconds
 	OutputBytes   int64 `json:"output_bytes"`
 	ArtifactBytes int64 `json:"artifact_bytes"`
+}
+
+// Plus returns the sum of both.
+func (c Consumption) Plus(more Consumption) Consumption {
+	c.Runs += more.Runs
+	c.Sandboxes += more.Sandboxes
+	c.CPUMS += more.CPUMS
+	c.WallMS += more.WallMS
+	c.MemoryMiBMS += more.MemoryMiBMS
+	c.OutputBytes += more.OutputBytes
+	c.ArtifactBytes += more.ArtifactBytes
+	return c
 }
 
 // DayUsage is one day of a tenant's account.

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"pinfold/internal/engine/records"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/headroom"
 	"pinfold/sandbox"
@@ -46,12 +47,12 @@ func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
 
 // beginRun records a run, also when its caller goes away meanwhile: a write that is
 // cut off may have been done all the same, and then nobody would give the run a result.
-func (e *Engine) beginRun(ctx context.Context, r RunRecord) (earlier *RunRecord, err error) {
-	return e.options.Store.BeginRun(context.WithoutCancel(ctx), r)
+func (e *Engine) beginRun(ctx context.Context, r records.Run) (earlier *records.Run, err error) {
+	return e.records.BeginRun(context.WithoutCancel(ctx), r)
 }
 
-func newRecord(j *job) RunRecord {
-	return RunRecord{
+func newRecord(j *job) records.Run {
+	return records.Run{
 		ID: j.result.ID, Tenant: j.request.Tenant, CreatedAt: time.Now().UTC().Round(0), Language: j.result.Language,
 		Metadata: j.spec.Metadata, IdempotencyKey: j.request.IdempotencyKey, Digest: digest(j.request.Spec),
 	}
@@ -59,7 +60,7 @@ func newRecord(j *job) RunRecord {
 
 // complete performs a job that is recorded, and keeps its result. Nobody may be there
 // to whom a panic could be told: it is an error of this run, and of no other.
-func (e *Engine) complete(ctx context.Context, j *job, r RunRecord) (result *sandbox.Result, err error) {
+func (e *Engine) complete(ctx context.Context, j *job, r records.Run) (result *sandbox.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.log.Error("panic", "run", r.ID, "panic", p, "stack", string(debug.Stack()))
@@ -74,15 +75,15 @@ func (e *Engine) complete(ctx context.Context, j *job, r RunRecord) (result *san
 	}
 	e.keepResult(j, r, final)
 	u := final.Usage
-	e.account(r.Tenant, Consumption{
+	e.records.Account(r.Tenant, records.Consumption{
 		Runs: 1, CPUMS: u.CPUMS, WallMS: u.WallMS, MemoryMiBMS: u.MemoryPeakBytes >> 20 * u.WallMS,
 		OutputBytes: final.StdoutBytes + final.StderrBytes, ArtifactBytes: artifactBytes(final),
 	})
 	return result, err
 }
 
-func (e *Engine) keepResult(j *job, r RunRecord, final *sandbox.Result) {
-	e.saveResult(r.Tenant, r.ID, final)
+func (e *Engine) keepResult(j *job, r records.Run, final *sandbox.Result) {
+	e.records.KeepResult(r.Tenant, r.ID, final)
 	failpoint.Hit("run.finished")
 	j.live.finish(final)
 }
@@ -114,7 +115,7 @@ func (e *Engine) claimKey(key runKey) (release func()) {
 
 // earlier waits for the run that has the key and gives its result. The run goes on
 // when ctx ends, and may then have hours before it; the one who asked again does not.
-func (e *Engine) earlier(ctx context.Context, r RunRecord) (*sandbox.Result, error) {
+func (e *Engine) earlier(ctx context.Context, r records.Run) (*sandbox.Result, error) {
 	e.mu.Lock()
 	f := e.claims[runKey{r.Tenant, r.IdempotencyKey}]
 	e.mu.Unlock()
@@ -134,12 +135,12 @@ func (e *Engine) earlier(ctx context.Context, r RunRecord) (*sandbox.Result, err
 	}
 	// The first one never got as far as its record, and now ours stands there.
 	err = &sandbox.Error{Code: sandbox.CodeConflict, Message: "the first request with this idempotency key was refused", Hint: "send it again"}
-	e.saveResult(r.Tenant, r.ID, failedResult(r, err))
+	e.records.KeepResult(r.Tenant, r.ID, failedResult(r, err))
 	return nil, err
 }
 
 // repeat gives the result of the run that had the key first.
-func repeat(r, first RunRecord) (*sandbox.Result, error) {
+func repeat(r, first records.Run) (*sandbox.Result, error) {
 	switch {
 	case first.Digest != r.Digest:
 		return nil, errKeyUsed()
@@ -158,9 +159,16 @@ func errKeyUsed() error {
 }
 
 // failedResult is what is kept of a run that was refused or could not start.
-func failedResult(r RunRecord, err error) *sandbox.Result {
+func failedResult(r records.Run, err error) *sandbox.Result {
+	result := errorResult(r)
+	result.Error = sandbox.AsError(err)
+	return result
+}
+
+// errorResult is what is known of a run of which nothing else is.
+func errorResult(r records.Run) *sandbox.Result {
 	return &sandbox.Result{
-		ID: r.ID, Status: sandbox.StatusError, Language: r.Language, Metadata: r.Metadata, Error: sandbox.AsError(err),
+		ID: r.ID, Status: sandbox.StatusError, Language: r.Language, Metadata: r.Metadata,
 		Results: []sandbox.Rich{}, Artifacts: []sandbox.Artifact{},
 		Isolation: sandbox.Isolation{Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
 	}

@@ -1,4 +1,4 @@
-package engine
+package headroom
 
 import (
 	"encoding/json"
@@ -6,9 +6,9 @@ import (
 	"pinfold/sandbox"
 )
 
-// AnswerSize is about how much memory the answer with a result takes, the result
+// OfResult is about how much memory the answer with a result takes, the result
 // itself and its JSON. Text can take six times its length there.
-func AnswerSize(r *sandbox.Result) (n int64) {
+func OfResult(r *sandbox.Result) (n int64) {
 	for _, text := range []string{r.Stdout, r.Stderr} {
 		n += 2*int64(len(text)) + escapes(text)
 	}

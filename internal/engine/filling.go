@@ -8,6 +8,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/language"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 )
 
@@ -231,7 +232,7 @@ func (p *pool) filled(w *readyMachine, err error) (again bool) {
 // itself, and they with it.
 func (p *pool) orphaned() {
 	p.mu.Lock()
-	p.failed(errZygoteEnded)
+	p.failed(zygote.ErrEnded)
 	p.mu.Unlock()
 	select {
 	case p.wake <- struct{}{}:

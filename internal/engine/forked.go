@@ -9,9 +9,8 @@ import (
 	"syscall"
 	"time"
 
-	"pinfold/internal/driver"
 	"pinfold/internal/guest"
-	"pinfold/sandbox"
+	"pinfold/internal/zygote"
 )
 
 // running is a program that runs in a machine: started by its agent, or forked
@@ -30,12 +29,10 @@ const outputGrace = 250 * time.Millisecond
 // pipeSize is what a pipe holds at most, as Linux makes them.
 const pipeSize = 64 << 10
 
-var errZygoteEnded = &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the parent of forked interpreters ended, and its forks with it"}
-
 // forked is a program that was forked into its machine. Its output comes
 // straight from its pipes; a writer that is slow stops the program.
 type forked struct {
-	f            *driver.Child
+	f            *zygote.Child
 	exited, done chan struct{}
 	exit         guest.Exit
 	err          error // nobody knows how it ended
@@ -43,7 +40,7 @@ type forked struct {
 }
 
 // follow reads a fork's output until it has ended.
-func follow(f *driver.Child, stdout, stderr io.Writer) *forked {
+func follow(f *zygote.Child, stdout, stderr io.Writer) *forked {
 	p := &forked{f: f, exited: make(chan struct{}), done: make(chan struct{})}
 	var pumps sync.WaitGroup
 	var held [2]bool
@@ -53,7 +50,7 @@ func follow(f *driver.Child, stdout, stderr io.Writer) *forked {
 		if e, ok := <-f.Exited; ok {
 			p.exit = guest.Exit{Code: e.Code, Signal: syscall.Signal(e.Signal), CPU: e.CPU}
 		} else {
-			p.err = errZygoteEnded
+			p.err = zygote.ErrEnded
 		}
 		close(p.exited)
 		until := time.Now().Add(outputGrace)
@@ -148,7 +145,7 @@ func (p *forked) Wait(ctx context.Context) (guest.Exit, error) {
 }
 
 // newForkedInterpreter makes an interpreter of a fork that waits for its program.
-func newForkedInterpreter(f *driver.Child) *interpreter {
+func newForkedInterpreter(f *zygote.Child) *interpreter {
 	i := &interpreter{stdin: f.Stdin, stdout: newRelay(""), stderr: newRelay(""), forked: true}
 	i.process = follow(f, i.stdout, i.stderr)
 	return i

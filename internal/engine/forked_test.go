@@ -9,19 +9,19 @@ import (
 	"testing"
 	"time"
 
-	"pinfold/internal/driver"
+	"pinfold/internal/zygote"
 )
 
 // fakeFork is a fork whose other ends the test has.
 type fakeFork struct {
-	*driver.Child
+	*zygote.Child
 	stdin, stdout, stderr *os.File
-	exited                chan driver.ChildExit
+	exited                chan zygote.Exit
 }
 
 func newFakeFork(t *testing.T) *fakeFork {
 	t.Helper()
-	f := &fakeFork{Child: &driver.Child{}, exited: make(chan driver.ChildExit, 1)}
+	f := &fakeFork{Child: &zygote.Child{}, exited: make(chan zygote.Exit, 1)}
 	f.Exited = f.exited
 	for _, p := range []struct{ read, write **os.File }{{&f.stdin, &f.Stdin}, {&f.Stdout, &f.stdout}, {&f.Stderr, &f.stderr}} {
 		r, w, err := os.Pipe()
@@ -57,7 +57,7 @@ func TestForkedOutput(t *testing.T) {
 		{"an end", false, true, &bytes.Buffer{}},
 		{"a slow reader", false, true, &slowly{}},
 		{"somebody holds the output", true, true, &bytes.Buffer{}},
-		{"a parent that ended first", false, false, &bytes.Buffer{}},
+		{"a zygote that ended first", false, false, &bytes.Buffer{}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := newFakeFork(t)
@@ -70,7 +70,7 @@ func TestForkedOutput(t *testing.T) {
 			}
 			_ = f.stderr.Close()
 			if test.know {
-				f.exited <- driver.ChildExit{Code: 3, CPU: time.Second}
+				f.exited <- zygote.Exit{Code: 3, CPU: time.Second}
 			}
 			close(f.exited)
 			e, err := p.Wait(soonest(t))

@@ -3,9 +3,6 @@ package engine
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -13,10 +10,10 @@ import (
 	"sync"
 	"time"
 
-	"pinfold/internal/driver"
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/guest"
 	"pinfold/internal/language"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 )
 
@@ -121,7 +118,7 @@ func startInterpreter(ctx context.Context, s *session, step language.Wait, rlimi
 	if err := p.send(ctx); err != nil {
 		return nil, err
 	}
-	marker := newMarker()
+	marker := zygote.ReadyMarker()
 	i := &interpreter{stdout: newRelay(marker + "\n"), stderr: newRelay("")}
 	stdin, theirs := io.Pipe()
 	i.stdin = theirs
@@ -142,7 +139,7 @@ func startInterpreter(ctx context.Context, s *session, step language.Wait, rlimi
 		return i, nil
 	case <-i.process.Done():
 		if s.machine.Usage().OOMKills > 0 {
-			return nil, driver.TooLittleMemory(rlimit.MemoryBytes)
+			return nil, zygote.TooLittleMemory(rlimit.MemoryBytes)
 		}
 		return nil, i.notLoaded("it ended")
 	case <-ctx.Done():
@@ -188,16 +185,6 @@ func notLoaded(what, said string) error {
 	}
 }
 
-// newMarker is what an interpreter prints when it is ready. Nothing that it
-// loads can know it.
-func newMarker() string {
-	b := make([]byte, 16)
-	if _, err := rand.Read(b); err != nil {
-		panic("engine: no random numbers: " + err.Error()) // crypto/rand never fails on Linux
-	}
-	return "pinfold-ready-" + hex.EncodeToString(b)
-}
-
 // dead says whether the interpreter has ended.
 func (i *interpreter) dead() bool {
 	select {
@@ -208,22 +195,9 @@ func (i *interpreter) dead() bool {
 	}
 }
 
-// handover is what an interpreter is told about its program.
-type handover struct {
-	File           string            `json:"file"`
-	Args           []string          `json:"args"`
-	Env            map[string]string `json:"env"`
-	AllowedImports []string          `json:"allowed_imports"`
-	Results        bool              `json:"results"`
-	// Code is what File is to hold; nil when it is there already.
-	Code *string `json:"code"`
-	// CPUs are the processors of the host that a fork takes; the agent places others.
-	CPUs []int `json:"cpus,omitempty"`
-}
-
 // begin hands the program over. From now on what the interpreter writes is the
 // program's.
-func (i *interpreter) begin(h handover, cpus []int, st guest.Streams) (running, error) {
+func (i *interpreter) begin(h zygote.Handover, cpus []int, st guest.Streams) (running, error) {
 	if agents, ok := i.process.(*guest.Process); !ok {
 		h.CPUs = cpus
 	} else if len(cpus) > 0 {
@@ -231,15 +205,15 @@ func (i *interpreter) begin(h handover, cpus []int, st guest.Streams) (running, 
 			return nil, err
 		}
 	}
-	b, err := json.Marshal(h)
+	b, err := h.Encode()
 	if err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a program's start: %w", err)
+		return nil, err
 	}
 	i.stdout.connect(st.Stdout)
 	i.stderr.connect(st.Stderr)
 	go func() {
 		defer i.stdin.Close() //nolint:errcheck // never fails
-		if _, err := fmt.Fprintf(i.stdin, "%08x%s", len(b), b); err == nil && st.Stdin != nil {
+		if _, err := i.stdin.Write(b); err == nil && st.Stdin != nil {
 			_, _ = io.Copy(i.stdin, st.Stdin) // ends with the process, or its reader's end
 		}
 	}()

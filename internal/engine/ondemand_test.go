@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"pinfold/internal/driver"
 	"pinfold/internal/engine"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 )
 
@@ -34,7 +34,7 @@ func TestFailingPoolsMakeRoom(t *testing.T) {
 	var mended atomic.Bool
 	s, _ := serveForks(t, engine.Options{}, func() error {
 		if !mended.Load() {
-			return &driver.UnfitError{Why: "no such module", Load: true}
+			return &zygote.UnfitError{Why: "no such module", Load: true}
 		}
 		return nil
 	})

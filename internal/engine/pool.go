@@ -70,7 +70,7 @@ type pool struct {
 type readyMachine struct {
 	session     *session
 	interpreter *interpreter // nil in a pool of machines only
-	zygote      *zygote      // of which the interpreter is a fork; nil for none
+	zygote      *keptZygote  // of which the interpreter is a fork; nil for none
 	made        time.Time
 }
 

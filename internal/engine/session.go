@@ -11,6 +11,7 @@ import (
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/guest"
 	"pinfold/internal/wire"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 )
 
@@ -137,7 +138,7 @@ type execution struct {
 	opened  func(*stdio.Capture) // told where the output is kept; may be nil
 	// warm takes the program instead of a command that is started.
 	warm     *interpreter
-	handover handover
+	handover zygote.Handover
 }
 
 // execResult is what came of it.

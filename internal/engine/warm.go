@@ -9,6 +9,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/language"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 )
 
@@ -105,18 +106,16 @@ func (j *job) warmKey() (key warmKey, why string) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.spec.Env)) {
-		for _, prefix := range []string{"PYTHON", "NODE_", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_"} {
-			if strings.HasPrefix(name, prefix) {
-				return key, fmt.Sprintf("the variable %s counts from an interpreter's start", sandbox.SafeText(name, 60))
-			}
+		if l.ReadsAtStart(name) {
+			return key, fmt.Sprintf("the variable %s counts from an interpreter's start", sandbox.SafeText(name, 60))
 		}
 	}
 	return keyOf(l.Name, j.spec.Warm), ""
 }
 
 // handover is what a waiting interpreter is told.
-func (j *job) handover() handover {
-	h := handover{File: j.main, Args: j.spec.Args, Env: j.spec.Env, AllowedImports: j.spec.AllowedImports, Results: j.steps.Results != ""}
+func (j *job) handover() zygote.Handover {
+	h := zygote.Handover{File: j.main, Args: j.spec.Args, Env: j.spec.Env, AllowedImports: j.spec.AllowedImports, Results: j.steps.Results != ""}
 	if j.codeInHandover() {
 		h.Code = &j.spec.Code
 	}

@@ -10,6 +10,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/language"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 )
 
@@ -34,7 +35,7 @@ type zygotes struct {
 	turns chan struct{} // held by those who are forking
 
 	mu      sync.Mutex
-	current *zygote
+	current *keptZygote
 	loading *loading
 	unfit   error // why interpreters are started instead
 }
@@ -49,8 +50,8 @@ func newZygotes(e *Engine, d driver.Driver, lost func()) *zygotes {
 	return &zygotes{engine: e, driver: d, lost: lost, turns: make(chan struct{}, 2*runtime.NumCPU())}
 }
 
-// zygote is one of them. The lock of zygotes guards it.
-type zygote struct {
+// keptZygote is one of them. The lock of zygotes guards it.
+type keptZygote struct {
 	driver.Zygote
 	made     time.Time
 	memory   int64 // when it had loaded everything
@@ -61,7 +62,7 @@ type zygote struct {
 }
 
 // dead says whether it has ended, and all its forks with it.
-func (p *zygote) dead() bool {
+func (p *keptZygote) dead() bool {
 	select {
 	case <-p.Dead():
 		return true
@@ -72,7 +73,7 @@ func (p *zygote) dead() bool {
 
 // wrong says whether the zygote should make no more forks. The lock of zygotes
 // is held.
-func (p *zygote) wrong() bool {
+func (p *keptZygote) wrong() bool {
 	if p.dead() {
 		return true
 	}
@@ -104,11 +105,11 @@ func (n *zygotes) fork(ctx context.Context, plan driver.Plan, spec sandbox.PoolS
 
 // inTurn forks. A zygote makes one fork after another, so only a few are asked
 // for at a time; the others wait here, where they have patience.
-func (n *zygotes) inTurn(ctx context.Context, p *zygote, plan driver.Plan) (driver.Machine, *driver.Child, error) {
+func (n *zygotes) inTurn(ctx context.Context, p *keptZygote, plan driver.Plan) (driver.Machine, *zygote.Child, error) {
 	select {
 	case n.turns <- struct{}{}:
 	case <-p.Dead():
-		return nil, nil, errZygoteEnded
+		return nil, nil, zygote.ErrEnded
 	case <-ctx.Done():
 		return nil, nil, context.Cause(ctx)
 	}
@@ -118,7 +119,7 @@ func (n *zygotes) inTurn(ctx context.Context, p *zygote, plan driver.Plan) (driv
 
 // borrow returns the zygote, or nil when there can be none. It is to be given
 // back.
-func (n *zygotes) borrow(ctx context.Context, spec sandbox.PoolSpec) (*zygote, error) {
+func (n *zygotes) borrow(ctx context.Context, spec sandbox.PoolSpec) (*keptZygote, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for {
@@ -156,7 +157,7 @@ func (n *zygotes) load(ctx context.Context, spec sandbox.PoolSpec) error {
 	n.mu.Unlock()
 	p, err := n.start(ctx, spec)
 	n.mu.Lock()
-	var unfit *driver.UnfitError
+	var unfit *zygote.UnfitError
 	switch {
 	case errors.As(err, &unfit) && unfit.Load:
 		l.err = notLoaded("", unfit.Why)
@@ -176,7 +177,7 @@ func (n *zygotes) load(ctx context.Context, spec sandbox.PoolSpec) error {
 
 // attend waits for a zygote's end, and has the pool look at what it has when
 // that was not our doing.
-func (n *zygotes) attend(p *zygote) {
+func (n *zygotes) attend(p *keptZygote) {
 	<-p.Dead()
 	n.mu.Lock()
 	ended := p.ended
@@ -190,10 +191,10 @@ func (n *zygotes) attend(p *zygote) {
 }
 
 // start starts a zygote.
-func (n *zygotes) start(ctx context.Context, spec sandbox.PoolSpec) (*zygote, error) {
+func (n *zygotes) start(ctx context.Context, spec sandbox.PoolSpec) (*keptZygote, error) {
 	zygoter := n.driver.Abilities().Zygoter
 	if zygoter == nil {
-		return nil, &driver.UnfitError{Why: "this driver has no forks"}
+		return nil, &zygote.UnfitError{Why: "this driver has no forks"}
 	}
 	lang, err := language.Find(spec.Language)
 	if err != nil {
@@ -209,17 +210,17 @@ func (n *zygotes) start(ctx context.Context, spec sandbox.PoolSpec) (*zygote, er
 		return nil, err
 	}
 	if !ok {
-		return nil, &driver.UnfitError{Why: "interpreters of this language cannot be forked"}
+		return nil, &zygote.UnfitError{Why: "interpreters of this language cannot be forked"}
 	}
-	p := driver.ZygoteSpec{Args: step.Args, Env: step.Env, Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID}
+	p := zygote.Spec{Args: step.Args, Env: step.Env, Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID}
 	for _, f := range step.Files {
-		p.Files = append(p.Files, driver.ZygoteFile{Path: f.Path, Content: f.Content})
+		p.Files = append(p.Files, zygote.GuestFile{Path: f.Path, Content: f.Content})
 	}
 	for _, l := range rlimits(limits) {
-		p.Limits = append(p.Limits, driver.Rlimit{Resource: l.Resource, Value: l.Value})
+		p.Limits = append(p.Limits, zygote.Rlimit{Resource: l.Resource, Value: l.Value})
 	}
-	if p.Setup, err = json.Marshal(map[string]any{"modules": step.Modules}); err != nil {
-		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a parent's modules: %w", err)
+	if p.Setup, err = json.Marshal(zygote.Modules{Modules: step.Modules}); err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a zygote's modules: %w", err)
 	}
 	report, err := n.engine.probe(ctx, n.driver)
 	if err != nil {
@@ -233,24 +234,24 @@ func (n *zygotes) start(ctx context.Context, spec sandbox.PoolSpec) (*zygote, er
 	if err != nil {
 		return nil, err
 	}
-	return &zygote{Zygote: made, made: time.Now(), memory: made.Usage().MemoryBytes}, nil
+	return &keptZygote{Zygote: made, made: time.Now(), memory: made.Usage().MemoryBytes}, nil
 }
 
 // giveBack says that a machine is gone, or was not made after all.
-func (n *zygotes) giveBack(p *zygote) {
+func (n *zygotes) giveBack(p *keptZygote) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p.machines--
 	n.sweep(p)
 }
 
-func (n *zygotes) retire(p *zygote) {
+func (n *zygotes) retire(p *keptZygote) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.retireLocked(p)
 }
 
-func (n *zygotes) retireLocked(p *zygote) {
+func (n *zygotes) retireLocked(p *keptZygote) {
 	if n.current == p {
 		n.current = nil
 	}
@@ -259,14 +260,14 @@ func (n *zygotes) retireLocked(p *zygote) {
 }
 
 // sweep ends a zygote that nobody needs. The lock is held.
-func (n *zygotes) sweep(p *zygote) {
+func (n *zygotes) sweep(p *keptZygote) {
 	if !p.retired || p.machines > 0 {
 		return
 	}
 	p.retired, p.ended = false, true // once
 	n.engine.background.Go(func() {
 		if err := p.Destroy(context.Background()); err != nil {
-			n.engine.log.Error("cannot destroy a parent", "error", err)
+			n.engine.log.Error("cannot destroy a zygote", "error", err)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 	"pinfold/test/lockedbuffer"
 )
@@ -29,38 +30,38 @@ type forking struct {
 	blocks atomic.Bool  // it never loads what it is told
 
 	mu      sync.Mutex
-	parents []*fakeParent
+	zygotes []*fakeZygote
 }
 
-func (d *forking) NewZygote(ctx context.Context, _ driver.Plan, _ driver.ZygoteSpec) (driver.Zygote, error) {
+func (d *forking) NewZygote(ctx context.Context, _ driver.Plan, _ zygote.Spec) (driver.Zygote, error) {
 	if d.blocks.Load() {
 		<-ctx.Done()
-		return nil, &driver.UnfitError{Why: "it took too long", Load: true}
+		return nil, &zygote.UnfitError{Why: "it took too long", Load: true}
 	}
 	if d.fails != nil {
 		if err := d.fails(); err != nil {
 			return nil, err
 		}
 	}
-	p := &fakeParent{driver: d, dead: make(chan struct{})}
+	p := &fakeZygote{driver: d, dead: make(chan struct{})}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.parents = append(d.parents, p)
+	d.zygotes = append(d.zygotes, p)
 	return p, nil
 }
 
 func (d *forking) Abilities() driver.Abilities { return driver.Abilities{Zygoter: d} }
 
-func (d *forking) parent(i int) *fakeParent {
+func (d *forking) zygote(i int) *fakeZygote {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if i >= len(d.parents) {
+	if i >= len(d.zygotes) {
 		return nil
 	}
-	return d.parents[i]
+	return d.zygotes[i]
 }
 
-type fakeParent struct {
+type fakeZygote struct {
 	driver *forking
 	memory atomic.Int64
 	stuck  atomic.Bool // it makes no forks
@@ -68,13 +69,13 @@ type fakeParent struct {
 	dead   chan struct{}
 }
 
-func (p *fakeParent) die()                          { p.once.Do(func() { close(p.dead) }) }
-func (p *fakeParent) Dead() <-chan struct{}         { return p.dead }
-func (p *fakeParent) Usage() driver.Usage           { return driver.Usage{MemoryBytes: p.memory.Load()} }
-func (p *fakeParent) Destroy(context.Context) error { p.die(); return nil }
+func (p *fakeZygote) die()                          { p.once.Do(func() { close(p.dead) }) }
+func (p *fakeZygote) Dead() <-chan struct{}         { return p.dead }
+func (p *fakeZygote) Usage() driver.Usage           { return driver.Usage{MemoryBytes: p.memory.Load()} }
+func (p *fakeZygote) Destroy(context.Context) error { p.die(); return nil }
 
 // Fork makes a machine with a program in it that says what it is told to run.
-func (p *fakeParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Child, error) {
+func (p *fakeZygote) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *zygote.Child, error) {
 	if p.stuck.Load() {
 		return nil, nil, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: "scripted"}
 	}
@@ -89,9 +90,9 @@ func (p *fakeParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine
 		}
 	}
 	context.AfterFunc(ended(m.Dead()), func() { _ = pipes[0].Close() })
-	context.AfterFunc(ended(p.dead), func() { m.(*fake.Machine).Die(driver.Death{Kind: driver.DeathAgent, Evidence: "with its parent"}) })
-	exited := make(chan driver.ChildExit, 1)
-	f := &driver.Child{Stdin: pipes[1], Stdout: pipes[2], Stderr: pipes[4], PID: 2, Exited: exited}
+	context.AfterFunc(ended(p.dead), func() { m.(*fake.Machine).Die(driver.Death{Kind: driver.DeathAgent, Evidence: "with its zygote"}) })
+	exited := make(chan zygote.Exit, 1)
+	f := &zygote.Child{Stdin: pipes[1], Stdout: pipes[2], Stderr: pipes[4], PID: 2, Exited: exited}
 	go func() {
 		head := make([]byte, 8)
 		if _, err := io.ReadFull(pipes[0], head); err == nil {
@@ -101,7 +102,7 @@ func (p *fakeParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine
 			var told struct{ Code string }
 			_ = json.Unmarshal(job, &told)
 			fmt.Fprint(pipes[3], "forked ", told.Code)
-			exited <- driver.ChildExit{}
+			exited <- zygote.Exit{}
 		}
 		close(exited)
 		for _, end := range []*os.File{pipes[0], pipes[3], pipes[5]} {
@@ -152,7 +153,7 @@ func TestForksAtOnceAreNoMisses(t *testing.T) {
 	if p := pool(); p.Hits+p.Forked != 12 || p.Hits == 0 || p.Forked == 0 || p.Misses != 0 {
 		t.Errorf("%d hits, %d forked, %d misses", p.Hits, p.Forked, p.Misses)
 	}
-	d.parent(0).stuck.Store(true)
+	d.zygote(0).stuck.Store(true)
 	before := pool()
 	cold := 0
 	for range 20 {
@@ -172,23 +173,23 @@ func TestForksAtOnceAreNoMisses(t *testing.T) {
 
 // A pool says at once that the zygote of its interpreters is dead, and has
 // another one soon.
-func TestParentThatDies(t *testing.T) {
+func TestZygoteThatDies(t *testing.T) {
 	s, d := serveForks(t, pythons(3), nil)
 	pool := func() sandbox.PoolInfo { return s.Pools()[0] }
 	full := func() bool { p := pool(); return p.Available == 3 && p.Filling == 0 && p.Interpreters == "forked" }
 	eventually(t, "the pool is full", full)
-	d.parent(0).die()
+	d.zygote(0).die()
 	if p := pool(); p.Available != 0 || p.Interpreters != "" {
 		t.Errorf("right after its death: %+v", p)
 	}
-	eventually(t, "there is another one", func() bool { return d.parent(1) != nil && full() && pool().Error == nil })
+	eventually(t, "there is another one", func() bool { return d.zygote(1) != nil && full() && pool().Error == nil })
 	if p := pool(); p.Replaced != 3 {
 		t.Errorf("%+v", p)
 	}
 }
 
 // A zygote that grows makes no more forks; those that it made live on.
-func TestParentThatGrowsIsReplaced(t *testing.T) {
+func TestZygoteThatGrowsIsReplaced(t *testing.T) {
 	s, d := serveForks(t, pythons(1), nil)
 	eventually(t, "one waits", func() bool { return s.Pools()[0].Available == 1 })
 	run := func() {
@@ -197,22 +198,22 @@ func TestParentThatGrowsIsReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.parent(0).memory.Store(60 << 20)
+	d.zygote(0).memory.Store(60 << 20)
 	time.Sleep(1100 * time.Millisecond) // until its memory is read again
 	run()
 	eventually(t, "one waits again", func() bool { return s.Pools()[0].Available == 1 })
-	if d.parent(1) != nil {
-		t.Fatal("a parent that grew a little was replaced")
+	if d.zygote(1) != nil {
+		t.Fatal("a zygote that grew a little was replaced")
 	}
-	d.parent(0).memory.Store(70 << 20)
+	d.zygote(0).memory.Store(70 << 20)
 	time.Sleep(1100 * time.Millisecond)
 	run()
-	eventually(t, "there is another one", func() bool { return d.parent(1) != nil })
+	eventually(t, "there is another one", func() bool { return d.zygote(1) != nil })
 	run() // with the fork of the old one that waited, or one of the new
 	eventually(t, "the old one is ended", func() bool {
 		run()
 		select {
-		case <-d.parent(0).dead:
+		case <-d.zygote(0).dead:
 			return true
 		default:
 			return false
@@ -232,7 +233,7 @@ func TestFailingPoolIsQuiet(t *testing.T) {
 	broken.Store(true)
 	s, _ := serveForks(t, engine.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func() error {
 		if broken.Load() {
-			return &driver.UnfitError{Why: fmt.Sprintf("ModuleNotFoundError, try %d", tries.Add(1)), Load: true}
+			return &zygote.UnfitError{Why: fmt.Sprintf("ModuleNotFoundError, try %d", tries.Add(1)), Load: true}
 		}
 		return nil
 	})

@@ -19,8 +19,8 @@ var names = []string{
 	"native.cgroup",     // the cgroup is there, nobody is in it
 	"native.spawned",    // the agent's process is there and waits
 	"native.created",    // the machine is complete
-	"native.parent",     // a parent of interpreters is there and has loaded nothing
-	"native.forked",     // a fork is in its machine, nobody knows
+	"native.zygote",     // a zygote is there and has loaded nothing
+	"native.forked",     // a zygote's child is in its machine, nobody knows
 	"native.killed",     // its processes are gone, its traces are not
 	"native.uncgrouped", // the cgroup is gone, the ids are still leased
 	"native.destroyed",  // nothing is left of it

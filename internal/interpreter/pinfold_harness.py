@@ -10,7 +10,7 @@ import os
 import sys
 from _imp import _fix_co_filename
 
-STARTUP = list(sys.modules)  # a program may import these. A warm parent loads us first
+STARTUP = list(sys.modules)  # a program may import these. A zygote loads us first
 from _operator import methodcaller
 from gc import freeze
 from itertools import cycle
@@ -27,7 +27,7 @@ compiles = False  # compile() has been called already, by who waits for a progra
 
 
 def load(name, compiled=None):
-    """Return the namespace of one of our files. A warm parent calls it early."""
+    """Return the namespace of one of our files. A zygote calls it early."""
     if name not in loaded:
         with open(FOLDER + name, "rb") as f:
             code = (compiled or code_of)(f.read(), FOLDER + name)

@@ -257,7 +257,7 @@ var notWarm = []string{"loaded modules"}
 // startWarm has the program run by an interpreter that waits for it.
 func startWarm(t *testing.T, dir, python, harness, stdin string, argv []string) outcome {
 	t.Helper()
-	warm, err := os.ReadFile("../language/support/pinfold_warm.py")
+	warm, err := os.ReadFile("../zygote/inside/pinfold_warm.py")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,17 +36,18 @@ type Language struct {
 	Interpreters []string // names in a #! line, without a version number
 	File         string   // the name of a program that comes without one
 
-	Programs   []Program // what must be in the template, the main one first
-	Compile    []string  // the compile step's arguments; nil for interpreted languages
-	Run        []string  // the run's arguments
-	Wait       []string  // starts an interpreter that waits for its program; a marker and modules follow. nil: there is none
-	Parent     []string  // starts an interpreter that is forked for each program. nil: there is none
-	WaitWith   []string  // support files that only Wait needs
-	ParentWith []string  // those that only Parent needs
-	Env        []string  // K=V, in addition to BaseEnv, for both steps
-	Support    []string  // files of Pinfold's that the steps need: keys of the support files
-	Harness    Harness
-	Version    Version
+	Programs       []Program // what must be in the template, the main one first
+	Compile        []string  // the compile step's arguments; nil for interpreted languages
+	Run            []string  // the run's arguments
+	Wait           []string  // starts an interpreter that waits for its program: see zygote.Handover. nil: there is none
+	Zygote         []string  // starts a zygote: see package zygote. nil: there is none
+	WaitWith       []string  // support files that only Wait needs
+	ZygoteWith     []string  // those that only Zygote needs
+	StartVariables []string  // prefixes of the variables that the interpreter reads at its start only
+	Env            []string  // K=V, in addition to BaseEnv, for both steps
+	Support        []string  // files of Pinfold's that the steps need: keys of the support files
+	Harness        Harness
+	Version        Version
 
 	// CompileLimits are the compile step's own; fields that are zero are as in
 	// the run's limits.
@@ -96,8 +97,8 @@ func Find(name string) (Language, error) {
 }
 
 // CheckWaiting says whether interpreters of a language can be kept waiting with
-// these modules loaded, and returns the language's own name. No name and no
-// modules are well: nothing is kept then. The error's field is language or warm.
+// these modules loaded, and returns the language's own name. Without a name and
+// modules it returns "": no interpreter is kept then. The error's field is language or warm.
 func CheckWaiting(name string, modules []string) (string, error) {
 	if name == "" && len(modules) > 0 {
 		return "", &sandbox.Error{
@@ -131,6 +132,17 @@ func (l Language) CheckWarm(modules []string) error {
 		Code: sandbox.CodeSpecInvalid, Field: "warm",
 		Message: "no interpreter of " + l.Title + " can load modules ahead", Hint: "leave it out; " + waitingLanguages + " have it",
 	}
+}
+
+// libraryVariables are prefixes of what the C library and its loader read when any
+// interpreter starts.
+var libraryVariables = []string{"LD_", "LC_", "LANG", "MALLOC_", "GLIBC_"}
+
+// ReadsAtStart says whether the language's interpreter reads a variable of the
+// environment when it starts, so that one that is warm already cannot heed it.
+func (l Language) ReadsAtStart(variable string) bool {
+	begins := func(prefix string) bool { return strings.HasPrefix(variable, prefix) }
+	return slices.ContainsFunc(libraryVariables, begins) || slices.ContainsFunc(l.StartVariables, begins)
 }
 
 // waitingLanguages are those with Wait, for people.

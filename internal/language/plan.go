@@ -93,11 +93,8 @@ func (l Language) Plan(mainFile string, args []string, limits sandbox.Limits, lo
 	return steps, nil
 }
 
-// Wait is how an interpreter is started that waits for one program. What
-// follows its arguments is the word that it prints, in a line of its own, when it is
-// ready, and then the modules to load. It reads from its standard input eight
-// hexadecimal digits and so many bytes of JSON, an object with file, args, env,
-// allowed_imports and results, and becomes that program; what follows is the program's.
+// Wait is how a warm interpreter is started, or the zygote of forked ones. Package
+// zygote describes how each is told its modules and its program.
 type Wait struct {
 	Args, Env, Modules []string
 	Files              []File
@@ -110,12 +107,9 @@ func (l Language) WaitStep(modules []string, limits sandbox.Limits, lookup Looku
 	return l.wait(l.Wait, l.WaitWith, modules, limits, lookup)
 }
 
-// ZygoteStep says how to start an interpreter that is forked for each program,
-// in the way that driver.ParentSpec wants it: it is told its modules when it has
-// started, and each fork takes its program as a waiting interpreter does. ok is
-// false when the language has none.
+// ZygoteStep says how to start a zygote. ok is false when the language has none.
 func (l Language) ZygoteStep(modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
-	return l.wait(l.Parent, l.ParentWith, modules, limits, lookup)
+	return l.wait(l.Zygote, l.ZygoteWith, modules, limits, lookup)
 }
 
 func (l Language) wait(args, with, modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {

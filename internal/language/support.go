@@ -5,6 +5,7 @@ import (
 	"path"
 
 	"pinfold/internal/interpreter"
+	"pinfold/internal/zygote"
 )
 
 // SupportDir is the directory in a sandbox for Pinfold's own files and for
@@ -18,7 +19,7 @@ const program = SupportDir + "/program"
 // first lines what it is for. sucrase.cjs is made by sucrase.sh; its licences
 // are in sucrase.LICENSE.
 //
-//go:embed support/node.cjs support/sucrase.cjs support/javac.sh support/sync.rb support/sync.pm support/pinfold_warm.py support/pinfold_parent.py support/pinfold_forks.py support/pinfold_calls.py support/pinfold_image.py support/pinfold_atfork.py support/pinfold_forever.py support/wait.cjs
+//go:embed support/node.cjs support/sucrase.cjs support/javac.sh support/sync.rb support/sync.pm
 var support embed.FS
 
 // File is a file that a run needs in the sandbox, readable by the user.
@@ -32,14 +33,23 @@ type File struct {
 func supportFiles(names []string) ([]File, error) {
 	files := make([]File, 0, len(names))
 	for _, name := range names {
-		content, ok := interpreter.File(name)
-		if !ok {
-			var err error
-			if content, err = support.ReadFile("support/" + name); err != nil {
-				return nil, err
-			}
+		content, err := supportFile(name)
+		if err != nil {
+			return nil, err
 		}
 		files = append(files, File{Path: path.Join(SupportDir, name), Content: content})
 	}
 	return files, nil
+}
+
+// supportFile returns the content of a file: a harness's, a warm interpreter's, or
+// one of this package.
+func supportFile(name string) ([]byte, error) {
+	if content, ok := interpreter.File(name); ok {
+		return content, nil
+	}
+	if content, ok := zygote.File(name); ok {
+		return content, nil
+	}
+	return support.ReadFile("support/" + name)
 }

@@ -2,6 +2,7 @@ package language
 
 import (
 	"pinfold/internal/interpreter"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 )
 
@@ -37,9 +38,9 @@ var table = []Language{
 		Extensions: []string{".py"}, Interpreters: []string{"python", "pypy"}, File: "main.py",
 		Programs: []Program{{[]string{"python3"}, "python3"}},
 		Run:      []string{"{python3}", "{file}", "{args}"},
-		Wait:     []string{"{python3}", "{support}/pinfold_warm.py"}, WaitWith: []string{"pinfold_warm.py"},
-		Parent:     []string{"{python3}", "{support}/pinfold_parent.py"},
-		ParentWith: []string{"pinfold_warm.py", "pinfold_parent.py", "pinfold_forks.py", "pinfold_calls.py", "pinfold_image.py", "pinfold_atfork.py", "pinfold_forever.py"},
+		Wait:     []string{"{python3}", "{support}/" + zygote.PythonWait}, WaitWith: []string{zygote.PythonWait},
+		Zygote: []string{"{python3}", "{support}/" + zygote.PythonZygote}, ZygoteWith: zygote.PythonZygoteFiles(),
+		StartVariables: []string{"PYTHON"},
 		Harness: Harness{
 			Run:     []string{"{python3}", "{support}/" + interpreter.PythonHarness, "{options}", "{file}", "{args}"},
 			Files:   interpreter.PythonFiles(),
@@ -56,7 +57,7 @@ var table = []Language{
 		Extensions: []string{".js", ".mjs", ".cjs"}, Interpreters: []string{"node", "nodejs"}, File: "main.js",
 		Programs: []Program{{[]string{"node", "nodejs"}, "nodejs"}},
 		Run:      []string{"{node}", "--require", "{support}/node.cjs", "{file}", "{args}"},
-		Wait:     []string{"{node}", "--require", "{support}/node.cjs", "{support}/wait.cjs"}, WaitWith: []string{"wait.cjs"},
+		Wait:     []string{"{node}", "--require", "{support}/node.cjs", "{support}/" + zygote.NodeWait}, WaitWith: []string{zygote.NodeWait}, StartVariables: []string{"NODE_"},
 		Support: []string{"node.cjs", "sucrase.cjs"},
 		Version: Version{Args: []string{"{node}", "--version"}, Pattern: `^v(\S+)`},
 	},
@@ -67,7 +68,7 @@ var table = []Language{
 		Extensions: []string{".ts", ".mts", ".cts"}, Interpreters: []string{"ts-node", "tsx"}, File: "main.ts",
 		Programs: []Program{{[]string{"node", "nodejs"}, "nodejs"}},
 		Run:      []string{"{node}", "--require", "{support}/node.cjs", "{file}", "{args}"},
-		Wait:     []string{"{node}", "--require", "{support}/node.cjs", "{support}/wait.cjs"}, WaitWith: []string{"wait.cjs"},
+		Wait:     []string{"{node}", "--require", "{support}/node.cjs", "{support}/" + zygote.NodeWait}, WaitWith: []string{zygote.NodeWait}, StartVariables: []string{"NODE_"},
 		Support: []string{"node.cjs", "sucrase.cjs"},
 		Version: Version{Args: []string{"{node}", "--version"}, Pattern: `^v(\S+)`}, // Node's
 	},

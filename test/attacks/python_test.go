@@ -12,7 +12,7 @@ import (
 )
 
 // What is tested is the Python that was meant, its interpreters are forked, and
-// where it counts no references of what lives for ever, what a parent has loaded
+// where it counts no references of what lives for ever, what a zygote has loaded
 // does. test/kernels runs it with other Pythons than this machine's.
 func TestPythonOfThisRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -34,7 +34,7 @@ func TestPythonOfThisRoot(t *testing.T) {
 	if p := a.engine.Pools()[0]; p.Interpreters != "forked" {
 		t.Fatalf("interpreters are %q: %s", p.Interpreters, p.Why)
 	}
-	// The same count for what the parent has loaded as for None, and another for what it has not.
+	// The same count for what the zygote has loaded as for None, and another for what it has not.
 	code += "count = sys.getrefcount\nprint('%d.%d' % sys.version_info[:2], count(json.dumps) == count(json) == count(None), count(object()) == count(None))"
 	r, err := a.engine.Run(t.Context(), engine.Request{Spec: sandbox.Spec{Language: "python", Code: code, Limits: spec.Limits, Warm: spec.Warm}, NoArtifacts: true})
 	if err != nil || r.Status != sandbox.StatusSucceeded || !r.Warm {

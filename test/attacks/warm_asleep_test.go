@@ -12,6 +12,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/native"
 	"pinfold/internal/engine"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
 )
@@ -25,17 +26,17 @@ type counting struct {
 
 func (c *counting) Abilities() driver.Abilities { return driver.Abilities{Zygoter: c} }
 
-func (c *counting) NewZygote(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
+func (c *counting) NewZygote(ctx context.Context, plan driver.Plan, spec zygote.Spec) (driver.Zygote, error) {
 	p, err := c.Driver.NewZygote(ctx, plan, spec)
-	return &countingParent{p, c}, err
+	return &countingZygote{p, c}, err
 }
 
-type countingParent struct {
+type countingZygote struct {
 	driver.Zygote
 	counting *counting
 }
 
-func (p *countingParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Child, error) {
+func (p *countingZygote) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *zygote.Child, error) {
 	m, f, err := p.Zygote.Fork(ctx, plan)
 	if err != nil {
 		return nil, nil, err

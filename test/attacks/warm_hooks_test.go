@@ -71,14 +71,14 @@ func TestForkHooks(t *testing.T) {
 	}
 }
 
-// A module with a name that no import can say is loaded, and the parent's rehearsals
+// A module with a name that no import can say is loaded, and the zygote's rehearsals
 // do without it.
 func TestModuleNamedAsKeyword(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user's interpreters are not forked")
 	}
 	ledger.Check(t)
-	f, err := newArena(t, readPrelude(t)).raise("", sandbox.Limits{}, edit{"pinfold_parent.py", `modules = first["setup"]["modules"] or []`, `modules = ["treasure", "class"]; sys.modules["class"] = sys`})
+	f, err := newArena(t, readPrelude(t)).raise("", sandbox.Limits{}, edit{"pinfold_zygote.py", `modules = first["setup"]["modules"] or []`, `modules = ["treasure", "class"]; sys.modules["class"] = sys`})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,10 +17,10 @@ import (
 	"pinfold/test/ledger"
 )
 
-// Runs whose parent ends, or is stopped, while they go on are lost, at once and with a
-// reason: before the ten seconds after which any parent that does not answer is given up.
-// The pool gets a new parent by itself, and nothing is left.
-func TestParentsOfPoolsThatEnd(t *testing.T) {
+// Runs whose zygote ends, or is stopped, while they go on are lost, at once and with a
+// reason: before the ten seconds after which any zygote that does not answer is given up.
+// The pool gets a new zygote by itself, and nothing is left.
+func TestZygotesOfPoolsThatEnd(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user's interpreters are not forked")
 	}
@@ -47,8 +47,8 @@ func TestParentsOfPoolsThatEnd(t *testing.T) {
 			}()
 			<-begun
 			begin := time.Now()
-			for _, parent := range parentsHere() {
-				if err := unix.Kill(parent, signal); err != nil {
+			for _, zygote := range zygotesHere() {
+				if err := unix.Kill(zygote, signal); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -85,8 +85,8 @@ func (w told) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// parentsHere are the parents of interpreters that this process has.
-func parentsHere() (all []int) {
+// zygotesHere are the zygotes of interpreters that this process has.
+func zygotesHere() (all []int) {
 	for _, pid := range childrenOf(os.Getpid()) {
 		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid)); strings.HasPrefix(string(name), "python") {
 			all = append(all, pid)

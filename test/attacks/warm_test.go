@@ -17,13 +17,14 @@ import (
 	"pinfold/internal/guest"
 	"pinfold/internal/language"
 	"pinfold/internal/wire"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 )
 
-// family is a parent of interpreters.
+// family is a zygote of interpreters.
 type family struct {
 	*arena
-	parent driver.Zygote
+	zygote driver.Zygote
 	plan   driver.Plan
 	born   int
 }
@@ -31,7 +32,7 @@ type family struct {
 // edit changes one of Pinfold's own files, for a control.
 type edit struct{ file, from, to string }
 
-// raise starts a parent that has loaded a module of the given source. edits take
+// raise starts a zygote that has loaded a module of the given source. edits take
 // defences away.
 func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*family, error) {
 	ctx, cancel := context.WithTimeout(a.Context(), 60*time.Second)
@@ -56,11 +57,11 @@ func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*fam
 	if err != nil {
 		return nil, err
 	}
-	spec := driver.ZygoteSpec{
+	spec := zygote.Spec{
 		Args: step.Args, Env: step.Env, Setup: json.RawMessage(`{"modules": ["treasure"]}`),
-		Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID, Limits: []driver.Rlimit{{Resource: 7, Value: 1024}},
+		Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID, Limits: []zygote.Rlimit{{Resource: 7, Value: 1024}},
 	}
-	spec.Files = append(spec.Files, driver.ZygoteFile{Path: path.Dir(step.Files[0].Path) + "/treasure.py", Content: []byte(module)})
+	spec.Files = append(spec.Files, zygote.GuestFile{Path: path.Dir(step.Files[0].Path) + "/treasure.py", Content: []byte(module)})
 	for _, f := range step.Files {
 		text := string(f.Content)
 		for _, e := range edits {
@@ -71,7 +72,7 @@ func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*fam
 				text = strings.Replace(text, e.from, e.to, 1)
 			}
 		}
-		spec.Files = append(spec.Files, driver.ZygoteFile{Path: f.Path, Content: []byte(text)})
+		spec.Files = append(spec.Files, zygote.GuestFile{Path: f.Path, Content: []byte(text)})
 	}
 	p, err := a.driver.NewZygote(ctx, plan, spec)
 	if err != nil {
@@ -79,17 +80,17 @@ func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*fam
 	}
 	a.Cleanup(func() {
 		if err := p.Destroy(context.Background()); err != nil {
-			a.Errorf("destroying a parent: %v", err)
+			a.Errorf("destroying a zygote: %v", err)
 		}
 	})
-	return &family{arena: a, parent: p, plan: plan}, nil
+	return &family{arena: a, zygote: p, plan: plan}, nil
 }
 
 // relative is a fork that lives.
 type relative struct {
 	family  *family
 	machine driver.Machine
-	forked  *driver.Child
+	forked  *zygote.Child
 }
 
 // fork makes a fork and hands it its program, with the prelude in front.
@@ -99,7 +100,7 @@ func (f *family) fork(code string) (*relative, error) {
 	f.born++
 	plan := f.plan
 	plan.ID = fmt.Sprintf("%s-%d", f.plan.ID, f.born)
-	m, forked, err := f.parent.Fork(ctx, plan)
+	m, forked, err := f.zygote.Fork(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -186,11 +187,11 @@ func (f *family) tell(code string) (string, error) {
 	return out, errors.Join(err, r.end())
 }
 
-// serves says whether the parent still makes good forks.
+// serves says whether the zygote still makes good forks.
 func (f *family) serves() error {
 	select {
-	case <-f.parent.Dead():
-		return errors.New("the parent is dead")
+	case <-f.zygote.Dead():
+		return errors.New("the zygote is dead")
 	default:
 	}
 	out, err := f.tell("say('sum', 6 * 7)")

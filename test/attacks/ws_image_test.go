@@ -9,7 +9,7 @@ import (
 	"pinfold/sandbox"
 )
 
-// marked is a module with something to change in the memory of a parent.
+// marked is a module with something to change in the memory of a zygote.
 const marked = "mark = b'untouched ' * 1000"
 
 // imageCode changes the mark for itself, in its own memory, and tries to change it
@@ -50,7 +50,7 @@ for offset in 40, 4100:  # in its own copy
 say("own", "yes" if treasure.mark.count(b"taken") == 2 else "no")
 `
 
-// imageCase is about the file from which a parent's and its forks' memory comes.
+// imageCase is about the file from which a zygote's and its forks' memory comes.
 func imageCase() Case {
 	const attacks = "map_files descriptor remove duplicate remap share"
 	try := func(a *arena, edits ...edit) (out, mark string, err error) {
@@ -83,7 +83,7 @@ func imageCase() Case {
 			_, mark, err := try(a,
 				edit{"pinfold_image.py", `self.attempt("seal memory", "fcntl", fd, F_ADD_SEALS, ALL_SEALS)`, "pass"},
 				edit{"pinfold_image.py", `self.attempt("close", "close", fd)`, "pass"},
-				edit{"pinfold_forks.py", `call("close the rest", "close_range", 3, 0xFFFFFFFF, 0)`, "pass"})
+				edit{"pinfold_loop.py", `call("close the rest", "close_range", 3, 0xFFFFFFFF, 0)`, "pass"})
 			if err == nil && strings.Contains(mark, "1000") {
 				err = fmt.Errorf("nothing was changed: %q", mark)
 			}

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"pinfold/internal/driver"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 )
 
@@ -29,10 +29,10 @@ func warmCases() []Case {
 			Control: Control{Without: "beginning anew in each fork", Run: sharedRandomness},
 		},
 		{
-			ID: "WS-02", Title: "descriptors of the parent or of a sibling, and the state of open files that they share", Level: User, Severity: Lateral, Source: "CVE-2024-21626",
+			ID: "WS-02", Title: "descriptors of the zygote or of a sibling, and the state of open files that they share", Level: User, Severity: Lateral, Source: "CVE-2024-21626",
 			Root: true, Expect: "three pipes of its own and nothing else", Do: func(t *trial) error { return t.descriptors() },
 			Control: Control{Without: "closing the rest", Run: func(a *arena) error {
-				f, err := a.raise("", sandbox.Limits{}, edit{"pinfold_forks.py", `call("close the rest", "close_range", 3, 0xFFFFFFFF, 0)`, "pass"})
+				f, err := a.raise("", sandbox.Limits{}, edit{"pinfold_loop.py", `call("close the rest", "close_range", 3, 0xFFFFFFFF, 0)`, "pass"})
 				if err != nil {
 					return err
 				}
@@ -44,7 +44,7 @@ func warmCases() []Case {
 			}},
 		},
 		{
-			ID: "WS-03", Title: "seeing, signalling, tracing or talking to the parent and to a sibling, also by futexes and keyrings", Level: User, Severity: Lateral, Source: "own",
+			ID: "WS-03", Title: "seeing, signalling, tracing or talking to the zygote and to a sibling, also by futexes and keyrings", Level: User, Severity: Lateral, Source: "own",
 			Root: true, Expect: "there is nobody but oneself", Do: func(t *trial) error { return t.reach() },
 			Attack:  Payload{Code: withCalls(wordCode + siblingInJail + relativesCode + siblingOut)},
 			Doors:   relativesDoors,
@@ -52,15 +52,15 @@ func warmCases() []Case {
 		},
 		{
 			ID: "WS-04", Title: "memory that a module has mapped as shared before the fork", Level: User, Severity: Lateral, Source: "own",
-			Root: true, Expect: "such a parent is refused; its pool starts its interpreters", Do: func(t *trial) error {
-				var unfit *driver.UnfitError
+			Root: true, Expect: "such a zygote is refused; its pool starts its interpreters", Do: func(t *trial) error {
+				var unfit *zygote.UnfitError
 				if _, err := t.raise(sharedModule, sandbox.Limits{}); !errors.As(err, &unfit) || unfit.Load || !strings.Contains(unfit.Why, "share") {
 					return fmt.Errorf("it was not refused: %w", err)
 				}
 				return nil
 			},
 			Control: Control{Without: "the refusal", Run: func(a *arena) error {
-				f, err := a.raise(sharedModule, sandbox.Limits{}, edit{"pinfold_parent.py", "if mapped:", "if False:"})
+				f, err := a.raise(sharedModule, sandbox.Limits{}, edit{"pinfold_zygote.py", "if mapped:", "if False:"})
 				if err != nil {
 					return err
 				}
@@ -74,7 +74,7 @@ func warmCases() []Case {
 			}},
 		},
 		{
-			ID: "WS-05", Title: "what one run leaves in modules, files, variables and memory, for the next one and in the parent", Level: User, Severity: Exfil, Source: "sandboxes that use an interpreter again",
+			ID: "WS-05", Title: "what one run leaves in modules, files, variables and memory, for the next one and in the zygote", Level: User, Severity: Exfil, Source: "sandboxes that use an interpreter again",
 			Root: true, Expect: "nothing", Do: func(t *trial) error { return t.residue() },
 			Doors: doors("clean", "json builtin module environment path files import memory"),
 			Control: Control{Without: "a fork for each (two programs in one)", Run: func(a *arena) error {
@@ -160,7 +160,7 @@ func (t *trial) randomness() error {
 // sharedRandomness is the control. What Python and OpenSSL begin anew by
 // themselves is not in the list.
 func sharedRandomness(a *arena) error {
-	f, err := a.raise(hoard, sandbox.Limits{}, edit{"pinfold_parent.py", "    begin_anew(numbers)\n", ""})
+	f, err := a.raise(hoard, sandbox.Limits{}, edit{"pinfold_zygote.py", "    begin_anew(numbers)\n", ""})
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (t *trial) descriptors() error {
 	}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		err := f.sharePipes(3)
-		if err == nil || time.Now().After(deadline) { // the parent may not have closed the last one's yet
+		if err == nil || time.Now().After(deadline) { // the zygote may not have closed the last one's yet
 			return err
 		}
 	}
@@ -254,12 +254,12 @@ func (f *family) sharePipes(n int) error {
 	return nil
 }
 
-// processes are the parent that has forks now, and they, on the host.
+// processes are the zygote that has forks now, and they, on the host.
 func (f *family) processes() (all []int) {
-	for _, parent := range childrenOf(os.Getpid()) {
-		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", parent))
-		if forks := childrenOf(parent); strings.HasPrefix(string(name), "python") && len(forks) > 0 {
-			all = append(append(all, parent), forks...)
+	for _, zygote := range childrenOf(os.Getpid()) {
+		name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", zygote))
+		if forks := childrenOf(zygote); strings.HasPrefix(string(name), "python") && len(forks) > 0 {
+			all = append(append(all, zygote), forks...)
 		}
 	}
 	return all
@@ -446,7 +446,7 @@ func (t *trial) residue() error {
 		return errors.Join(fmt.Errorf("of %v the second is not seen to remember anything", family), first.end())
 	}
 	if remembers(family[0]) {
-		return errors.Join(errors.New("the parent has the marker in its memory"), first.end())
+		return errors.Join(errors.New("the zygote has the marker in its memory"), first.end())
 	}
 	if _, err := first.rest(); err != nil {
 		return errors.Join(err, first.end())

@@ -12,7 +12,7 @@ import (
 )
 
 // warmViewCases are attacks of one fork on another through what both are shown, and
-// through what they have from their parent.
+// through what they have from their zygote.
 func warmViewCases() []Case {
 	return []Case{{
 		ID: "WS-08", Title: "watching and locking what a sibling opens, also the interpreter that both come from", Level: User, Severity: Lateral, Source: "own",

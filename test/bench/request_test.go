@@ -26,6 +26,7 @@ import (
 	"pinfold/internal/image"
 	"pinfold/internal/serve"
 	"pinfold/internal/wiring"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 )
 
@@ -79,20 +80,20 @@ func (d timedDriver) Create(ctx context.Context, p driver.Plan) (driver.Machine,
 
 func (d timedDriver) Abilities() driver.Abilities { return driver.Abilities{Zygoter: d} }
 
-func (d timedDriver) NewZygote(ctx context.Context, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) {
+func (d timedDriver) NewZygote(ctx context.Context, plan driver.Plan, spec zygote.Spec) (driver.Zygote, error) {
 	p, err := d.Driver.Abilities().Zygoter.NewZygote(ctx, plan, spec)
 	if err != nil {
 		return nil, err
 	}
-	return timedParent{p, d.c}, nil
+	return timedZygote{p, d.c}, nil
 }
 
-type timedParent struct {
+type timedZygote struct {
 	driver.Zygote
 	c *clocks
 }
 
-func (p timedParent) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *driver.Child, error) {
+func (p timedZygote) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *zygote.Child, error) {
 	defer p.c.create.since(time.Now())
 	m, f, err := p.Zygote.Fork(ctx, plan)
 	if err != nil {
@@ -373,7 +374,7 @@ func partOf(stack []string) string {
 		{partStore, []string{"pinfold/internal/store", "modernc.org/"}},
 		{partUsage, []string{"native.(*meter)", "engine.(*watch)"}},
 		{partDestroy, []string{"Machine.Destroy", "native.(*machine).watch"}},
-		{partPool, []string{"timedDriver.", "timedParent.", "engine.openSession", "engine.(*pool)", "engine.(*nursery)"}},
+		{partPool, []string{"timedDriver.", "timedZygote.", "engine.openSession", "engine.(*pool)", "engine.(*nursery)"}},
 		{partGuest, []string{"pinfold/internal/guest", "pinfold/internal/wire"}},
 		{partEngine, []string{"pinfold/internal/engine", "pinfold/internal/interpreter", "pinfold/internal/driver", "pinfold/internal/linux"}},
 		{partHTTP, []string{"net/http.", "pinfold/internal/"}},

@@ -26,7 +26,7 @@ var pythons = []struct {
 // pythonSuites run in each of those roots, on this machine's kernel.
 var pythonSuites = []suite{
 	{name: "cold and warm", pkg: attacksPkg, args: []string{"-test.run=^Test(WarmResultsAreCold|ForkHooks|ModuleNamedAsKeyword|PythonOfThisRoot)$"}, programs: nativePrograms[:1]},
-	{name: "forks", pkg: nativePkg, args: []string{"-test.run=^Test(Fork|ForkedPosture|UnfitParents)$"}, programs: nativePrograms},
+	{name: "forks", pkg: nativePkg, args: []string{"-test.run=^Test(Fork|ForkedPosture|UnfitZygotes)$"}, programs: nativePrograms},
 }
 
 // TestPythons has the same results, cold and warm, with every Python that Debian

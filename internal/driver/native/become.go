@@ -15,7 +15,7 @@ import (
 const agentFD = 3
 
 // become ends the table: the process becomes the agent, or, where the program
-// comes by a fork, what waits until the agent is needed.
+// is forked into it, what waits until the agent is needed.
 func (n *initSpec) become(p *spawn.Program) {
 	if n.sleeper <= 0 {
 		p.CloseOnExecFrom(agentFD)

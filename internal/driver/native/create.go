@@ -311,7 +311,7 @@ func (m *machine) release(ctx context.Context) error {
 	return m.adopt(fds)
 }
 
-// isZygote says that the machine is a parent's, in no user namespace of its own.
+// isZygote says that the machine is a zygote's, in no user namespace of its own.
 func (m *machine) isZygote() bool { return m.spawn.namespaces&unix.CLONE_NEWUSER == 0 }
 
 // openOOMScore opens the file that says how soon the kernel ends a process when

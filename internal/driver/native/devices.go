@@ -47,7 +47,7 @@ func (m *machine) openRoot(n *initSpec) (err error) {
 	if !n.ownDevices {
 		return nil
 	}
-	var owner mount.Owner // a parent's is root's
+	var owner mount.Owner // a zygote's is root's
 	if m.block != nil && !m.isZygote() {
 		owner = mount.Owner{UID: m.block.Base, GID: m.block.Base}
 	}

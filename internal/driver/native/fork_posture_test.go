@@ -48,9 +48,9 @@ var forkedDiffers = []struct {
 }{
 	{"Inside parent", "1", "0", "its parent is outside its pid namespace"},
 	{"Inside status PPid", "1", "0", "the same"},
-	{"Agent.Status NSpid", "2 deep", "3 deep", "the machine's pid namespace lies below the parent's"},
+	{"Agent.Status NSpid", "2 deep", "3 deep", "the machine's pid namespace lies below the zygote's"},
 	{"Program.Status NSpid", "2 deep", "3 deep", "the same"},
-	{"Program.Args", "[python3 harness main]", "[python3 parent]", "the command line is what was executed"},
+	{"Program.Args", "[python3 harness main]", "[python3 zygote]", "the command line is what was executed"},
 }
 
 // How what sleeps differs from the agent, and nothing else does.
@@ -73,7 +73,7 @@ func TestForkedPosture(t *testing.T) {
 	ledger.Check(t, state)
 	t.Setenv("PINFOLD_CANARY", "must not be seen inside")
 	d := newDriver(t, state)
-	p, plan, err := newPythonParent(t, d, "json", "ctypes", "locale", "socket", "threading")
+	p, plan, err := newPythonZygote(t, d, "json", "ctypes", "locale", "socket", "threading")
 	if errors.Is(err, errors.ErrUnsupported) {
 		return // not root
 	}

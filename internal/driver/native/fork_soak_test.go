@@ -19,12 +19,12 @@ import (
 // forkSoakEnv asks for a long soak of forks: how many.
 const forkSoakEnv = "PINFOLD_SOAK_FORKS"
 
-// forkGrowth is how much memory a parent may gain in all, however many forks it
+// forkGrowth is how much memory a zygote may gain in all, however many forks it
 // makes.
 const forkGrowth = 8 << 20
 
 // Forks are made, run and destroyed side by side, and nothing of them is left,
-// neither on the host nor in their parent. How long each took is printed, not judged.
+// neither on the host nor in their zygote. How long each took is printed, not judged.
 func TestForkSoak(t *testing.T) {
 	n, width := 300, 4
 	if text := os.Getenv(forkSoakEnv); text != "" {
@@ -38,7 +38,7 @@ func TestForkSoak(t *testing.T) {
 	agenttest.Bytes(t)
 	ledger.Check(t, state)
 	d := newDriver(t, state)
-	p, plan, err := newPythonParent(t, d, "json")
+	p, plan, err := newPythonZygote(t, d, "json")
 	if errors.Is(err, errors.ErrUnsupported) {
 		return // not root
 	}
@@ -56,16 +56,13 @@ func TestForkSoak(t *testing.T) {
 	}
 	usage := p.Usage()
 	if usage.MemoryBytes > memory+forkGrowth || usage.Processes != 0 {
-		t.Errorf("the parent had %d bytes of memory and has %d, in %d processes beside it", memory, usage.MemoryBytes, usage.Processes)
+		t.Errorf("the zygote had %d bytes of memory and has %d, in %d processes beside it", memory, usage.MemoryBytes, usage.Processes)
 	}
-	made := p.(*zygote)
-	made.mu.Lock()
-	defer made.mu.Unlock()
-	if len(made.forks) > 0 {
-		t.Errorf("%d forks are waited for", len(made.forks))
+	if waiting := p.(*zygoteMachine).link.Children(); waiting > 0 {
+		t.Errorf("%d forks are waited for", waiting)
 	}
 	tenth := min(len(took), max(100, n/10))
-	t.Logf("%d forks, %d at a time: %.1f s, %.0f each second; median of the first %d %v, of the last %v; the parent's memory %+d KiB",
+	t.Logf("%d forks, %d at a time: %.1f s, %.0f each second; median of the first %d %v, of the last %v; the zygote's memory %+d KiB",
 		n, width, elapsed.Seconds(), float64(n)/elapsed.Seconds(), tenth, median(took[:tenth]), median(took[len(took)-tenth:]), (usage.MemoryBytes-memory)>>10)
 }
 

@@ -91,7 +91,7 @@ func (o *openMeters) sweep(all bool) {
 	}
 }
 
-// wakeUp notes that the counters are read. Those of a fork's machine stay open: it
+// wakeUp notes that the counters are read. Those of a machine with a forked program stay open: it
 // lives for one run only. The lock is held.
 func (t *meter) wakeUp() {
 	t.fresh = true

@@ -79,7 +79,7 @@ type initSpec struct {
 	uid, gid   int   // the user's ids inside
 	processes  int64 // where no cgroup limits tasks: the limit for RLIMIT_NPROC
 	timeNS     bool
-	forked     bool // the program comes by a fork, not from the agent
+	forked     bool // the program is forked from a zygote, not started by the agent
 
 	hold        spawn.Cell // of root
 	timeOffsets spawn.Cell // of openTimeOffsets
@@ -221,8 +221,8 @@ func (n *initSpec) proc(p *spawn.Program) {
 
 // openTimeOffsets takes hold of the file before the change of user: afterwards
 // it may be refused, at the moment in which another sandbox's change of user has
-// made the memory that all share with the host process undumpable. A fork's
-// machine is not the host's user from its birth on, so it tries more than once.
+// made the memory that all share with the host process undumpable. The machine
+// of a zygote's child is not the host's user from its birth on, so it tries more than once.
 // What it opens too much is closed with the rest.
 func (n *initSpec) openTimeOffsets(p *spawn.Program) {
 	n.timeOffsets = p.CellOf(-1)

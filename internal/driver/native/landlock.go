@@ -39,7 +39,7 @@ type tree struct {
 // The agent needs a rule of its own when it is a file of the host's; one in
 // memory belongs to no file tree and is beyond Landlock.
 //
-// signalsOut lets signals out of the domain: a fork has one of its own beside
+// signalsOut lets signals out of the domain: a zygote's child has one of its own beside
 // the agent's, which must be able to end it.
 func (l *landlockRules) apply(p *spawn.Program, writable []string, agentFile int, signalsOut bool) {
 	attr := landlock.RulesetAttr(l.level)

@@ -34,7 +34,7 @@ type machine struct {
 	plan   driver.Plan
 	host   *host
 	spawn  spawnConfig
-	zygote *zygote        // of the process that was forked into it; nil for none
+	zygote *zygoteMachine // of the process that was forked into it; nil for none
 	seen   sandbox.Limits // what programs find in /proc and /sys
 	inside *inside        // nil before the start
 
@@ -46,7 +46,7 @@ type machine struct {
 	prepared *preparedMounts // nil when few live
 	counted  bool            // by the host's prepared mounts
 
-	forkListener *listener // of the filter of the process that was forked into it
+	childListener *listener // of the filter of the process that was forked into it
 
 	overdue  overdue
 	connOnce sync.Once
@@ -82,7 +82,7 @@ func (d *Driver) newMachine(plan driver.Plan, h *host) *machine {
 
 // Usage reads the counters.
 func (m *machine) Usage() driver.Usage {
-	m.attend()
+	m.killOverdue()
 	return m.meter.read()
 }
 
@@ -142,7 +142,7 @@ func (m *machine) explain(pid int, status syscall.WaitStatus) driver.Death {
 	case asked:
 		return driver.Death{Kind: driver.DeathDestroyed, Evidence: "destroyed by its owner"}
 	case m.zygote != nil && m.zygote.endedFirst():
-		return driver.Death{Kind: driver.DeathAgent, Evidence: "the interpreter from which the sandbox's program was forked ended, and all its forks with it"}
+		return driver.Death{Kind: driver.DeathAgent, Evidence: "the interpreter from which the sandbox's program was forked ended, and all that were forked from it"}
 	}
 	return driver.Death{Kind: driver.DeathAgent, Evidence: fmt.Sprintf("the sandbox's first process (host pid %d) ended by itself: %s", pid, how)}
 }
@@ -177,13 +177,13 @@ func (m *machine) destroy(ctx context.Context) error {
 	if m.conn != nil {
 		_ = m.conn.Close()
 	}
-	for _, l := range []*listener{m.listener, m.forkListener} {
+	for _, l := range []*listener{m.listener, m.childListener} {
 		if l != nil {
 			l.close()
 		}
 	}
 	m.meter.close()
-	m.closeEntries() // of a fork that never came
+	m.closeEntries() // of a child that never came
 	if m.child != nil {
 		m.child.Release()
 	}
@@ -221,7 +221,7 @@ func (m *machine) endProcesses(ctx context.Context) error {
 	if err := m.child.Kill(); err != nil {
 		return setupError("kill the sandbox's processes", err)
 	}
-	if m.zygote != nil { // whose child the fork is
+	if m.zygote != nil { // which collects the child
 		defer time.AfterFunc(reapTimeout, m.zygote.kill).Stop()
 	}
 	select {

@@ -86,7 +86,7 @@ type host struct {
 	undestroyed atomic.Int64 // machines that could not be destroyed in time, and are still there
 
 	sleeperOnce sync.Once
-	sleeper     *os.File // what is process 1 until the agent is needed; nil before the first fork
+	sleeper     *os.File // what is process 1 until the agent is needed; nil before the first machine of a zygote's child
 	sleeperErr  error
 
 	claimOnce sync.Once

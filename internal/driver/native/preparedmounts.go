@@ -35,9 +35,9 @@ import (
 // sandbox's mount namespace could lay it bare. Nobody inside may.
 //
 // Where few live, and nothing is mounted below the views, nothing would be gained: what
-// prepared mounts save in calls is lost in the process that enters it. For forks' machines,
-// which such a process makes anyway, it was measured: no less CPU time altogether that
-// could be told from noise. Ordinary users do without: they may not enter a namespace of
+// prepared mounts save in calls is lost in the process that enters them. For the machines of
+// a zygote's children, which such a process makes anyway, it was measured: no less CPU time
+// altogether that could be told from noise. Ordinary users do without: they may not enter a namespace of
 // root's.
 //
 // Where something is mounted below the views, a sandbox with layers of its own cannot do

@@ -20,6 +20,7 @@ import (
 	"pinfold/internal/guest"
 	"pinfold/internal/linux/sleeper"
 	"pinfold/internal/wire"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
 )
@@ -28,7 +29,7 @@ import (
 type sleeping struct {
 	*testing.T
 	*machine
-	forked *driver.Child
+	forked *zygote.Child
 	out    *bufio.Reader
 }
 
@@ -112,16 +113,16 @@ func (s *sleeping) zombies() (n int) {
 	return n
 }
 
-// asleepParent starts a parent for the tests of machines that sleep, or returns
+// asleepZygote starts a zygote for the tests of machines that sleep, or returns
 // nil where there is none.
-func asleepParent(t *testing.T, limits sandbox.Limits) (driver.Zygote, driver.Plan) {
+func asleepZygote(t *testing.T, limits sandbox.Limits) (driver.Zygote, driver.Plan) {
 	t.Helper()
 	state := filepath.Join(t.TempDir(), "state")
 	agenttest.Bytes(t)
 	ledger.Check(t, state)
 	d := newDriver(t, state)
-	plan, spec := parentSpec(t, d)
-	p, err := startParent(t, t.Context(), d, plan, spec)
+	plan, spec := zygoteSpec(t, d)
+	p, err := startZygote(t, t.Context(), d, plan, spec)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil, plan // not root
 	}
@@ -140,7 +141,7 @@ func asleepParent(t *testing.T, limits sandbox.Limits) (driver.Zygote, driver.Pl
 
 // A run that needs no agent has none, whatever it leaves behind.
 func TestAsleep(t *testing.T) {
-	p, plan := asleepParent(t, sandbox.Limits{})
+	p, plan := asleepZygote(t, sandbox.Limits{})
 	if p == nil {
 		return
 	}
@@ -171,7 +172,7 @@ func TestAsleep(t *testing.T) {
 
 // A limit of one process leaves room for a fork, and for one more at most.
 func TestForkAlone(t *testing.T) {
-	p, plan := asleepParent(t, sandbox.Limits{Processes: 1})
+	p, plan := asleepZygote(t, sandbox.Limits{Processes: 1})
 	if p == nil {
 		return
 	}
@@ -183,7 +184,7 @@ func TestForkAlone(t *testing.T) {
 // The agent wakes where the program waits, and where it has run, and does all its
 // work. Orphans that ended before it was there are gone.
 func TestWake(t *testing.T) {
-	p, plan := asleepParent(t, sandbox.Limits{})
+	p, plan := asleepZygote(t, sandbox.Limits{})
 	if p == nil {
 		return
 	}
@@ -234,7 +235,7 @@ func TestWake(t *testing.T) {
 // and the limits of the guest are what they are.
 func TestWakeIntoFullMachines(t *testing.T) {
 	limits := sandbox.Limits{MemoryBytes: 64 << 20, Processes: 12, DiskBytes: 8 << 20, Inodes: 1024}
-	p, plan := asleepParent(t, limits)
+	p, plan := asleepZygote(t, limits)
 	if p == nil {
 		return
 	}
@@ -275,7 +276,7 @@ func TestWakeIntoFullMachines(t *testing.T) {
 // or nothing, is an error, at once or when time is over, and stays one.
 func TestWakeThatFails(t *testing.T) {
 	t.Run("a machine that has ended", func(t *testing.T) {
-		p, plan := asleepParent(t, sandbox.Limits{})
+		p, plan := asleepZygote(t, sandbox.Limits{})
 		if p == nil {
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"pinfold/internal/linux/cgroup"
 	"pinfold/internal/linux/proctree"
 	"pinfold/internal/wire"
+	"pinfold/internal/zygote"
 )
 
 // The kernel charges files on a tmpfs as memory, so the memory limit follows
@@ -138,7 +139,7 @@ func (m *machine) EndRun() driver.Usage {
 // err otherwise.
 func (m *machine) endedFor(err error) error {
 	if m.Usage().OOMKills > 0 {
-		return driver.TooLittleMemory(m.plan.Limits.MemoryBytes)
+		return zygote.TooLittleMemory(m.plan.Limits.MemoryBytes)
 	}
 	return err
 }
@@ -160,7 +161,7 @@ func (t *meter) snapshot() driver.Usage {
 	if l := t.machine.listener; l != nil {
 		u.Denied, u.Killed = l.report()
 	}
-	if l := t.machine.forkListener; l != nil { // the agent refuses itself nothing
+	if l := t.machine.childListener; l != nil { // the agent refuses itself nothing
 		u.Denied, u.Killed = l.report()
 	}
 	return u

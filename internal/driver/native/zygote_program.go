@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-	"pinfold/internal/driver"
 	"pinfold/internal/linux/mount"
 	"pinfold/internal/linux/spawn"
+	"pinfold/internal/zygote"
 )
 
 // zygoteProgram is the life of a zygote up to its exec.
-func (n *initSpec) zygoteProgram(uid int, spec driver.ZygoteSpec) *spawn.Program {
+func (n *initSpec) zygoteProgram(uid int, spec zygote.Spec) *spawn.Program {
 	n.switchUser, n.uid, n.gid = true, uid, uid // its writable places are the zygote's
 	made := map[string]bool{}
 	p := spawn.New(n.keepRoot(append([]int{n.socket}, n.join...))...)
@@ -37,8 +37,8 @@ func (n *initSpec) zygoteProgram(uid int, spec driver.ZygoteSpec) *spawn.Program
 	p.Call("keep host dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
 	p.Call("die with the host", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL), 0, 0, 0)
 	sendDescriptors(p, n.socket, []spawn.Cell{n.hold})
-	p.CloseOnExecFrom(agentFD)
-	p.Dup2(n.socket, agentFD)
+	p.CloseOnExecFrom(zygote.FD)
+	p.Dup2(n.socket, zygote.FD)
 	p.Chdir(strings.TrimSuffix(spec.Home, "/"))
 	p.Setsid()
 	p.UnblockSignals()

@@ -21,22 +21,23 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/language"
+	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 	"pinfold/test/asuser"
 	"pinfold/test/ledger"
 )
 
-// newPythonParent starts a zygote with modules loaded. Without root there is
+// newPythonZygote starts a zygote with modules loaded. Without root there is
 // none, which is a result too.
-func newPythonParent(t testing.TB, d *Driver, modules ...string) (driver.Zygote, driver.Plan, error) {
+func newPythonZygote(t testing.TB, d *Driver, modules ...string) (driver.Zygote, driver.Plan, error) {
 	t.Helper()
-	plan, spec := parentSpec(t, d, modules...)
-	p, err := startParent(t, t.Context(), d, plan, spec)
+	plan, spec := zygoteSpec(t, d, modules...)
+	p, err := startZygote(t, t.Context(), d, plan, spec)
 	return p, plan, err
 }
 
-// parentSpec describes a zygote with modules loaded.
-func parentSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, driver.ZygoteSpec) {
+// zygoteSpec describes a zygote with modules loaded.
+func zygoteSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, zygote.Spec) {
 	t.Helper()
 	report, err := d.Probe(t.Context())
 	if err != nil {
@@ -45,7 +46,7 @@ func parentSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, driver
 	if report.Blocked != nil {
 		drivertest.Missing(t.(*testing.T), "the driver is blocked here: %v (%s)", report.Blocked, report.Blocked.Hint)
 	}
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, fmt.Sprintf("parent-%d", forkCount.Add(1)))
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, fmt.Sprintf("zygote-%d", forkCount.Add(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,18 +66,18 @@ func parentSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, driver
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := driver.ZygoteSpec{
+	spec := zygote.Spec{
 		Args: step.Args, Env: step.Env, Setup: setup, Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID,
-		Limits: []driver.Rlimit{forkRlimit},
+		Limits: []zygote.Rlimit{forkRlimit},
 	}
 	for _, f := range step.Files {
-		spec.Files = append(spec.Files, driver.ZygoteFile{Path: f.Path, Content: f.Content})
+		spec.Files = append(spec.Files, zygote.GuestFile{Path: f.Path, Content: f.Content})
 	}
 	return plan, spec
 }
 
-// startParent starts a zygote and has it destroyed at the test's end.
-func startParent(t testing.TB, ctx context.Context, d *Driver, plan driver.Plan, spec driver.ZygoteSpec) (driver.Zygote, error) { //nolint:revive // the test comes first
+// startZygote starts a zygote and has it destroyed at the test's end.
+func startZygote(t testing.TB, ctx context.Context, d *Driver, plan driver.Plan, spec zygote.Spec) (driver.Zygote, error) { //nolint:revive // the test comes first
 	t.Helper()
 	p, err := d.NewZygote(ctx, plan, spec)
 	if err == nil {
@@ -89,11 +90,11 @@ func startParent(t testing.TB, ctx context.Context, d *Driver, plan driver.Plan,
 	return p, err
 }
 
-// forkRlimit is the limit of the forks of newPythonParent.
-var forkRlimit = driver.Rlimit{Resource: unix.RLIMIT_NOFILE, Value: 1024}
+// forkRlimit is the limit of the forks of newPythonZygote.
+var forkRlimit = zygote.Rlimit{Resource: unix.RLIMIT_NOFILE, Value: 1024}
 
 // hand hands a fork its program.
-func hand(t testing.TB, f *driver.Child, code string) {
+func hand(t testing.TB, f *zygote.Child, code string) {
 	t.Helper()
 	job, err := json.Marshal(map[string]any{"file": "main.py", "code": code, "args": nil, "env": nil, "allowed_imports": nil, "results": false})
 	if err != nil {
@@ -105,7 +106,7 @@ func hand(t testing.TB, f *driver.Child, code string) {
 }
 
 // tell hands a fork its program and returns what it prints and how it ends.
-func tell(t testing.TB, f *driver.Child, code string) (stdout, stderr string, exit driver.ChildExit) {
+func tell(t testing.TB, f *zygote.Child, code string) (stdout, stderr string, exit zygote.Exit) {
 	t.Helper()
 	hand(t, f, code)
 	_ = f.Stdin.Close()
@@ -129,10 +130,10 @@ func TestFork(t *testing.T) {
 	agenttest.Bytes(t)
 	ledger.Check(t, state)
 	d := newDriver(t, state)
-	p, plan, err := newPythonParent(t, d, "json")
+	p, plan, err := newPythonZygote(t, d, "json")
 	if !d.host.ids.root {
 		if !errors.Is(err, errors.ErrUnsupported) {
-			t.Fatalf("a parent without root: %v", err)
+			t.Fatalf("a zygote without root: %v", err)
 		}
 		return
 	}
@@ -141,12 +142,12 @@ func TestFork(t *testing.T) {
 	}
 	for i, test := range []struct {
 		code, out string
-		exit      driver.ChildExit
+		exit      zygote.Exit
 	}{
-		{"import json, os\nprint(json.dumps([os.getuid(), os.getcwd(), os.listdir('.')]))\nos._exit(7)", `[1000, "/home/user", ["main.py"]]` + "\n", driver.ChildExit{Code: 7}},
-		{"import os\nos.abort()", "", driver.ChildExit{Signal: 6}},
-		{"import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", "", driver.ChildExit{Signal: 15}},
-		{"import os; print([fd for fd in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + fd) and 'libffi' not in os.readlink('/proc/self/fd/' + fd)])", "['0', '1', '2']\n", driver.ChildExit{}},
+		{"import json, os\nprint(json.dumps([os.getuid(), os.getcwd(), os.listdir('.')]))\nos._exit(7)", `[1000, "/home/user", ["main.py"]]` + "\n", zygote.Exit{Code: 7}},
+		{"import os\nos.abort()", "", zygote.Exit{Signal: 6}},
+		{"import os, signal\nos.kill(os.getpid(), signal.SIGTERM)", "", zygote.Exit{Signal: 15}},
+		{"import os; print([fd for fd in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + fd) and 'libffi' not in os.readlink('/proc/self/fd/' + fd)])", "['0', '1', '2']\n", zygote.Exit{}},
 	} {
 		plan.ID = fmt.Sprintf("fork-%d", i)
 		m, f, err := p.Fork(t.Context(), plan)
@@ -170,7 +171,7 @@ func TestForkAsUser(t *testing.T) {
 
 // What a zygote cannot load, or cannot be forked with, is said, soon, and nothing
 // of it is left.
-func TestUnfitParents(t *testing.T) {
+func TestUnfitZygotes(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	agenttest.Bytes(t)
 	ledger.Check(t, state)
@@ -206,15 +207,15 @@ func TestUnfitParents(t *testing.T) {
 		{"its surroundings", "import os, resource; os.umask(0); os.chdir('/'); os.nice(1); resource.setrlimit(7, (512, 4096)); os.environ.clear()", "", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			plan, spec := parentSpec(t, d, "bad")
-			spec.Files = append(spec.Files, driver.ZygoteFile{Path: filepath.Dir(spec.Files[0].Path) + "/bad.py", Content: []byte(test.module)})
+			plan, spec := zygoteSpec(t, d, "bad")
+			spec.Files = append(spec.Files, zygote.GuestFile{Path: filepath.Dir(spec.Files[0].Path) + "/bad.py", Content: []byte(test.module)})
 			patience := time.Minute
 			if test.why == "it took too long" {
 				patience = time.Second
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			p, err := startParent(t, ctx, d, plan, spec)
+			p, err := startZygote(t, ctx, d, plan, spec)
 			if errors.Is(err, errors.ErrUnsupported) {
 				return // not root
 			}
@@ -227,28 +228,28 @@ func TestUnfitParents(t *testing.T) {
 				}
 				return
 			}
-			var unfit *driver.UnfitError
+			var unfit *zygote.UnfitError
 			if !errors.As(err, &unfit) || unfit.Load != test.load || !strings.Contains(unfit.Why, test.why) || len(unfit.Why) > 1000 {
 				t.Fatalf("%+v", err)
 			}
 		})
 	}
 	t.Run("takes all memory", func(t *testing.T) {
-		plan, spec := parentSpec(t, d, "bad")
-		spec.Files = append(spec.Files, driver.ZygoteFile{Path: filepath.Dir(spec.Files[0].Path) + "/bad.py", Content: []byte("x = b'x' * (1 << 29)")})
-		_, err := startParent(t, t.Context(), d, plan, spec)
+		plan, spec := zygoteSpec(t, d, "bad")
+		spec.Files = append(spec.Files, zygote.GuestFile{Path: filepath.Dir(spec.Files[0].Path) + "/bad.py", Content: []byte("x = b'x' * (1 << 29)")})
+		_, err := startZygote(t, t.Context(), d, plan, spec)
 		if e := sandbox.AsError(err); !errors.Is(err, errors.ErrUnsupported) && (err == nil || e.Code != sandbox.CodeLimitInvalid || e.Field != "limits.memory_bytes" || e.Hint == "") {
 			t.Fatalf("%+v", err)
 		}
 	})
 	for _, program := range []string{"/bin/false", "/usr/bin/yes", "/no/such/python", "/etc/passwd", "/usr"} {
 		t.Run("broken interpreter "+program, func(t *testing.T) {
-			plan, spec := parentSpec(t, d)
+			plan, spec := zygoteSpec(t, d)
 			spec.Args[0] = program
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			if _, err := startParent(t, ctx, d, plan, spec); err == nil {
-				t.Fatal("it became a parent")
+			if _, err := startZygote(t, ctx, d, plan, spec); err == nil {
+				t.Fatal("it became a zygote")
 			}
 		})
 	}
@@ -256,17 +257,17 @@ func TestUnfitParents(t *testing.T) {
 
 // When a zygote ends, or cannot do its work, its forks' machines die, say why, and
 // can be destroyed; a new zygote works.
-func TestParentsThatEnd(t *testing.T) {
+func TestZygotesThatEnd(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		end  func(*testing.T, *zygote)
+		end  func(*testing.T, *zygoteMachine)
 		slow bool // only a machine that is destroyed shows it
 	}{
-		{"killed", func(t *testing.T, p *zygote) { signalParent(t, p, unix.SIGKILL) }, false},
-		{"stopped", func(t *testing.T, p *zygote) { signalParent(t, p, unix.SIGSTOP) }, false},
-		{"stuck", stickParent, true},
-		{"not making sense", func(t *testing.T, p *zygote) {
-			if err := p.packet([]byte("no packet")); err != nil {
+		{"killed", func(t *testing.T, p *zygoteMachine) { signalZygote(t, p, unix.SIGKILL) }, false},
+		{"stopped", func(t *testing.T, p *zygoteMachine) { signalZygote(t, p, unix.SIGSTOP) }, false},
+		{"stuck", stickZygote, true},
+		{"not making sense", func(t *testing.T, p *zygoteMachine) {
+			if err := newZygoteConn(p.machine.conn).Send([]byte("no packet")); err != nil {
 				t.Error(err)
 			}
 		}, false},
@@ -276,14 +277,14 @@ func TestParentsThatEnd(t *testing.T) {
 			agenttest.Bytes(t)
 			ledger.Check(t, state)
 			d := newDriver(t, state)
-			made, plan, err := newPythonParent(t, d)
+			made, plan, err := newPythonZygote(t, d)
 			if errors.Is(err, errors.ErrUnsupported) {
 				return // not root
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := made.(*zygote)
+			p := made.(*zygoteMachine)
 			plan.ID = "fork"
 			m, f, err := p.Fork(t.Context(), plan)
 			if err != nil {
@@ -298,7 +299,7 @@ func TestParentsThatEnd(t *testing.T) {
 					t.Errorf("the machine ended with %+v", death)
 				}
 				if _, _, err := p.Fork(t.Context(), plan); err == nil {
-					t.Error("a dead parent was forked")
+					t.Error("a dead zygote was forked")
 				}
 			}
 			if err := m.Destroy(t.Context()); err != nil {
@@ -311,27 +312,27 @@ func TestParentsThatEnd(t *testing.T) {
 			if took := time.Since(begin); took > destroyTimeout {
 				t.Errorf("it took %v", took)
 			}
-			again, plan, err := newPythonParent(t, d)
+			again, plan, err := newPythonZygote(t, d)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if out := runFork(t, again, plan, "print(6 * 7)"); out != "42\n" {
-				t.Errorf("a new parent's fork prints %q", out)
+				t.Errorf("a new zygote's fork prints %q", out)
 			}
 		})
 	}
 }
 
-func signalParent(t *testing.T, p *zygote, s unix.Signal) {
+func signalZygote(t *testing.T, p *zygoteMachine, s unix.Signal) {
 	t.Helper()
 	if err := unix.Kill(p.machine.child.PID, s); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// stickParent has the zygote wait for ever, for a fork that is to write to a full
+// stickZygote has the zygote wait for ever, for a fork that is to write to a full
 // pipe first.
-func stickParent(t *testing.T, p *zygote) {
+func stickZygote(t *testing.T, p *zygoteMachine) {
 	t.Helper()
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
@@ -348,7 +349,7 @@ func stickParent(t *testing.T, p *zygote) {
 	}
 	fds := slices.Repeat([]int{p.machine.child.Pidfd}, 4) // never entered
 	fds = append(fds, slices.Repeat(pipe[1:], p.machine.cgroup.Entries())...)
-	if err := p.packet(encodePacket(0, 99), fds...); err != nil {
+	if err := newZygoteConn(p.machine.conn).Send(zygote.Request(99), fds...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -381,14 +382,14 @@ func TestAbandonedForks(t *testing.T) {
 	agenttest.Bytes(t)
 	ledger.Check(t, state)
 	d := newDriver(t, state)
-	made, plan, err := newPythonParent(t, d)
+	made, plan, err := newPythonZygote(t, d)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return // not root
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := made.(*zygote)
+	p := made.(*zygoteMachine)
 	for i := range 6 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*4*time.Millisecond)
 		plan.ID = fmt.Sprintf("abandoned-%d", i)
@@ -405,9 +406,7 @@ func TestAbandonedForks(t *testing.T) {
 	if out := runFork(t, p, plan, "print(6 * 7)"); out != "42\n" {
 		t.Errorf("after that a fork prints %q", out)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.forks) > 0 {
-		t.Errorf("%d forks are waited for", len(p.forks))
+	if n := p.link.Children(); n > 0 {
+		t.Errorf("%d forks are waited for", n)
 	}
 }

@@ -3,8 +3,8 @@
 //
 // A process that is to be forked often must not touch its own memory between
 // two forks: each page that it writes to is copied again and again, and an interpreter
-// writes to hundreds by doing anything at all. So a parent of forked interpreters
-// (package native) maps this code, builds the table, and from then on walks it.
+// writes to hundreds by doing anything at all. So a zygote (package zygote) maps this code,
+// builds the table, and from then on walks it.
 // Package spawn walks tables too, but of its own process's memory, and towards an exec.
 //
 // # The table

@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// tables walks some tables in Python, as parents of forks do.
+// tables walks some tables in Python, as zygotes do.
 const tables = `
 import sys
 sys.path.insert(0, sys.argv[1])
-from pinfold_calls import At, At32, Table, libc, machine_code
+from pinfold_syscalls import At, At32, Table, libc, machine_code
 import ctypes
 walk, alloc, free = machine_code([bytes.fromhex(piece) for piece in sys.argv[2:]])
 word = lambda at: ctypes.c_int64.from_address(at).value
@@ -84,7 +84,7 @@ func TestWalk(t *testing.T) {
 		t.Fatal("this test walks tables in Python: install python3")
 	}
 	code := Load()
-	args := []string{"-c", strings.NewReplacer("PID", pidCall, "CLOSE", closeCall).Replace(tables), "../../language/support"}
+	args := []string{"-c", strings.NewReplacer("PID", pidCall, "CLOSE", closeCall).Replace(tables), "../../zygote/inside"}
 	for _, piece := range [][]byte{code.Walk, code.Alloc, code.Free} {
 		if len(piece) == 0 || len(piece) > 512 {
 			t.Errorf("a piece of %d bytes", len(piece))

@@ -1,6 +1,6 @@
 # What modules have asked Python to call around a fork (os.register_at_fork). Most
-# of it makes locks anew, for which a fork would have to copy a hundred pages. A parent
-# of forks does that once, for all of them, before it is forked; a fork then does
+# of it makes locks anew, for which each child of a zygote would have to copy a hundred
+# pages. The zygote does that once, for all of them, before it forks; a child then does
 # only what must be different in each.
 import os
 
@@ -9,10 +9,10 @@ ONLY_LOCKS = {("threading", "_after_fork"), ("logging", "_after_at_fork_child_re
 
 
 class Hooks:
-    """Takes down what is registered from now on, and calls it as Python would."""
+    """Keeps what is registered from now on, and calls it as Python would."""
 
     def __init__(self):
-        self.noted, self.needed = [], []  # all, and what a fork does not do without
+        self.noted, self.needed = [], []  # all, and those that a child cannot do without
         self.quiet = False
         self.register = os.register_at_fork
         self.register(before=self.before, after_in_parent=self.after_in_parent, after_in_child=self.after_in_child)
@@ -24,7 +24,7 @@ class Hooks:
         self.noted.append(hooks)
 
     def close(self):
-        """Take down no more."""
+        """Keep no more."""
         os.register_at_fork = self.register
         self.needed = [hooks for hooks in self.noted if not only_locks(hooks.get("after_in_child"))]
 
@@ -39,7 +39,7 @@ class Hooks:
 
     def after_in_child(self):
         hooks = self.at("after_in_child")
-        self.quiet = False  # for the forks of this one
+        self.quiet = False  # for what this process forks
         call(hooks)
 
 

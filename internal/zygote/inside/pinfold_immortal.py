@@ -1,7 +1,7 @@
-# Objects that live for ever: from Python 3.12 on references to them are not
-# counted (PEP 683, made for just this), so a fork that uses them writes to no page
-# of theirs. Only Python itself can make them so before 3.15; what it does is to
-# give them the count that None has. This does it for what a parent has loaded.
+# Immortal objects: from Python 3.12 on references to them are not counted (PEP 683,
+# made for just this), so a child that uses them writes to no page of theirs. Before
+# 3.15 only Python itself can make objects immortal; it does so by giving them the
+# count that None has. This does it for what a zygote has loaded.
 import ctypes
 import gc
 import sys
@@ -29,21 +29,21 @@ def works():
     held = [o] * 3
     if count(o).value != before + 3:  # it is somewhere else
         return False
-    forever = count(o).value = count(None).value
+    immortal = count(o).value = count(None).value
     held += [o] * 3
     del held
-    return count(o).value == forever
+    return count(o).value == immortal
 
 
 def immortalize():
-    """Let what is loaded live for ever. It is to be done when no more will be."""
+    """Make all that is loaded immortal. Call it when nothing more will be loaded."""
     if not works():
         return
-    forever, seen, todo = count(None).value, set(), gc.get_objects()
+    immortal, seen, todo = count(None).value, set(), gc.get_objects()
     while todo:
         new = [o for o in todo if id(o) not in seen]
         seen.update(map(id, new))
         for o in new:
             if type(o) in KINDS or isinstance(o, type):
-                count(o).value = forever
+                count(o).value = immortal
         todo = [o for o in gc.get_referents(*new) if id(o) not in seen]

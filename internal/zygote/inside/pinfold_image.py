@@ -1,12 +1,12 @@
-# A parent's memory as a sealed file, from which it and its forks have private
+# A zygote's memory as a sealed file, from which it and its children have private
 # copies of the pages that they write to. The kernel then copies no page tables for
-# it when it forks, and frees none when a fork ends: a page of a file is mapped when
-# it is used. What a fork always writes to is copied beforehand, all at once.
+# it when the zygote forks, and frees none when a child ends: a page of a file is mapped
+# when it is used. The pages that a child always writes to are copied beforehand, all at once.
 #
-# Only such memory is taken of which we know who manages it: Python's own, the C
-# library's heap, and the data of libraries. Somebody else might count on it
-# being zero after madvise(MADV_DONTNEED), and would find the file's pages.
-from pinfold_calls import EXEC, READ, WRITE, At, Table, libc, memory, put
+# Only memory whose manager we know is taken: Python's own, the C library's heap, and
+# the data of libraries. Another allocator might count on zeros after
+# madvise(MADV_DONTNEED), and would find the file's pages.
+from pinfold_syscalls import EXEC, READ, WRITE, At, Table, libc, memory, put
 
 import ctypes
 import os
@@ -15,7 +15,7 @@ import struct
 import sys
 
 PAGE, PIECE = os.sysconf("SC_PAGESIZE"), 1 << 20
-RESERVED = 1 << 30  # addresses for Python's arenas; only a parent has so many
+RESERVED = 1 << 30  # addresses for Python's arenas
 MAP_PRIVATE, MAP_FIXED, MAP_ANONYMOUS, MAP_NORESERVE = 2, 0x10, 0x20, 0x4000
 MFD_CLOEXEC, MFD_ALLOW_SEALING = 1, 2
 F_ADD_SEALS, ALL_SEALS = 1033, 1 | 2 | 4 | 16  # 16: no write from now on; 8 would wait for pages that the kernel moves
@@ -86,7 +86,7 @@ def written(start, end):
 
 def merge_libraries():
     """Make the constants of programs and libraries executable, as the code beside
-    them is: one mapping for both, where each fork would have copies of two or three."""
+    them is: one mapping for both, where each child would have copies of two or three."""
     found = list(mappings())
     code = {at for start, end, rights, name in found if rights == "r-xp" and name[:1] == "/" for at in (start, end)}
     try:
@@ -103,7 +103,7 @@ kept = []
 
 def fill_holes():
     """Take the small blocks that are free here and there in Python's memory, so that
-    what a fork makes lies together, in pages that nothing else is in."""
+    what a child makes lies together, in pages that nothing else is in."""
     report, stderr = os.memfd_create("report"), os.dup(2)
     os.dup2(report, 2)
     try:

@@ -1,15 +1,8 @@
-# A table of system calls that machine code walks, so that a parent of forks
-# runs no Python between two of them: what Python writes to, every fork would have
-# to copy. The code comes from the host, the layout of a step from there too
-# (package walker).
-import os
-import struct
-
-HOST = 4  # our connection; 3 is for what ctypes opens, as where no parent is
-os.dup2(3, HOST, False)
-os.close(3)
-
+# A table of system calls that machine code walks, so that a zygote runs no Python
+# between two forks: each page that Python writes to, every child would have to copy.
+# The code comes from the host, and so does the layout of a step (package walker).
 import ctypes
+import struct
 
 libc = ctypes.CDLL(None, use_errno=True)
 libc.mmap.restype = ctypes.c_void_p

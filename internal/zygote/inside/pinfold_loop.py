@@ -1,7 +1,9 @@
-# What a parent does for each fork, and the fork for itself until it is confined,
-# as a table of calls: see Forks. What is said to the host, and by it, is described
-# in package native (parent.go).
-from pinfold_calls import HOST, At, At32, Table, libc
+# What a zygote does for each child, and the child for itself until it is confined, as a
+# table of system calls: see Loop. The packets to and from the host are described in
+# package zygote (protocol.go).
+from pinfold_host import HOST
+from pinfold_protocol import BORN, ENDED, FAILED, READY
+from pinfold_syscalls import At, At32, Table, libc
 
 import ctypes
 import os
@@ -30,12 +32,10 @@ AT_FDCWD, O_PATH = -100, 0o10000000
 MSG_DONTWAIT, MSG_NOSIGNAL, MSG_CMSG_CLOEXEC = 0x40, 0x4000, 0x40000000
 SOL_SOCKET, SCM_RIGHTS = 1, 1
 
-FORKED, FAILED, READY, ENDED = 1, 2, 3, 4  # the first word of a packet
 
-
-class Forks(Table):
-    """The life of a parent from now on: fork when the host asks for it, say how
-    the forks end."""
+class Loop(Table):
+    """The life of a zygote from now on: fork when the host asks for it, tell how the
+    children end."""
 
     def __init__(self, confinement, support, then):
         super().__init__(CALLS)
@@ -44,10 +44,10 @@ class Forks(Table):
         self.request = self.words(0, 0)
         self.control = self.space(16 + 4 * self.passed + 8)
         self.failed = self.words(FAILED, 0, 0, 0)  # the last two are the walk's
-        self.born = self.words(0)  # the fork's number in our namespace
-        self.parent()
-        self.first()
-        self.fork(support)
+        self.born = self.words(0)  # the child's number in our namespace
+        self.zygote()
+        self.intermediate()
+        self.child(support)
         self.at = self.finish("refused")
 
     def descriptor(self, n):
@@ -61,16 +61,16 @@ class Forks(Table):
         """Return the address of a struct msghdr."""
         return self.words(0, 0, self.words(packet, size), 1, control, control_size, 0)
 
-    def parent(self):
+    def zygote(self):
         blocked = self.words(1 << signal.SIGCHLD - 1)
         signals = libc.syscall(CALLS["signalfd"], -1, ctypes.c_void_p(blocked), 8, os.O_NONBLOCK | os.O_CLOEXEC)
         if signals < 0:
             raise OSError(ctypes.get_errno(), "no descriptor for signals")
         polls = self.keep(struct.pack("=ihhihh", HOST, select.POLLIN, 0, signals, select.POLLIN, 0))
         ended = self.words(ENDED, *[0] * 20)  # ..., number, status, struct rusage
-        forked = self.words(FORKED, 0, 0)
+        born = self.words(BORN, 0, 0)
         ready = self.ready = self.words(READY, 0, 0)
-        got, first = self.words(0), self.words(0)
+        got, intermediate = self.words(0), self.words(0)
         message = self.message(self.request, 16, self.control, 0)
 
         self.call("block signals", "rt_sigprocmask", signal.SIG_BLOCK, blocked, 0, 8)
@@ -89,46 +89,47 @@ class Forks(Table):
         self.expect(At(got), 16, "end")  # 0 when the host has gone
         self.expect(At(message + 40), rights, "end")
         self.expect(At(self.request), 0, "end")
-        for packet in (self.failed, forked, ready):
+        for packet in (self.failed, born, ready):
             self.store(packet + 8, At(self.request + 8))
         for word in (self.failed + 16, self.failed + 24, self.born):
             self.store(word, 0)
-        self.call("fork", "clone", CLONE_VM | CLONE_VFORK | signal.SIGCHLD, 0, 0, 0, 0, save=first, error="forked")
-        self.store(first, At(first), zero="first")
-        self.attempt("collect", "wait4", At(first), 0, 0, 0)
+        self.call("fork", "clone", CLONE_VM | CLONE_VFORK | signal.SIGCHLD, 0, 0, 0, 0, save=intermediate, error="forked")
+        self.store(intermediate, At(intermediate), zero="intermediate")
+        self.attempt("collect", "wait4", At(intermediate), 0, 0, 0)
         self.label("forked")
         for n in range(self.passed):
             self.attempt("close", "close", self.descriptor(n))
-        self.attempt("keep host dumpable", "prctl", PR_SET_DUMPABLE, 1, 0, 0, 0)  # the first one's id has changed it
-        self.store(forked + 16, At(self.born), zero="came to nothing")
-        self.send("tell of a fork", forked, 3, error="end")
+        self.attempt("keep host dumpable", "prctl", PR_SET_DUMPABLE, 1, 0, 0, 0)  # the intermediate one's change of ids has cleared it
+        self.store(born + 16, At(self.born), zero="not born")
+        self.send("tell of a birth", born, 3, error="end")
         self.jump("collect")
-        self.label("came to nothing")
+        self.label("not born")
         self.send("tell of a failure", self.failed, 4, error="end")
         self.jump("collect")
         self.label("end")
         self.call("end", "exit_group", 0)
 
-    def first(self):
-        """The first child has our memory, and we wait for it. It becomes a process
-        whose children are born in the machine, and forks."""
-        self.label("first")
+    def intermediate(self):
+        """The intermediate process shares the zygote's memory, and the zygote waits for
+        it. It enters the machine's cgroup and namespaces, so that its own child is born
+        there; forks; and ends."""
+        self.label("intermediate")
         zero = self.keep(b"0")
         for n in range(4, self.passed):
             self.call("enter cgroup", "write", self.descriptor(n), zero, 1, error="gone")
         self.call("enter namespaces", "setns", self.descriptor(0), self.d["namespaces"], error="gone")
         self.function("fork", address(libc.fork), save=self.born, error="not forked")
-        self.store(self.born, At(self.born), zero="fork")
+        self.store(self.born, At(self.born), zero="child")
         self.label("gone")
         self.call("end", "exit_group", 0)
         self.label("not forked")
         self.store(self.failed + 24, At32(errno_address()))
         self.jump("gone")
 
-    def fork(self, support):
-        """The fork takes away from itself everything that a program must not have."""
+    def child(self, support):
+        """The child takes away from itself everything that a program must not have."""
         d, call = self.d, self.call
-        self.label("fork")
+        self.label("child")
         if RSEQ:
             self.attempt("restartable sequences", "rseq", *RSEQ)
         if d["time_ns"]:
@@ -163,7 +164,7 @@ class Forks(Table):
 
     def open_anew(self):
         """A newer libffi makes the code of callbacks out of its own file, which it keeps
-        open. A fork's must not be the parent's: what is open has one state."""
+        open. A child's must not be the zygote's: an open file has one state."""
         opened = self.words(0)
         for fd, path in libraries():
             self.attempt("open a library", "openat", AT_FDCWD, self.keep(path.encode()), os.O_CLOEXEC, 0, save=opened)
@@ -177,8 +178,8 @@ class Forks(Table):
             return
         ruleset, rules = bytes.fromhex(d["ruleset"]), self.words(0)
         self.call("make Landlock rules", "landlock_create_ruleset", self.keep(ruleset), len(ruleset), 0, save=rules)
-        for path, rights in d["trees"]:
-            rights = bytes.fromhex(rights)
+        for tree in d["trees"]:
+            path, rights = tree["path"], bytes.fromhex(tree["rights"])
             rule = self.keep(rights + bytes(16))  # and behind the rights, the descriptor
             self.call("open for Landlock " + path, "openat", AT_FDCWD, self.keep(path.encode()), O_PATH | os.O_CLOEXEC, 0, save=rule + len(rights))
             self.call("add Landlock rule for " + path, "landlock_add_rule", At(rules), 1, rule, 0)
@@ -200,10 +201,10 @@ class Forks(Table):
         return control if d["listens"] else 0
 
 
-class Born(Table):
-    """What is left to a fork: to copy the pages that it will write to, all at once, and
-    to go back to Python. Which pages that are is said at last, so that nothing
-    comes between their rehearsal and the forks."""
+class Resume(Table):
+    """What is left to a child: to copy the pages that it will write to, all at once, and
+    to go back to Python. Which pages these are is added last, so that nothing comes
+    between the rehearsal that shows them and the first fork."""
 
     def __init__(self):
         super().__init__(CALLS)
@@ -218,7 +219,7 @@ class Born(Table):
 
 
 class Rehearsal(Table):
-    """A fork that stays where its parent is. The parent waits for its end."""
+    """A fork that stays where the zygote is. The zygote waits for its end."""
 
     def __init__(self):
         super().__init__(CALLS)

@@ -1,13 +1,14 @@
-# A Python interpreter that loads modules and is then forked for each program,
-# into a machine of the program's own. It never runs a program itself. What it
-# says to the host, and the host to it, is described in package native (parent.go).
+# A zygote: a Python interpreter that loads modules and is then forked for each program,
+# into a machine of the program's own. It never runs a program itself. Its protocol
+# with the host is described in package zygote (protocol.go).
 import pinfold_harness  # first: it notes what Python itself has loaded
-from pinfold_atfork import hooks  # second: it notes what asks to be called around a fork
+from pinfold_atfork import hooks  # second: it keeps what asks to be called around a fork
 import pinfold_warm
-from pinfold_calls import HOST, libc, machine_code
-from pinfold_forever import immortalize
-from pinfold_forks import Born, Forks, Rehearsal
+from pinfold_host import HOST, tell  # before what imports ctypes
+from pinfold_immortal import immortalize
 from pinfold_image import Arenas, Image, copied, fill_holes, merge_libraries, ours
+from pinfold_loop import Loop, Rehearsal, Resume
+from pinfold_syscalls import libc, machine_code
 
 import ctypes
 import gc
@@ -29,7 +30,7 @@ def check_limits(limits):
     now = (ctypes.c_ulong * 2)()
     for resource, value in limits:
         if libc.getrlimit(ctypes.c_int(resource), now) == 0 and now[1] < value:
-            raise Unfit("a limit of the process is lower than that of its forks is to be; perhaps a module has lowered it")
+            raise Unfit("a limit of the process is lower than that of the forked interpreters is to be; perhaps a module has lowered it")
 
 
 class Unfit(Exception):
@@ -38,7 +39,7 @@ class Unfit(Exception):
 
 def reopen():
     """Open the standard streams anew, as they are on pipes: what the first ones
-    found out about /dev/null would be wrong in a fork."""
+    found out about /dev/null would be wrong in a child."""
     kept = [os.dup(fd) for fd in range(3)]
     read, write = os.pipe()
     for fd, name in enumerate(("stdin", "stdout", "stderr")):
@@ -73,7 +74,7 @@ def load(modules):
 
 
 def begin(numbers):
-    """What a fork does first. Return what it is to run."""
+    """Do what a child does first. Return what it is to run."""
     after_fork()
     begin_anew(numbers)
     return pinfold_warm.receive()
@@ -99,9 +100,9 @@ class Stdin:
         os.close(self.usual)
 
 
-def settle(modules):
-    """Do for all forks what each would do for itself: go through the life of one, so
-    that what is compiled, cached and specialised on the way is theirs as well.
+def rehearse(modules):
+    """Do for all children what each would do for itself: go through the life of one,
+    so that what is compiled, cached and specialised on the way is theirs as well.
     Return what begins random numbers anew."""
     before_fork()
     after_fork()  # all locks are new now
@@ -124,7 +125,7 @@ def settle(modules):
     os.unlink("/tmp/rehearsal.py")
     mapped = shared_memory()
     if mapped:
-        raise Unfit("a module has memory that forks would share: " + ", ".join(sorted(mapped)))
+        raise Unfit("a module has memory that forked interpreters would share: " + ", ".join(sorted(mapped)))
     merge_libraries()
     gc.collect()
     immortalize()
@@ -136,9 +137,9 @@ def settle(modules):
 REHEARSALS = 16
 
 
-def picture(arenas, modules, numbers, walk):
-    """Return which of our memory becomes an image, and which stretches of it forks
-    write to: those that one fork does, in a rehearsal of a whole life."""
+def survey(arenas, modules, numbers, walk):
+    """Return which of our memory becomes an image, and which stretches of it a child
+    writes to: a forked one shows it, in a rehearsal of a whole life."""
     hooks.quiet = True
     before_fork()
     rehearsal, (read, write), stdin = Rehearsal(), os.pipe(), Stdin(modules)
@@ -171,7 +172,7 @@ def open_descriptors():
 
 
 def shared_memory():
-    """List the mappings through which forks could write to each other."""
+    """List the mappings through which children could write to each other."""
     found = set()
     with open("/proc/self/smaps") as f:
         for line in f:
@@ -191,7 +192,7 @@ def children():
 
 
 def probe():
-    """Fork once: threads of libraries that can be forked end for it."""
+    """Fork once: libraries that bear it end their threads for that."""
     pid = os.fork()
     if pid == 0:
         os._exit(0)
@@ -235,8 +236,8 @@ def state_of(generator):
 
 
 def begin_anew(generators):
-    """Make what a fork must not share with its siblings its own. Python itself
-    does so for the module random, OpenSSL for its own."""
+    """Make a child's own what it must not share with its siblings. Python itself
+    does so for the module random, and OpenSSL for its own numbers."""
     for begin in generators:
         begin()
     threading.main_thread()._set_native_id()  # Python forgets to
@@ -248,10 +249,6 @@ def begin_anew(generators):
         sys.modules["tempfile"]._name_sequence = None
     if loaded("multiprocessing.process"):
         sys.modules["multiprocessing.process"].current_process().authkey = os.urandom(32)
-
-
-def say(host, what):
-    host.send(json.dumps(what).encode())
 
 
 SUPPORT = os.path.dirname(os.path.abspath(__file__))
@@ -267,27 +264,27 @@ def main():
         modules = first["setup"]["modules"] or []
         load(modules)
         check_limits(first["confinement"]["rlimits"])
-        born = Born()
-        forks = Forks(first["confinement"], SUPPORT, born)
-        numbers = settle(modules)
-        ranges, written = picture(arenas, modules, numbers, walk)
-        image = Image(ranges, forks)
-        born.copy(written)
+        resume = Resume()
+        loop = Loop(first["confinement"], SUPPORT, resume)
+        numbers = rehearse(modules)
+        ranges, written = survey(arenas, modules, numbers, walk)
+        image = Image(ranges, loop)
+        resume.copy(written)
     except Unfit as e:
-        say(host, {"unfit": str(e)[:500]})
+        tell(host, {"unfit": str(e)[:500]})
         os._exit(1)
     except BaseException as e:
-        say(host, {"failed": (type(e).__name__ + ": " + str(e))[:500]})
+        tell(host, {"failed": (type(e).__name__ + ": " + str(e))[:500]})
         os._exit(1)
-    say(host, {"loaded": True, "calls": forks.names})
+    tell(host, {"loaded": True, "calls": loop.names})
     host.detach()
-    image.walk(walk, forks.failed + 16)  # returns in each fork
+    image.walk(walk, loop.failed + 16)  # returns in each child
     job = begin(numbers)
     pinfold_warm.end(pinfold_warm.become(job))
 
 
 if __name__ == "__main__":
     # The program gets this namespace; what goes on here lives in a module.
-    import pinfold_parent
+    import pinfold_zygote
 
-    pinfold_parent.main()
+    pinfold_zygote.main()

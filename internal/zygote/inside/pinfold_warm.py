@@ -53,8 +53,8 @@ def receive():
 
 
 def write(name, content):
-    """Write a file, without what makes Python's own files convenient: each fork would
-    pay for that with copied pages."""
+    """Write a file, without what makes Python's own files convenient: each child of a
+    zygote would pay for that with copied pages."""
     fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
     try:
         while content:

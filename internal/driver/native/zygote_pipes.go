@@ -9,16 +9,16 @@ import (
 	"pinfold/internal/linux/mount"
 )
 
-// forkPipes are the standard streams of a fork.
-type forkPipes struct {
+// childPipes are the standard streams of a zygote's child.
+type childPipes struct {
 	ours   [3]*os.File
 	theirs [3]int
 }
 
-// newForkPipes makes them. They belong to the fork's user, who could otherwise not
+// newChildPipes makes them. They belong to the child's user, who could otherwise not
 // open them by their names: /dev/stdout, /dev/stderr, /proc/self/fd.
-func newForkPipes(owner mount.Owner) (*forkPipes, error) {
-	p := &forkPipes{theirs: [3]int{-1, -1, -1}}
+func newChildPipes(owner mount.Owner) (*childPipes, error) {
+	p := &childPipes{theirs: [3]int{-1, -1, -1}}
 	for i := range p.theirs {
 		var ends [2]int // read, write
 		err := unix.Pipe2(ends[:], unix.O_CLOEXEC)
@@ -40,7 +40,7 @@ func newForkPipes(owner mount.Owner) (*forkPipes, error) {
 	return p, nil
 }
 
-func (p *forkPipes) closeTheirs() {
+func (p *childPipes) closeTheirs() {
 	for _, fd := range p.theirs {
 		if fd >= 0 {
 			_ = unix.Close(fd)
@@ -48,7 +48,7 @@ func (p *forkPipes) closeTheirs() {
 	}
 }
 
-func (p *forkPipes) closeOurs() {
+func (p *childPipes) closeOurs() {
 	for _, f := range p.ours {
 		if f != nil {
 			_ = f.Close()

@@ -13,21 +13,21 @@ import (
 	"pinfold/test/ledger"
 )
 
-// A parent that hangs, and so does not say that a fork has ended, is ended while
+// A zygote that hangs, and so does not say that a fork has ended, is ended while
 // somebody watches the run; one whose fork still runs is not.
-func TestParentThatHangsDuringARun(t *testing.T) {
+func TestZygoteThatHangsDuringARun(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	agenttest.Bytes(t)
 	ledger.Check(t, state)
 	d := newDriver(t, state)
-	made, plan, err := newPythonParent(t, d)
+	made, plan, err := newPythonZygote(t, d)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return // not root
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := made.(*zygote)
+	p := made.(*zygoteMachine)
 	if p.machine.cgroup == nil {
 		t.Skip("without cgroups nobody can tell")
 	}
@@ -43,7 +43,7 @@ func TestParentThatHangsDuringARun(t *testing.T) {
 		closeFiles([]*os.File{f.Stdin, f.Stdout, f.Stderr})
 	}()
 	hand(t, f, "import time; time.sleep(6)")
-	stickParent(t, p)
+	stickZygote(t, p)
 	begun := time.Now()
 	for {
 		select {

@@ -6,6 +6,7 @@ import (
 
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine/stdio"
+	"pinfold/internal/engine/verdict"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -33,7 +34,7 @@ func TestMissingModules(t *testing.T) {
 		"no name":          {"python", "ModuleNotFoundError: No module named '\x1b[2J'\n", 1, ""},
 	} {
 		j := &job{result: &sandbox.Result{Language: c.language}}
-		r := &execResult{exit: &exit{code: c.code}, output: stdio.NewCapture(10000, nil, nil)}
+		r := &execResult{exit: &verdict.Exit{Code: c.code}, output: stdio.NewCapture(10000, nil, nil)}
 		_, _ = r.output.Writer(wire.Stderr).Write([]byte(c.stderr))
 		j.judge(r.evidence(sandbox.Limits{}.WithDefaults()))
 		j.advise(r)

@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/sandbox"
@@ -134,10 +136,10 @@ func TestCauses(t *testing.T) {
 		{
 			"forbidden call",
 			sandbox.Limits{},
-			fake.Script{Program: exits(fake.Exit{Signal: sigSys}), Usage: after(0, driver.Usage{Killed: "ptrace"})},
+			fake.Script{Program: exits(fake.Exit{Signal: int(syscall.SIGSYS)}), Usage: after(0, driver.Usage{Killed: "ptrace"})},
 			fate{sandbox.StatusFailed, sandbox.CauseSyscall, -1, "SIGSYS", false},
 		},
-		{"file size", sandbox.Limits{}, fake.Script{Program: exits(fake.Exit{Signal: sigXFSZ}), Usage: after(0, driver.Usage{DiskPeak: sandbox.DefaultLimits().FileSizeBytes})}, fate{sandbox.StatusFailed, sandbox.CauseFileSize, -1, "SIGXFSZ", false}},
+		{"file size", sandbox.Limits{}, fake.Script{Program: exits(fake.Exit{Signal: int(syscall.SIGXFSZ)}), Usage: after(0, driver.Usage{DiskPeak: sandbox.DefaultLimits().FileSizeBytes})}, fate{sandbox.StatusFailed, sandbox.CauseFileSize, -1, "SIGXFSZ", false}},
 		{
 			"the agent dies",
 			sandbox.Limits{},
@@ -163,7 +165,7 @@ func TestCauses(t *testing.T) {
 
 func TestSyscallIsNamed(t *testing.T) {
 	e, _ := newEngine(t, always(fake.Script{
-		Program: exits(fake.Exit{Signal: sigSys}),
+		Program: exits(fake.Exit{Signal: int(syscall.SIGSYS)}),
 		Usage:   after(0, driver.Usage{Killed: "ptrace", Denied: []sandbox.DeniedSyscall{{Name: "ptrace", Count: 1}}}),
 	}))
 	r := run(t, e, shell(sandbox.Limits{}))

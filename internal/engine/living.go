@@ -11,6 +11,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/verdict"
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
@@ -51,7 +52,7 @@ type Sandbox struct {
 	watching  bool
 	wake      chan struct{} // ends the watch's pause
 	last      driver.Usage
-	forks     forkJudge // the watch's
+	judge     verdict.Judge // the watch's
 }
 
 // Create makes a living sandbox for a tenant. It waits in the queue when there
@@ -147,11 +148,13 @@ func (e *Engine) checkTTL(ms int64) error {
 func (e *Engine) newSandbox(tenant string, c sandbox.Create, plan driver.Plan, release func()) *Sandbox {
 	now := time.Now()
 	ttl := time.Duration(c.TTLMS) * time.Millisecond
+	limits := shownLimits(c, plan)
 	return &Sandbox{
 		engine: e, tenant: tenant, request: c, ended: make(chan struct{}), release: release,
 		expires: now.Add(ttl), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
+		judge: verdict.Judge{Limits: limits, KillOne: plan.KillOne},
 		info: sandbox.Info{
-			ID: newID("sbx_"), State: sandbox.StateCreating, Template: c.Template, Limits: shownLimits(c, plan),
+			ID: newID("sbx_"), State: sandbox.StateCreating, Template: c.Template, Limits: limits,
 			Metadata: c.Metadata, Isolation: plan.Posture, CreatedAt: now.UTC().Round(0), ExpiresAt: now.Add(ttl).UTC().Round(0),
 			IdleMS: c.IdleMS, UsedAt: now.UTC().Round(0),
 		},
@@ -229,7 +232,7 @@ func (s *Sandbox) guard() {
 	if death.Kind == driver.DeathDestroyed {
 		return
 	}
-	_, cause := verdict(evidence{limits: s.info.Limits, usage: s.session.machine.Usage(), death: &death})
+	_, cause := verdict.Of(verdict.Evidence{Limits: s.info.Limits, Usage: s.session.machine.Usage(), Death: &death})
 	s.endFor(cause)
 }
 
@@ -270,12 +273,7 @@ func (s *Sandbox) describe() sandbox.Info {
 	if info.EndedAt != nil {
 		end = *info.EndedAt
 	}
-	u := s.last
-	info.Usage = sandbox.Usage{
-		WallMS: max(0, end.Sub(info.CreatedAt).Milliseconds()), CPUMS: u.CPUNanos / 1e6, MemoryPeakBytes: u.MemoryPeak,
-		ProcessesPeak: u.ProcessesPeak, DiskPeakBytes: u.DiskPeak, InodesPeak: u.InodesPeak,
-		ReadBytes: u.ReadBytes, WrittenBytes: u.WrittenBytes,
-	}
+	info.Usage = verdict.UsageOf(s.last, end.Sub(info.CreatedAt))
 	return info
 }
 

@@ -2,10 +2,10 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/verdict"
 	"pinfold/sandbox"
 )
 
@@ -41,7 +41,7 @@ func (s *Sandbox) watchLoop() {
 			begun := time.Now()
 			before := s.lastReading()
 			u := s.read()
-			if !s.judge(u) || s.rest() {
+			if !s.act(u) || s.rest() {
 				return
 			}
 			pause = s.nextPause(pause, before, u)
@@ -90,38 +90,17 @@ func (s *Sandbox) nextPause(pause time.Duration, before, now driver.Usage) time.
 	return min(2*pause, slowestLivingReading)
 }
 
-// judge acts on one reading. It says whether the sandbox goes on.
-func (s *Sandbox) judge(u driver.Usage) bool {
-	l := s.info.Limits
-	e := evidence{limits: l, usage: u}
-	var cause *sandbox.Cause
-	switch cpu := u.CPUNanos / 1e6; {
-	case l.CPUTimeMS > 0 && cpu >= l.CPUTimeMS:
-		c := e.limitCause(sandbox.CauseCPUTime, cpu, fmt.Sprintf("its processes used %dms of CPU", cpu))
-		cause = &c
-	case u.OOMKills > 0 && !s.session.plan.KillOne: // else its process says so itself
-		c := e.memoryCause()
-		cause = &c
-	case u.MemoryBytes > l.MemoryBytes:
-		c := e.limitCause(sandbox.CauseMemory, u.MemoryBytes, fmt.Sprintf("%d bytes of memory in use", u.MemoryBytes))
-		cause = &c
-	}
-	if cause != nil {
-		s.endFor(*cause)
+// act acts on one reading. It says whether the sandbox goes on. Of a flood of forks
+// all processes end, and the sandbox itself stays usable.
+func (s *Sandbox) act(u driver.Usage) bool {
+	if t := s.judge.Beyond(u); t != nil {
+		s.endFor(verdict.Evidence{Limits: s.info.Limits}.LimitCause(t.Kind, t.Observed, t.Evidence))
 		return false
 	}
-	s.judgeForks(u, e)
-	return true
-}
-
-// judgeForks ends all processes of a flood of forks. The sandbox itself stays
-// usable.
-func (s *Sandbox) judgeForks(u driver.Usage, e evidence) {
-	if !s.forks.flood(time.Now(), u, s.info.Limits.Processes) {
-		return
+	t := s.judge.Flood(time.Now(), u)
+	if t == nil {
+		return true
 	}
-	s.forks = forkJudge{}
-	t := e.flood()
 	s.mu.Lock()
 	var running []*Process
 	for _, p := range s.processes {
@@ -134,6 +113,7 @@ func (s *Sandbox) judgeForks(u driver.Usage, e evidence) {
 		p.stop(t)
 	}
 	if !s.session.endGuest(context.Background(), killTimeout) {
-		s.endFor(e.refusal(sandbox.CauseProcesses))
+		s.endFor(verdict.Evidence{Limits: s.info.Limits, Usage: u}.Refusal(sandbox.CauseProcesses))
 	}
+	return true
 }

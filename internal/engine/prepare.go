@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/verdict"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -244,9 +245,9 @@ func (j *job) compile(ctx context.Context) (s *session, ok, clean bool, err erro
 		StdoutTruncated: r.output.Truncated(wire.Stdout), StderrTruncated: r.output.Truncated(wire.Stderr),
 		WallMS: r.wall.Milliseconds(), CPUMS: r.usage.CPUNanos / 1e6, Limits: step.Limits,
 	}
-	c.ExitCode, c.Signal = ending(e)
+	c.ExitCode, c.Signal = e.Ending()
 	j.result.Compile = c
-	status, _ := verdict(e)
+	status, _ := verdict.Of(e)
 	if status == sandbox.StatusSucceeded {
 		return s, true, isClean(r, c), nil
 	}
@@ -256,7 +257,7 @@ func (j *job) compile(ctx context.Context) (s *session, ok, clean bool, err erro
 }
 
 // compileFailed makes the compiler's words and fate those of the run.
-func (j *job) compileFailed(r *execResult, e evidence) {
+func (j *job) compileFailed(r *execResult, e verdict.Evidence) {
 	j.fillOutput(r)
 	j.judge(e)
 	j.result.Cause.Phase = sandbox.PhaseCompile
@@ -282,12 +283,8 @@ func (j *job) fillOutput(r *execResult) {
 	out.ExactOutput = r.output.Exact(j.spec.OutputBase64)
 	out.PipesHeld = r.held
 	out.DeniedSyscalls = r.usage.Denied
-	out.Usage = sandbox.Usage{
-		WallMS: r.wall.Milliseconds(), CPUMS: r.usage.CPUNanos / 1e6,
-		MemoryPeakBytes: r.usage.MemoryPeak, ProcessesPeak: max(1, r.usage.ProcessesPeak),
-		DiskPeakBytes: r.usage.DiskPeak, InodesPeak: r.usage.InodesPeak,
-		ReadBytes: r.usage.ReadBytes, WrittenBytes: r.usage.WrittenBytes,
-	}
+	out.Usage = verdict.UsageOf(r.usage, r.wall)
+	out.Usage.ProcessesPeak = max(1, out.Usage.ProcessesPeak)
 }
 
 // fillPeaks takes the high-water marks that the kernel tells when all is over. That of

@@ -12,6 +12,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/stdio"
+	"pinfold/internal/engine/verdict"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
 	"pinfold/internal/language"
@@ -41,7 +42,7 @@ type Process struct {
 	stdin *stdio.Inlet // nil without one
 
 	mu      sync.Mutex
-	trigger *trigger
+	trigger *verdict.Trigger
 	over    bool
 	result  sandbox.Process // filled at the end
 }
@@ -209,11 +210,11 @@ func (s *Sandbox) forget() {
 // timeUp ends a process whose wall time is over.
 func (p *Process) timeUp() {
 	elapsed := time.Since(p.started).Milliseconds()
-	p.stop(&trigger{sandbox.CauseWallTime, elapsed, fmt.Sprintf("still running after %dms", elapsed)})
+	p.stop(&verdict.Trigger{Kind: sandbox.CauseWallTime, Observed: elapsed, Evidence: fmt.Sprintf("still running after %dms", elapsed)})
 }
 
 // stop ends the process, for the first reason that there is.
-func (p *Process) stop(t *trigger) {
+func (p *Process) stop(t *verdict.Trigger) {
 	p.mu.Lock()
 	if p.trigger == nil {
 		p.trigger = t
@@ -246,55 +247,43 @@ func (p *Process) await(done func()) {
 // judge puts together how a process ended.
 func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 	p.mu.Lock()
-	ev := evidence{limits: p.limits, wallMS: time.Since(p.started).Milliseconds(), trigger: p.trigger, held: p.guest.PipesHeld(), living: true}
+	wall := time.Since(p.started)
+	ev := verdict.Evidence{Limits: p.limits, Trigger: p.trigger, Living: true}
 	p.mu.Unlock()
 	if err == nil {
-		ev.exit = &exit{code: e.Code, signal: int(e.Signal)}
+		ev.Exit = &verdict.Exit{Code: e.Code, Signal: int(e.Signal)}
 	}
-	if err == nil && ev.trigger == nil && (e.Code != 0 || e.Signal != 0) {
-		ev.usage = ownTrouble(p.sandbox.read(), p.base)
+	if err == nil && ev.Trigger == nil && (e.Code != 0 || e.Signal != 0) {
+		ev.Usage = verdict.Own(p.sandbox.read(), p.base)
 	}
-	if err != nil && ev.trigger == nil {
-		ev.trigger = p.sandbox.endTrigger()
+	if err != nil && ev.Trigger == nil {
+		ev.Trigger = p.sandbox.endTrigger()
 	}
 	r := p.describe()
 	var cause sandbox.Cause
-	r.Status, cause = verdict(ev)
+	r.Status, cause = verdict.Of(ev)
 	cause = p.advise(r.Status, cause)
-	if cause.Kind == sandbox.CauseLost && ev.trigger != nil {
+	if cause.Kind == sandbox.CauseLost && ev.Trigger != nil {
 		r.Status = sandbox.StatusError
 	}
-	r.Cause, r.TimedOut = &cause, timedOut(cause.Kind)
-	r.ExitCode, r.Signal = ending(ev)
-	r.PipesHeld = ev.held
+	r.Cause, r.TimedOut = &cause, verdict.TimedOut(cause.Kind)
+	r.ExitCode, r.Signal = ev.Ending()
+	r.PipesHeld = p.guest.PipesHeld()
 	ended := time.Now().UTC().Round(0)
-	r.EndedAt, r.Running, r.WallMS = &ended, false, ev.wallMS
+	r.EndedAt, r.Running, r.WallMS = &ended, false, wall.Milliseconds()
 	return r
-}
-
-// ownTrouble takes off the readings what others in the sandbox had met before:
-// that a limit was once reached stays in them for good.
-func ownTrouble(u, base driver.Usage) driver.Usage {
-	u = since(u, base)
-	u.DiskFull = u.DiskFull && !base.DiskFull
-	u.InodesFull = u.InodesFull && !base.InodesFull
-	u.ProcessesFull = u.ProcessesFull && !base.ProcessesFull
-	if u.Killed == base.Killed {
-		u.Killed = ""
-	}
-	return u
 }
 
 // endTrigger is why the sandbox took its processes with it. It waits a little
 // for the news: the connection ends before the machine's death is known.
-func (s *Sandbox) endTrigger() *trigger {
+func (s *Sandbox) endTrigger() *verdict.Trigger {
 	deadline := time.Now().Add(killTimeout)
 	for {
 		s.mu.Lock()
 		cause := s.info.Cause
 		s.mu.Unlock()
 		if cause != nil {
-			return &trigger{cause.Kind, cause.Observed, "the sandbox ended: " + cause.Evidence}
+			return &verdict.Trigger{Kind: cause.Kind, Observed: cause.Observed, Evidence: "the sandbox ended: " + cause.Evidence}
 		}
 		if time.Now().After(deadline) {
 			return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"pinfold/internal/engine/verdict"
 	"pinfold/sandbox"
 )
 
@@ -73,7 +74,7 @@ func signalNumber(name string) (syscall.Signal, error) {
 		want = "SIG" + want
 	}
 	for n := 1; n <= 64; n++ {
-		if SignalName(n) == want {
+		if verdict.SignalName(n) == want {
 			return syscall.Signal(n), nil
 		}
 	}

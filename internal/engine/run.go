@@ -14,6 +14,7 @@ import (
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/stdio"
+	"pinfold/internal/engine/verdict"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
 	"pinfold/internal/image"
@@ -119,7 +120,7 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 		if ctx.Err() == nil {
 			return nil, e.refused(ctx, err)
 		}
-		j.judge(evidence{limits: j.spec.Limits, trigger: cancelled(ctx)})
+		j.judge(verdict.Evidence{Limits: j.spec.Limits, Trigger: cancelled(ctx)})
 		return j.result, nil
 	}
 	failpoint.Hit("run.admitted")
@@ -136,7 +137,7 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 		if ctx.Err() == nil {
 			return nil, e.refused(ctx, err)
 		}
-		j.judge(evidence{limits: j.spec.Limits, trigger: cancelled(ctx)})
+		j.judge(verdict.Evidence{Limits: j.spec.Limits, Trigger: cancelled(ctx)})
 	}
 	e.observer.RunFinished(j.result)
 	return j.result, nil
@@ -377,25 +378,11 @@ func (j *job) command(step language.Step) guest.Command {
 }
 
 // judge writes the verdict into the result.
-func (j *job) judge(e evidence) {
+func (j *job) judge(e verdict.Evidence) {
 	r := j.result
-	r.Status, r.Cause = verdict(e)
-	r.TimedOut = timedOut(r.Cause.Kind)
-	r.ExitCode, r.Signal = ending(e)
-}
-
-// ending says how the program ended in the words of wait(2).
-func ending(e evidence) (code *int, signal string) {
-	switch {
-	case e.exit != nil && e.exit.signal != 0:
-		return nil, SignalName(e.exit.signal)
-	case e.exit != nil && e.trigger == nil:
-		c := e.exit.code
-		return &c, ""
-	case e.trigger != nil || e.usage.OOMKills > 0:
-		return nil, SignalName(sigKill)
-	}
-	return nil, ""
+	r.Status, r.Cause = verdict.Of(e)
+	r.TimedOut = verdict.TimedOut(r.Cause.Kind)
+	r.ExitCode, r.Signal = e.Ending()
 }
 
 func milliseconds(d time.Duration) float64 {

@@ -9,6 +9,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/stdio"
+	"pinfold/internal/engine/verdict"
 	"pinfold/internal/guest"
 	"pinfold/internal/wire"
 	"pinfold/internal/zygote"
@@ -143,10 +144,10 @@ type execution struct {
 
 // execResult is what came of it.
 type execResult struct {
-	exit    *exit
+	exit    *verdict.Exit
 	held    bool
 	floods  bool // what holds the pipes
-	trigger *trigger
+	trigger *verdict.Trigger
 	death   *driver.Death
 	usage   driver.Usage
 	wall    time.Duration
@@ -154,11 +155,8 @@ type execResult struct {
 }
 
 // evidence puts together what the verdict needs.
-func (r *execResult) evidence(l sandbox.Limits) evidence {
-	return evidence{
-		limits: l, usage: r.usage, wallMS: r.wall.Milliseconds(),
-		trigger: r.trigger, death: r.death, exit: r.exit, held: r.held, floods: r.floods,
-	}
+func (r *execResult) evidence(l sandbox.Limits) verdict.Evidence {
+	return verdict.Evidence{Limits: l, Usage: r.usage, Trigger: r.trigger, Death: r.death, Exit: r.exit, Floods: r.floods}
 }
 
 // run starts the program, watches it, and returns when it has ended, one way or
@@ -186,7 +184,7 @@ func (s *session) run(ctx context.Context, x execution) (*execResult, error) {
 	err = s.await(ctx, p, w, r)
 	r.wall = time.Since(w.started)
 	r.trigger = w.end()
-	r.usage = since(meter.EndRun(), base)
+	r.usage = verdict.Since(meter.EndRun(), base)
 	r.floods = r.held && w.leftFlood(r.usage)
 	if r.trigger != nil || r.death != nil {
 		return r, nil
@@ -233,7 +231,7 @@ func (s *session) await(ctx context.Context, p running, w *watch, r *execResult)
 	go func() {
 		e, err := p.Wait(waitCtx)
 		if err == nil {
-			r.exit, r.held = &exit{code: e.Code, signal: int(e.Signal)}, p.PipesHeld()
+			r.exit, r.held = &verdict.Exit{Code: e.Code, Signal: int(e.Signal)}, p.PipesHeld()
 		}
 		ended <- err
 	}()
@@ -307,10 +305,10 @@ var (
 	errStopped  = errors.New("somebody cancelled the run")
 )
 
-func cancelled(ctx context.Context) *trigger {
-	t := &trigger{kind: sandbox.CauseCancelled, evidence: "the caller ended the run"}
+func cancelled(ctx context.Context) *verdict.Trigger {
+	t := &verdict.Trigger{Kind: sandbox.CauseCancelled, Evidence: "the caller ended the run"}
 	if why := context.Cause(ctx); errors.Is(why, errShutDown) || errors.Is(why, errStopped) {
-		t.evidence = why.Error()
+		t.Evidence = why.Error()
 	}
 	return t
 }

@@ -7,6 +7,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/stdio"
+	"pinfold/internal/engine/verdict"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -62,14 +63,14 @@ type watch struct {
 	output  *stdio.Capture
 	disk    int64 // bytes on the disk at the last reading
 
-	forks forkJudge
+	limit verdict.Judge
 
 	exited <-chan struct{} // closed when the program has ended, while its output may be held
 	before driver.Usage    // the last counters before that
 	soon   *driver.Usage   // those soon after it; nil: nobody held it so long
 
 	mu     sync.Mutex
-	reason *trigger
+	reason *verdict.Trigger
 	stop   chan struct{} // closed when there is a reason
 	quit   chan struct{}
 	done   chan struct{}
@@ -78,7 +79,7 @@ type watch struct {
 // startWatch begins to watch. quit must be closed through end.
 func startWatch(m driver.Machine, l sandbox.Limits, base driver.Usage, exited <-chan struct{}, output *stdio.Capture) *watch {
 	w := &watch{
-		machine: m, limits: l, base: base, started: time.Now(), output: output, exited: exited,
+		machine: m, limits: l, base: base, started: time.Now(), output: output, exited: exited, limit: verdict.Judge{Limits: l},
 		stop: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	go w.loop()
@@ -86,7 +87,7 @@ func startWatch(m driver.Machine, l sandbox.Limits, base driver.Usage, exited <-
 }
 
 // fire records the first reason to end the program.
-func (w *watch) fire(t *trigger) {
+func (w *watch) fire(t *verdict.Trigger) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.reason == nil {
@@ -96,7 +97,7 @@ func (w *watch) fire(t *trigger) {
 }
 
 // end stops watching and returns the reason, if there was one.
-func (w *watch) end() *trigger {
+func (w *watch) end() *verdict.Trigger {
 	close(w.quit)
 	<-w.done
 	w.mu.Lock()
@@ -107,7 +108,7 @@ func (w *watch) end() *trigger {
 // leftFlood says whether what holds the output is a flood of forks, by the last reading.
 // It is for after end.
 func (w *watch) leftFlood(last driver.Usage) bool {
-	return w.soon != nil && leftFlood(w.before, *w.soon, last, w.limits.Processes)
+	return w.soon != nil && verdict.LeftFlood(w.before, *w.soon, last, w.limits.Processes)
 }
 
 func (w *watch) loop() {
@@ -124,7 +125,7 @@ func (w *watch) loop() {
 		case <-exited:
 			exited, held = nil, time.After(heldReading)
 		case <-held:
-			u := since(w.machine.Usage(), w.base)
+			u := verdict.Since(w.machine.Usage(), w.base)
 			w.soon = &u
 		case <-w.quit:
 			return
@@ -132,11 +133,11 @@ func (w *watch) loop() {
 			return
 		case <-deadline.C:
 			elapsed := time.Since(w.started).Milliseconds()
-			w.fire(&trigger{sandbox.CauseWallTime, elapsed, fmt.Sprintf("still running after %dms", elapsed)})
+			w.fire(&verdict.Trigger{Kind: sandbox.CauseWallTime, Observed: elapsed, Evidence: fmt.Sprintf("still running after %dms", elapsed)})
 			return
 		case <-tick.C:
 			begun := time.Now()
-			u := since(w.machine.Usage(), w.base)
+			u := verdict.Since(w.machine.Usage(), w.base)
 			if exited != nil {
 				w.before = u
 			}
@@ -152,28 +153,16 @@ func (w *watch) loop() {
 }
 
 // judge says whether one reading is reason to end the program.
-func (w *watch) judge(u driver.Usage) *trigger {
-	l := w.limits
-	if cpu := u.CPUNanos / 1e6; cpu >= l.CPUTimeMS {
-		return &trigger{sandbox.CauseCPUTime, cpu, fmt.Sprintf("the process tree used %dms of CPU", cpu)}
-	}
-	if u.OOMKills > 0 {
-		e := evidence{limits: l, usage: u}
-		c := e.memoryCause()
-		return &trigger{c.Kind, c.Observed, c.Evidence}
-	}
-	if u.MemoryBytes > l.MemoryBytes {
-		return &trigger{sandbox.CauseMemory, u.MemoryBytes, fmt.Sprintf("%d bytes of memory in use", u.MemoryBytes)}
+func (w *watch) judge(u driver.Usage) *verdict.Trigger {
+	if t := w.limit.Beyond(u); t != nil {
+		return t
 	}
 	for _, stream := range []uint8{wire.Stdout, wire.Stderr} {
-		if total := w.output.Total(stream); total > max(floodMinimum, floodFactor*l.OutputBytes) {
-			return &trigger{sandbox.CauseOutput, total, fmt.Sprintf("%d bytes written to one stream, without end in sight", total)}
+		if total := w.output.Total(stream); total > max(floodMinimum, floodFactor*w.limits.OutputBytes) {
+			return &verdict.Trigger{Kind: sandbox.CauseOutput, Observed: total, Evidence: fmt.Sprintf("%d bytes written to one stream, without end in sight", total)}
 		}
 	}
-	if w.forks.flood(time.Now(), u, l.Processes) {
-		return evidence{limits: l, usage: u}.flood()
-	}
-	return nil
+	return w.limit.Flood(time.Now(), u)
 }
 
 // pause says when to read again: by the nearest limit's distance.
@@ -202,13 +191,3 @@ func calm(age time.Duration, left int64) time.Duration {
 
 // near says whether a value has passed half of its limit.
 func near(value, limit int64) bool { return value > limit/2 }
-
-// since takes the baseline off the counters that only grow.
-func since(u, base driver.Usage) driver.Usage {
-	u.CPUNanos = max(0, u.CPUNanos-base.CPUNanos)
-	u.OOMKills = max(0, u.OOMKills-base.OOMKills)
-	u.ProcessesDenied = max(0, u.ProcessesDenied-base.ProcessesDenied)
-	u.ReadBytes = max(0, u.ReadBytes-base.ReadBytes)
-	u.WrittenBytes = max(0, u.WrittenBytes-base.WrittenBytes)
-	return u
-}

@@ -1,4 +1,4 @@
-package engine
+package verdict
 
 import (
 	"time"
@@ -74,12 +74,12 @@ func floodRate(limit int64) int64 { return max(floodLeast, limit/floodShare) }
 // atLimit says whether the tasks that there are leave little room.
 func atLimit(u driver.Usage, limit int64) bool { return u.Processes > limit-max(1, limit/4) }
 
-// leftFlood says whether what a program left behind is flooding, by a reading before
+// LeftFlood says whether what a program left behind is flooding, by a reading before
 // the program's end, one soon after it, and one when its output was cut off. What the
 // program itself was refused, and coped with, is not part of it: refusals go on, and are
 // many. In that quarter of a second many of a shell's fork bomb go to sleep, and others
 // end: more than a quarter of the tasks are a crowd.
-func leftFlood(before, soon, now driver.Usage, limit int64) bool {
+func LeftFlood(before, soon, now driver.Usage, limit int64) bool {
 	if now.ProcessesFull {
 		return now.ProcessesDenied > 0 && now.Processes > limit
 	}

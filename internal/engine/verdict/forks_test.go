@@ -1,4 +1,4 @@
-package engine
+package verdict
 
 import (
 	"testing"
@@ -40,7 +40,7 @@ func TestForkJudge(t *testing.T) {
 		"two floods of a second":                                          {64, []doing{{900, 0, 320, 64}, {0, 0, 0, 20}, {900, 0, 320, 64}, {0, 0, 0, 20}}, never},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, step := range []time.Duration{2 * time.Millisecond, slowestReading, latestReading} {
+			for _, step := range []time.Duration{2 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond} {
 				if got := floodsAfter(c.limit, c.life, step); c.ends == never && got != 0 || c.ends != never && (got == 0 || got > time.Duration(c.ends)*time.Second) {
 					t.Errorf("read every %v: ended after %v, want %ds (0: never)", step, got, c.ends)
 				}
@@ -72,7 +72,7 @@ func TestForksOfWhatIsLeftBehind(t *testing.T) {
 		"refusals are not counted, and it is in its limit":   {at(1, 66, 0), at(1, 66, 0), driver.Usage{ProcessesFull: true, ProcessesDenied: 1, Processes: 60}, false},
 		"refusals are not counted, and it is beyond a limit": {at(1, 66, 0), at(1, 66, 0), driver.Usage{ProcessesFull: true, ProcessesDenied: 1, Processes: 200}, true},
 	} {
-		if got := leftFlood(c.before, c.soon, c.now, 64); got != c.want {
+		if got := LeftFlood(c.before, c.soon, c.now, 64); got != c.want {
 			t.Errorf("%s: a flood %v", name, got)
 		}
 	}

@@ -1,0 +1,197 @@
+// Package verdict decides why a program ended, and whether one that runs has to: from
+// the counters that its driver reads, the end that its agent's kernel saw, and what the
+// host did to it. All of it is pure. Nothing that a program prints or sends takes part.
+package verdict
+
+import (
+	"fmt"
+
+	"pinfold/internal/driver"
+	"pinfold/sandbox"
+)
+
+// Evidence is all that is known about the end of a program. The host gathered
+// it; of these fields only Exit comes from inside the sandbox, and it can only
+// say how the program ended when nothing else ended it.
+type Evidence struct {
+	Limits sandbox.Limits
+	Usage  driver.Usage // last reading, with the baseline before the program taken off
+
+	Trigger *Trigger      // what the program was ended for, if anything
+	Death   *driver.Death // the machine ended before the program was seen to end
+	Exit    *Exit         // how the program ended, when it was seen to
+	Floods  bool          // what it left behind was a flood of forks
+	Living  bool          // it ran in a living sandbox
+}
+
+// Exit is a program's own end.
+type Exit struct {
+	Code   int
+	Signal int // 0: it returned Code
+}
+
+// Trigger is the first reason for which the host ended a program.
+type Trigger struct {
+	Kind     sandbox.CauseKind
+	Observed int64
+	Evidence string
+}
+
+// Signals with a meaning of their own. The numbers are the same on every
+// architecture that Pinfold runs on.
+const (
+	sigKill = 9
+	sigXFSZ = 25
+	sigSys  = 31
+)
+
+// Of decides the status and the cause. It is pure. First cause wins: what
+// the host ended the program for, then what the kernel ended it for, then what
+// the kernel refused it, then what the program did by itself.
+func Of(e Evidence) (sandbox.Status, sandbox.Cause) {
+	switch {
+	case e.Trigger != nil:
+		return sandbox.StatusKilled, e.LimitCause(e.Trigger.Kind, e.Trigger.Observed, e.Trigger.Evidence)
+	case e.Usage.OOMKills > 0:
+		return sandbox.StatusKilled, e.MemoryCause()
+	case e.Death != nil:
+		return e.deathVerdict()
+	case e.Exit == nil:
+		return sandbox.StatusError, sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the program's end was not seen"}
+	case e.Floods:
+		// The program is gone, but what it left behind went on forking until
+		// it was ended.
+		return sandbox.StatusKilled, e.Refusal(sandbox.CauseProcesses)
+	case e.Exit.Code == 0 && e.Exit.Signal == 0:
+		return sandbox.StatusSucceeded, sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 0"}
+	}
+	return sandbox.StatusFailed, e.failureCause()
+}
+
+func (e Evidence) deathVerdict() (sandbox.Status, sandbox.Cause) {
+	if e.Death.Kind == driver.DeathMemory {
+		return sandbox.StatusKilled, e.MemoryCause()
+	}
+	if e.Usage.ProcessesDenied > 0 {
+		return sandbox.StatusKilled, e.Refusal(sandbox.CauseProcesses)
+	}
+	return sandbox.StatusError, sandbox.Cause{
+		Kind: sandbox.CauseLost, Evidence: e.Death.Evidence,
+		Hint: "the sandbox ended before the program; run it again",
+	}
+}
+
+// failureCause finds out why a program ended unhappily by itself.
+func (e Evidence) failureCause() sandbox.Cause {
+	switch {
+	case e.Usage.Killed != "" && (e.diedOf(sigSys) || e.diedOf(sigKill)):
+		return e.syscallCause() // a program that catches SIGSYS is ended by SIGKILL
+	case e.Exit.Signal == sigXFSZ && e.Limits.FileSizeBytes > 0 && e.Usage.DiskPeak >= e.Limits.FileSizeBytes:
+		// A program can send itself the signal, but not make its disk as full as
+		// that without writing so much.
+		return e.LimitCause(sandbox.CauseFileSize, e.Limits.FileSizeBytes, "ended by SIGXFSZ, with as much on the disk as a file may have")
+	case e.Usage.DiskFull:
+		return e.Refusal(sandbox.CauseDisk)
+	case e.Usage.InodesFull:
+		return e.Refusal(sandbox.CauseInodes)
+	case e.Usage.ProcessesDenied > 0, e.Usage.ProcessesFull:
+		return e.Refusal(sandbox.CauseProcesses)
+	case e.Exit.Signal != 0:
+		return sandbox.Cause{
+			Kind: sandbox.CauseSignaled, Evidence: "ended by " + SignalName(e.Exit.Signal),
+			Hint: signalHints[e.Exit.Signal],
+		}
+	}
+	return sandbox.Cause{Kind: sandbox.CauseExited, Evidence: fmt.Sprintf("exit status %d", e.Exit.Code)}
+}
+
+// diedOf says whether a signal ended the program, or a child whose fate a shell
+// then made its own.
+func (e Evidence) diedOf(signal int) bool {
+	return e.Exit.Signal == signal || e.Exit.Signal == 0 && e.Exit.Code == 128+signal
+}
+
+// signalHints says what usually lies behind a program's own signal.
+var signalHints = map[int]string{
+	4:       "an illegal instruction: was the program built for another processor?",
+	6:       "the program called abort(), often after a failed assertion; its stderr says more",
+	8:       "an arithmetic error, such as a division by zero",
+	11:      "the program used memory that is not its own",
+	sigKill: "a process inside the sandbox sent SIGKILL",
+	13:      "the program wrote to a pipe that nobody reads any more",
+	sigXFSZ: "the kernel sends it where a file would grow beyond limits.file_size_bytes, and so may any process inside",
+	sigSys:  "the system-call filter sends it for calls in a foreign calling convention (32-bit, x32), and so may any process inside",
+}
+
+func (e Evidence) syscallCause() sandbox.Cause {
+	return sandbox.Cause{
+		Kind: sandbox.CauseSyscall, Syscall: e.Usage.Killed,
+		Evidence: "the system-call filter ended the program at " + e.Usage.Killed,
+		Hint:     "no sandbox allows this call; docs/seccomp.md lists what is allowed",
+	}
+}
+
+// MemoryCause is the cause of what the kernel's out-of-memory killer ended.
+func (e Evidence) MemoryCause() sandbox.Cause {
+	return e.LimitCause(sandbox.CauseMemory, max(e.Usage.MemoryPeak, e.Limits.MemoryBytes),
+		fmt.Sprintf("the kernel's out-of-memory killer acted %d time(s) in the sandbox", max(1, e.Usage.OOMKills)))
+}
+
+// Refusal is the cause for a limit at which the kernel said no and the program
+// went on to fail.
+func (e Evidence) Refusal(kind sandbox.CauseKind) sandbox.Cause {
+	switch kind {
+	case sandbox.CauseDisk:
+		return e.LimitCause(kind, e.Usage.DiskPeak, "the sandbox's disk had no free block (ENOSPC)")
+	case sandbox.CauseInodes:
+		return e.LimitCause(kind, e.Usage.InodesPeak, "the sandbox's disk had no free inode (ENOSPC)")
+	}
+	why := fmt.Sprintf("the kernel refused %d fork(s) (EAGAIN)", e.Usage.ProcessesDenied)
+	if peak := e.Usage.ProcessesPeak; e.Usage.ProcessesFull { // refusals are not counted
+		why = fmt.Sprintf("%d processes and threads were seen at once", peak)
+	}
+	// The limit was reached, not passed: how many there were besides is a count of
+	// our own, in which what is just ending or beginning can stand, too.
+	return e.LimitCause(kind, e.Limits.Processes, why)
+}
+
+// LimitCause completes a cause from the table of limits.
+func (e Evidence) LimitCause(kind sandbox.CauseKind, observed int64, why string) sandbox.Cause {
+	c := sandbox.Cause{Kind: kind, Observed: observed, Evidence: why}
+	for _, info := range sandbox.LimitTable() {
+		if info.Cause != kind {
+			continue
+		}
+		c.Limit = e.Limits.Get(info.Field)
+		more := min(2*c.Limit, info.Max)
+		switch {
+		case !e.Living:
+			c.Hint = fmt.Sprintf(`raise it if the program is right to need more: "limits": {"%s": %d}`, info.Field, more)
+		case kind == sandbox.CauseWallTime: // a process's own
+			c.Hint = fmt.Sprintf(`raise it if the program is right to need more: "%s": %d`, info.Field, more)
+		default:
+			c.Hint = fmt.Sprintf(`create a sandbox with a higher limit if the program is right to need more: "limits": {"%s": %d}`, info.Field, more)
+		}
+		return c
+	}
+	return c
+}
+
+// TimedOut says whether the cause is a lack of time.
+func TimedOut(kind sandbox.CauseKind) bool {
+	return kind == sandbox.CauseWallTime || kind == sandbox.CauseCPUTime
+}
+
+// Ending says how the program ended in the words of wait(2).
+func (e Evidence) Ending() (code *int, signal string) {
+	switch {
+	case e.Exit != nil && e.Exit.Signal != 0:
+		return nil, SignalName(e.Exit.Signal)
+	case e.Exit != nil && e.Trigger == nil:
+		c := e.Exit.Code
+		return &c, ""
+	case e.Trigger != nil || e.Usage.OOMKills > 0:
+		return nil, SignalName(sigKill)
+	}
+	return nil, ""
+}

@@ -1,0 +1,167 @@
+package verdict
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"pinfold/internal/driver"
+	"pinfold/sandbox"
+)
+
+// verdictCase is some evidence and what must come of it.
+type verdictCase struct {
+	name   string
+	e      Evidence
+	status sandbox.Status
+	cause  sandbox.CauseKind
+}
+
+// verdicts go from the strongest evidence to the weakest: each line adds weaker
+// evidence that must not matter.
+func verdicts(t *testing.T) []verdictCase {
+	t.Helper()
+	all := driver.Usage{OOMKills: 1, ProcessesDenied: 5, DiskFull: true, InodesFull: true, Killed: "ptrace"}
+	noOOM := all
+	noOOM.OOMKills = 0
+	denied := driver.Usage{ProcessesDenied: 5}
+	return []verdictCase{
+		{"a trigger beats everything", Evidence{Trigger: &Trigger{Kind: sandbox.CauseWallTime}, Usage: all, Death: &driver.Death{Kind: driver.DeathMemory}, Exit: &Exit{Code: 1}}, sandbox.StatusKilled, sandbox.CauseWallTime},
+		{"cancelled though it succeeded", Evidence{Trigger: &Trigger{Kind: sandbox.CauseCancelled}, Exit: &Exit{}}, sandbox.StatusKilled, sandbox.CauseCancelled},
+		{"an OOM kill beats death and exit", Evidence{Usage: all, Death: &driver.Death{Kind: driver.DeathAgent}, Exit: &Exit{Code: 1}}, sandbox.StatusKilled, sandbox.CauseMemory},
+		{"an OOM kill beats success", Evidence{Usage: all, Exit: &Exit{}}, sandbox.StatusKilled, sandbox.CauseMemory},
+		{"death by memory", Evidence{Death: &driver.Death{Kind: driver.DeathMemory}, Exit: &Exit{Code: 1}}, sandbox.StatusKilled, sandbox.CauseMemory},
+		{"death with refused forks", Evidence{Death: &driver.Death{Kind: driver.DeathAgent}, Usage: denied}, sandbox.StatusKilled, sandbox.CauseProcesses},
+		{"death beats exit", Evidence{Death: &driver.Death{Kind: driver.DeathAgent}, Exit: &Exit{}}, sandbox.StatusError, sandbox.CauseLost},
+		{"unknown death", Evidence{Death: &driver.Death{Kind: driver.DeathUnknown}}, sandbox.StatusError, sandbox.CauseLost},
+		{"no end seen", Evidence{Usage: noOOM}, sandbox.StatusError, sandbox.CauseLost},
+		{"what is left behind went on forking", Evidence{Usage: driver.Usage{ProcessesDenied: 50}, Exit: &Exit{}, Floods: true}, sandbox.StatusKilled, sandbox.CauseProcesses},
+		{"what is left behind was refused a fork", Evidence{Usage: denied, Exit: &Exit{}}, sandbox.StatusSucceeded, sandbox.CauseExited},
+		{"held alone is no cause", Evidence{Exit: &Exit{}}, sandbox.StatusSucceeded, sandbox.CauseExited},
+		{"success beats full disks", Evidence{Usage: noOOM, Exit: &Exit{}}, sandbox.StatusSucceeded, sandbox.CauseExited},
+		{"SIGSYS beats a full disk", Evidence{Usage: noOOM, Exit: &Exit{Signal: sigSys}}, sandbox.StatusFailed, sandbox.CauseSyscall},
+		{"SIGSYS of a shell's child", Evidence{Usage: driver.Usage{Killed: "ptrace"}, Exit: &Exit{Code: 128 + sigSys}}, sandbox.StatusFailed, sandbox.CauseSyscall},
+		{"a SIGSYS of the program's own", Evidence{Exit: &Exit{Signal: sigSys}}, sandbox.StatusFailed, sandbox.CauseSignaled},
+		{"an exit status like SIGSYS", Evidence{Exit: &Exit{Code: 128 + sigSys}}, sandbox.StatusFailed, sandbox.CauseExited},
+		{"SIGXFSZ", Evidence{Usage: driver.Usage{DiskPeak: sandbox.DefaultLimits().FileSizeBytes}, Exit: &Exit{Signal: sigXFSZ}}, sandbox.StatusFailed, sandbox.CauseFileSize},
+		{"a SIGXFSZ of the program's own", Evidence{Usage: driver.Usage{DiskPeak: 4096}, Exit: &Exit{Signal: sigXFSZ}}, sandbox.StatusFailed, sandbox.CauseSignaled},
+		{"a SIGXCPU of the program's own", Evidence{Exit: &Exit{Signal: 24}}, sandbox.StatusFailed, sandbox.CauseSignaled},
+		{"disk beats inodes", Evidence{Usage: noOOM, Exit: &Exit{Code: 1}}, sandbox.StatusFailed, sandbox.CauseDisk},
+		{"inodes beat processes", Evidence{Usage: driver.Usage{InodesFull: true, ProcessesDenied: 5}, Exit: &Exit{Code: 1}}, sandbox.StatusFailed, sandbox.CauseInodes},
+		{"processes beat the exit code", Evidence{Usage: denied, Exit: &Exit{Code: 1}}, sandbox.StatusFailed, sandbox.CauseProcesses},
+		{"processes beat the signal", Evidence{Usage: denied, Exit: &Exit{Signal: 6}}, sandbox.StatusFailed, sandbox.CauseProcesses},
+		{"as many processes as may be, and a failure", Evidence{Usage: driver.Usage{ProcessesFull: true}, Exit: &Exit{Code: 1}}, sandbox.StatusFailed, sandbox.CauseProcesses},
+		{"as many processes as may be, and success", Evidence{Usage: driver.Usage{ProcessesFull: true}, Exit: &Exit{}}, sandbox.StatusSucceeded, sandbox.CauseExited},
+		{"signal", Evidence{Exit: &Exit{Signal: 11}}, sandbox.StatusFailed, sandbox.CauseSignaled},
+		{"exit code", Evidence{Exit: &Exit{Code: 3}}, sandbox.StatusFailed, sandbox.CauseExited},
+		{"success", Evidence{Exit: &Exit{}}, sandbox.StatusSucceeded, sandbox.CauseExited},
+	}
+}
+
+func TestVerdictPrecedence(t *testing.T) {
+	limits := sandbox.DefaultLimits()
+	for _, c := range verdicts(t) {
+		t.Run(c.name, func(t *testing.T) {
+			c.e.Limits = limits
+			status, cause := Of(c.e)
+			if status != c.status || cause.Kind != c.cause {
+				t.Errorf("%s by %s, want %s by %s", status, cause.Kind, c.status, c.cause)
+			}
+			if cause.Evidence == "" && c.e.Trigger == nil && c.e.Death == nil {
+				t.Error("without evidence")
+			}
+		})
+	}
+}
+
+// A cause that is a limit names it, what was observed, and what raises it, as
+// a request has it.
+func TestLimitCausesAreComplete(t *testing.T) {
+	limits := sandbox.DefaultLimits()
+	for _, info := range sandbox.LimitTable() {
+		if info.Cause == sandbox.CauseOpenFiles { // the kernel leaves no evidence of it
+			continue
+		}
+		_, cause := Of(Evidence{Limits: limits, Trigger: &Trigger{info.Cause, limits.Get(info.Field) + 1, "evidence"}})
+		if cause.Limit != limits.Get(info.Field) || cause.Observed != cause.Limit+1 {
+			t.Errorf("%s: limit %d, observed %d", info.Field, cause.Limit, cause.Observed)
+		}
+		if !strings.Contains(cause.Hint, fmt.Sprintf(`"limits": {"%s": %d}`, info.Field, 2*cause.Limit)) {
+			t.Errorf("%s: the hint is %q", info.Field, cause.Hint)
+		}
+	}
+}
+
+// A refused fork means that the limit was reached. Our own count of processes,
+// which can be a little off, does not make it look as if it had been passed.
+func TestProcessesAreNotObservedAboveTheLimit(t *testing.T) {
+	limits := sandbox.DefaultLimits()
+	usage := driver.Usage{ProcessesDenied: 5, ProcessesPeak: limits.Processes + 1}
+	if _, cause := Of(Evidence{Limits: limits, Usage: usage, Exit: &Exit{Code: 1}}); cause.Observed != limits.Processes {
+		t.Errorf("observed %d of %d", cause.Observed, limits.Processes)
+	}
+}
+
+func TestSince(t *testing.T) {
+	base := driver.Usage{CPUNanos: 10, OOMKills: 1, ProcessesDenied: 2, ReadBytes: 3, WrittenBytes: 4, MemoryPeak: 5}
+	got := Since(base, base)
+	if got.CPUNanos != 0 || got.OOMKills != 0 || got.ProcessesDenied != 0 || got.ReadBytes != 0 || got.WrittenBytes != 0 || got.MemoryPeak != 5 {
+		t.Errorf("nothing happened since, and that is %+v", got)
+	}
+	if got := Since(driver.Usage{}, base); got.CPUNanos != 0 {
+		t.Errorf("a counter that fell gives %d", got.CPUNanos)
+	}
+}
+
+func TestSignalName(t *testing.T) {
+	for n, want := range map[int]string{1: "SIGHUP", 9: "SIGKILL", 31: "SIGSYS", 34: "SIG34", 0: "SIG0", -1: "SIG-1"} {
+		if got := SignalName(n); got != want {
+			t.Errorf("%d is %q, not %q", n, got, want)
+		}
+	}
+}
+
+// The page of errors says which status goes with which cause.
+func TestErrorsPageHasOurStatuses(t *testing.T) {
+	possible := map[sandbox.CauseKind]map[sandbox.Status]bool{}
+	for _, c := range verdicts(t) {
+		kind := c.cause
+		if possible[kind] == nil {
+			possible[kind] = map[sandbox.Status]bool{}
+		}
+		possible[kind][c.status] = true
+	}
+	for _, kind := range []sandbox.CauseKind{sandbox.CauseCPUTime, sandbox.CauseProcesses, sandbox.CauseOutput} { // of a watch
+		possible[kind] = map[sandbox.Status]bool{sandbox.StatusKilled: true, sandbox.StatusFailed: possible[kind] != nil}
+	}
+	page, err := os.ReadFile("../../../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, statuses := range possible {
+		var words []string
+		for _, s := range []sandbox.Status{sandbox.StatusSucceeded, sandbox.StatusFailed, sandbox.StatusKilled, sandbox.StatusError} {
+			if statuses[s] {
+				words = append(words, string(s))
+			}
+		}
+		if row := fmt.Sprintf("| `%s` | %s |", kind, strings.Join(words, " or ")); !strings.Contains(string(page), row) {
+			t.Errorf("the page lacks %s", row)
+		}
+	}
+}
+
+// What a process may have more of it asks for itself; the rest its sandbox has.
+func TestHintsOfProcesses(t *testing.T) {
+	limits := sandbox.DefaultLimits()
+	for _, info := range sandbox.LimitTable() {
+		if info.Cause == "" {
+			continue
+		}
+		c := Evidence{Limits: limits, Living: true}.LimitCause(info.Cause, 1, "why")
+		if own := info.Field == "wall_time_ms"; strings.Contains(c.Hint, `"limits": {`) == own || strings.Contains(c.Hint, "create a sandbox") == own {
+			t.Errorf("%s: %q", info.Field, c.Hint)
+		}
+	}
+}

@@ -42,6 +42,9 @@ type Error struct {
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 	Field   string `json:"field,omitempty"`
+	// Advice is Hint as data, where it is more than a text: what to set, leave
+	// out or call. Hint says it in the words of JSON.
+	Advice Advice `json:"advice,omitempty"`
 
 	Err error `json:"-"`
 }
@@ -64,10 +67,10 @@ func Errorf(code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// WithHint returns a copy of e that carries the hint.
+// WithHint returns a copy of e that carries the hint, a text and nothing else.
 func (e *Error) WithHint(hint string) *Error {
 	c := *e
-	c.Hint = hint
+	c.Hint, c.Advice = hint, nil
 	return &c
 }
 

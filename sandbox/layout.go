@@ -138,5 +138,5 @@ func (p place) fault(next place) error {
 
 func hidesProgram(field, name string) error {
 	return specError(field, fmt.Sprintf("\"%s\" is the program's own file, which this would replace", SafeText(name, 80))).
-		WithHint(fmt.Sprintf(`give it another path; or run it: leave code out and write "entrypoint": "%s"`, SafeText(name, 80)))
+		WithAdvice(Advise("give it another path; or run it: %s and write %s", Omit("code"), Set("entrypoint", SafeText(name, 80))))
 }

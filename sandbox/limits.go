@@ -239,11 +239,11 @@ func (l *Limits) setJSON(name string, value json.RawMessage) error {
 		}
 		*l.field(name) = v
 		if err := info.Check(v); err != nil {
-			hint := "write " + limitMember(name, DefaultLimits().Get(name)) + ", or leave it out for that default"
+			hint := "write %s, or leave it out for that default"
 			if v <= 0 {
 				hint += "; zero does not mean unlimited"
 			}
-			return AsError(err).WithHint(hint)
+			return AsError(err).WithAdvice(Advise(hint, Set("limits."+name, DefaultLimits().Get(name))))
 		}
 		return nil
 	}
@@ -273,16 +273,10 @@ var wholeNumbers = map[Unit]string{
 
 // limitTypeError names what was meant where that can be told.
 func limitTypeError(name string, value json.RawMessage, want string, example any) error {
-	return &Error{
+	return (&Error{
 		Code: CodeLimitInvalid, Field: "limits." + name,
 		Message: fmt.Sprintf("%s is not %s in range", SafeText(string(value), 40), want),
-		Hint:    "write " + limitMember(name, example),
-	}
-}
-
-// limitMember is a limit as it stands in a request.
-func limitMember(name string, value any) string {
-	return fmt.Sprintf(`"limits": {"%s": %v}`, name, value)
+	}).WithAdvice(Advise("write %s", Set("limits."+name, example)))
 }
 
 // example is a value for a request that was given one of the wrong type: the one

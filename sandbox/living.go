@@ -77,10 +77,9 @@ func (c Create) Validate() error {
 		}
 	}
 	if o := c.OnOutOfMemory; o != "" && o != OutOfMemorySandbox && o != OutOfMemoryProcess {
-		return &Error{
+		return (&Error{
 			Code: CodeSpecInvalid, Field: "on_out_of_memory", Message: fmt.Sprintf("\"%s\" cannot end for want of memory", SafeText(o, 40)),
-			Hint: `write "on_out_of_memory": "sandbox" or "process"`,
-		}
+		}).WithAdvice(Advise("write %s or %s", Set("on_out_of_memory", OutOfMemorySandbox), Set("on_out_of_memory", OutOfMemoryProcess)))
 	}
 	s := c.spec()
 	for _, check := range []func() error{s.Limits.Validate, s.validateEnv, s.validateChoices, s.validateMounts} {
@@ -95,11 +94,10 @@ func checkLife(field string, ms int64) error {
 	if ms >= MinTTLMS && ms <= MaxTTLMS {
 		return nil
 	}
-	return &Error{
+	return (&Error{
 		Code: CodeLimitInvalid, Field: field,
 		Message: fmt.Sprintf("%s is outside %s to %s", FormatQuantity(ms, UnitMilliseconds), FormatQuantity(MinTTLMS, UnitMilliseconds), FormatQuantity(MaxTTLMS, UnitMilliseconds)),
-		Hint:    fmt.Sprintf(`write "%s": 600000, which is ten minutes; zero does not mean unlimited`, field),
-	}
+	}).WithAdvice(Advise("write %s, which is ten minutes; zero does not mean unlimited", Set(field, 600_000)))
 }
 
 // CheckTTL says whether a sandbox may be asked to live that many milliseconds.

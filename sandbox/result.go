@@ -54,9 +54,11 @@ type Cause struct {
 	Observed int64 `json:"observed,omitempty"`
 	// Syscall is the name of the system call, for kind "syscall".
 	Syscall string `json:"syscall,omitempty"`
-	// Evidence is what the kernel recorded; Hint is what to change.
+	// Evidence is what the kernel recorded; Hint is what to change, and Advice
+	// that as data, as in Error.
 	Evidence string `json:"evidence,omitempty"`
 	Hint     string `json:"hint,omitempty"`
+	Advice   Advice `json:"advice,omitempty"`
 }
 
 // Result is the outcome of one run. Its JSON names are fixed.
@@ -203,11 +205,12 @@ type Isolation struct {
 }
 
 // Gap is one thing that is not enforced: what, why, and the command or setting
-// that would change it.
+// that would change it, in words of JSON and, as in Error, as data.
 type Gap struct {
-	What string `json:"what"`
-	Why  string `json:"why"`
-	Fix  string `json:"fix"`
+	What   string `json:"what"`
+	Why    string `json:"why"`
+	Fix    string `json:"fix"`
+	Advice Advice `json:"advice,omitempty"`
 }
 
 // Timings are wall-clock durations of the run's steps, in milliseconds.

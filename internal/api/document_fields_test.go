@@ -46,6 +46,11 @@ var fieldMeanings = map[string]string{
 	"*.name":             "The name.",
 	"*.kind":             "What happened.",
 	"*.hint":             "What to do about it.",
+	"*.advice":           "The hint as data, where it is more than a text: its pieces, in order.",
+	"Fix.kind":           "What the piece is: a text; set the field name to value; omit the field name; copy the caller's file or directory name into the sandbox; command, for a shell of the server's host, in text; config, the key name of the server's configuration; call the operation name of this document.",
+	"Fix.name":           "The field, dotted from the root (limits.memory_bytes), path, key or operation.",
+	"Fix.value":          "What to set the field to.",
+	"Fix.text":           "The text or the command.",
 
 	"RunSpec.language":        `The language, such as "python"; left out, it is told from the file's name or its #! line.`,
 	"RunSpec.code":            "The program. Give code, or files with an entrypoint.",
@@ -188,6 +193,7 @@ var fieldMeanings = map[string]string{
 	"Gap.what":               "The feature.",
 	"Gap.why":                "Why not.",
 	"Gap.fix":                "The command or setting that would change it.",
+	"Gap.advice":             "The fix as data, as in errors.",
 
 	"Timings.queue_ms":   "Milliseconds of waiting.",
 	"Timings.create_ms":  "Milliseconds until the sandbox was there.",

@@ -71,6 +71,7 @@ func fieldWords() map[string][]any {
 	statuses := enumOf(sandbox.StatusSucceeded, sandbox.StatusFailed, sandbox.StatusKilled, sandbox.StatusError)
 	return map[string][]any{
 		"Result.status": statuses, "Run.status": statuses, "Process.status": statuses,
+		"Fix.kind":   enumOf(sandbox.FixKinds()...),
 		"Error.code": enumOf(sandbox.Codes()...), "SkippedResult.code": enumOf(sandbox.Codes()...), "SkippedArtifact.code": enumOf(sandbox.Codes()...),
 		"Cause.kind": enumOf(sandbox.CauseKinds()...), "Run.cause": enumOf(sandbox.CauseKinds()...),
 		"Run.state":      enumOf(sandbox.RunStates()...),

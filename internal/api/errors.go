@@ -77,7 +77,8 @@ func withStatus(status int, field, message, hint string) error {
 // notFound is the one answer about an object that is not there. What belongs
 // to somebody else has the same: nobody can learn that it exists.
 func notFound() error {
-	return &sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such object", Hint: "list yours with GET /v1/runs or GET /v1/sandboxes"}
+	return (&sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such object"}).
+		WithAdvice(sandbox.Advise("list yours with %s or %s", sandbox.Call(sandbox.CallListRuns), sandbox.Call(sandbox.CallListSandboxes)))
 }
 
 // hide replaces every "not found" about an object by the same words, so that

@@ -117,7 +117,7 @@ func (c *call) listDrivers() error {
 func shownDriver(r driver.Report) driverInfo {
 	d := driverInfo{Name: r.Driver, Available: r.Blocked == nil, Error: r.Blocked, Features: []driverFeature{}}
 	for _, f := range r.Findings {
-		d.Features = append(d.Features, driverFeature{f.Feature, f.Answer.String(), f.Because, f.Fix})
+		d.Features = append(d.Features, driverFeature{f.Feature, f.Answer.String(), f.Because, f.Fix.JSON()})
 	}
 	return d
 }

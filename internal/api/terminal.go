@@ -39,7 +39,7 @@ func (c *call) attachTerminal() error {
 		return err
 	}
 	if !p.Info().Terminal {
-		return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process has no terminal", Hint: `start it with "terminal": {"cols": 80, "rows": 24}`}
+		return engine.NoTerminal()
 	}
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
 		c.w.Header().Set("Upgrade", "websocket")

@@ -56,6 +56,7 @@ func (a *app) execCommand() *cobra.Command {
 		Args:              needArgs(2, -1, "a sandbox and a command"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			a.speech = flagWords{cmd.Flags(), cmd.Name()}
 			words, err := commandWords(args)
 			if err != nil {
 				return err

@@ -12,7 +12,7 @@ import (
 // its status ours.
 func (a *app) reportProcess(ctx context.Context, box *client.Sandbox, p sandbox.Process) {
 	a.exit = processStatus(p)
-	if line := livingEnding(p, tookSandbox(ctx, box, p)); line != "" {
+	if line := a.speech.livingEnding(p, tookSandbox(ctx, box, p)); line != "" {
 		a.say("%s", line)
 	}
 	if p.PipesHeld {
@@ -24,7 +24,7 @@ func (a *app) reportProcess(ctx context.Context, box *client.Sandbox, p sandbox.
 // lines end with a carriage return, too.
 func (a *app) reportTerminal(ctx context.Context, box *client.Sandbox, p sandbox.Process) {
 	a.exit = processStatus(p)
-	if line := livingEnding(p, tookSandbox(ctx, box, p)); line != "" {
+	if line := a.speech.livingEnding(p, tookSandbox(ctx, box, p)); line != "" {
 		a.say("%s\r", line)
 	}
 }
@@ -47,8 +47,8 @@ func processStatus(p sandbox.Process) int { return exitStatus(asResult(p)) }
 
 // livingEnding is the line that says why a process of a living sandbox ended,
 // "" when it exited. over says that the sandbox ended with it.
-func livingEnding(p sandbox.Process, over bool) string {
-	r := asResult(p)
+func (s flagWords) livingEnding(p sandbox.Process, over bool) string {
+	r := s.result(asResult(p))
 	info, ok := limitOf(r.Cause.Kind)
 	if !ok {
 		return ending(r)

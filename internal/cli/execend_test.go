@@ -42,7 +42,7 @@ func TestLivingLimitsNameCreate(t *testing.T) {
 		{sandbox.Cause{Kind: sandbox.CauseExited}, false, ""},
 	} {
 		p := sandbox.Process{Status: sandbox.StatusKilled, Cause: &c.cause}
-		if got := livingEnding(p, c.over); got != c.want {
+		if got := (flagWords{}).livingEnding(p, c.over); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 		before := c.cause.Hint

@@ -1,9 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -26,7 +25,7 @@ type flagWords struct {
 // flags are those behind fields that have other names; the limits' are in their
 // table.
 var flags = map[string]string{
-	"allowed_imports": "allow-import", "artifacts": "artifact", "mounts": "mount", "files": "file", "ttl_ms": "ttl", "idle_ms": "idle", "on_out_of_memory": "on-out-of-memory",
+	"allowed_imports": "allow-import", "artifacts": "artifact", "mounts": "mount", "files": "file", "ttl_ms": "ttl", "idle_ms": "idle", "on_out_of_memory": "on-out-of-memory", "terminal": "tty",
 }
 
 // flagOf names the flag behind a field, "" where the command has none. With
@@ -67,153 +66,124 @@ func (s flagWords) about(e *sandbox.Error) string {
 
 // translate says an error in the words of the command line.
 func (s flagWords) translate(err error) *sandbox.Error {
-	e := *sandbox.AsError(s.inFlagWords(err))
+	e := *sandbox.AsError(err)
 	if flag := s.about(&e); flag != "" && !strings.HasPrefix(e.Message, "-") {
 		e.Message = "--" + flag + ": " + e.Message
 	}
-	e.Hint = s.text(e.Hint)
+	e.Hint = s.hint(&e)
 	return &e
+}
+
+// hint says an error's hint; some that name calls of the API have sentences of
+// their own.
+func (s flagWords) hint(e *sandbox.Error) string {
+	call, calls := e.Advice.Find(sandbox.FixCall)
+	switch {
+	case e.Code == sandbox.CodeUnauthorized:
+		return "export " + client.KeyEnv + "=$(pinfold key create --state DIR), where DIR is the server's state directory"
+	case calls && e.Code == sandbox.CodeGone:
+		return "what was in it is gone with it; pinfold ls --all says why it ended, pinfold create makes another"
+	case calls && e.Code == sandbox.CodeNotFound:
+		return s.lists(call.Name)
+	}
+	return s.say(e.Hint, e.Advice)
+}
+
+// lists are the commands that list what a command is about: a server that has no
+// such object, but for pools, does not say what of.
+func (s flagWords) lists(call string) string {
+	switch {
+	case call == sandbox.CallListPools:
+		return "pinfold pool ls lists them"
+	case slices.Contains([]string{"runs", "result", "cancel"}, s.command):
+		return "pinfold runs lists the runs that the server still has"
+	}
+	return "pinfold ls --all lists the sandboxes, pinfold ps SANDBOX the processes"
 }
 
 // result says what is for people in a result in the words of the command line.
 func (s flagWords) result(r *sandbox.Result) *sandbox.Result {
 	c := *r
-	c.ColdBecause, c.Cause.Hint = s.text(c.ColdBecause), s.text(c.Cause.Hint)
+	c.Cause.Hint = s.say(c.Cause.Hint, c.Cause.Advice)
 	if c.Error != nil {
 		c.Error = s.translate(c.Error)
 	}
 	c.Isolation.NotEnforced = slices.Clone(c.Isolation.NotEnforced)
-	for i := range c.Isolation.NotEnforced {
-		c.Isolation.NotEnforced[i].Fix = s.text(c.Isolation.NotEnforced[i].Fix)
+	for i, gap := range c.Isolation.NotEnforced {
+		c.Isolation.NotEnforced[i].Fix = s.say(gap.Fix, gap.Advice)
 	}
 	return &c
 }
 
-// members are parts of a request, as hints have them: "cold": true, or
-// "limits": {"memory_bytes": 67108864}; and limits that are only named.
-var (
-	members    = regexp.MustCompile(`"([a-z_]+)": (\{[^{}]*\}|\[[^][]*\]|"[^"\\]*"|true|[0-9.]+)`)
-	limitNames = regexp.MustCompile(`\blimits\.([a-z_]+)`)
-)
-
-// text puts flags in the place of members of a request, where the command has
-// them.
-func (s flagWords) text(text string) string {
-	if s.set == nil {
-		return text
-	}
-	text = members.ReplaceAllStringFunc(text, func(member string) string {
-		m := members.FindStringSubmatch(member)
-		if words := s.words(m[1], json.RawMessage(m[2])); words != "" {
-			return words
-		}
-		return member
-	})
-	return limitNames.ReplaceAllStringFunc(text, func(name string) string {
-		if flag := s.flagOf(name); flag != "" {
-			return "--" + flag
-		}
-		return name
-	})
+// say says an advice in flags; where it has no data, or a fix of a kind that this
+// program does not know, as others have said it.
+func (s flagWords) say(hint string, a sandbox.Advice) string {
+	return cmp.Or(a.Say(s.words), hint)
 }
 
-// words are the flags for one member, "" where there are none.
-func (s flagWords) words(name string, value json.RawMessage) string {
-	if name == "limits" {
-		var limits map[string]json.RawMessage
-		if json.Unmarshal(value, &limits) != nil || len(limits) != 1 {
-			return ""
-		}
-		for limit, n := range limits {
-			return s.words("limits."+limit, n)
-		}
+// words are the flags for one fix, those of JSON where the command has none.
+func (s flagWords) words(f sandbox.Fix) string {
+	flag := s.flagOf(f.Name)
+	switch {
+	case f.Kind == sandbox.FixCall:
+		return callWords[f.Name]
+	case f.Kind == sandbox.FixCopy && slices.Contains(inSandboxes, s.command):
+		return "pinfold cp " + shellQuote(f.Name) + " SANDBOX:"
+	case f.Kind == sandbox.FixCopy && s.flagOf("files") != "":
+		return "--" + s.flagOf("files") + " " + shellQuote(f.Name)
+	case f.Kind == sandbox.FixOmit && flag != "":
+		return "leave --" + flag + " out"
+	case f.Kind == sandbox.FixSet && flag != "":
+		return setFlag(s.set.Lookup(flag).Value.Type(), flag, f)
+	case f.Kind == sandbox.FixSet && slices.Contains(inSandboxes, s.command) && strings.HasPrefix(f.Name, "limits."):
+		create := flagWords{set: (&app{}).createCommand().Flags()}
+		return "pinfold create " + create.words(f)
 	}
-	flag, before := s.flagOf(name), ""
-	if flag == "" {
-		if flag = s.ofCreate(name); flag == "" {
-			return ""
-		}
-		before = "pinfold create "
-	}
-	var v any
-	if json.Unmarshal(value, &v) != nil {
-		return ""
-	}
-	var word string
-	switch v := v.(type) {
-	case bool:
-		return before + "--" + flag
-	case string:
-		word = v
-	case []any:
-		var all []string
-		for _, item := range v {
-			text, _ := item.(string)
-			all = append(all, text)
-		}
-		word = strings.Join(all, ",")
-	case float64:
-		word = quantity(name, value, int64(v))
-	default:
-		return ""
-	}
-	return before + "--" + flag + " " + shellQuote(word)
+	return f.JSON()
 }
 
-// inSandboxes are the commands whose limits are those of the sandbox, which it got when
-// it was made.
+// callWords are the commands behind calls of the API.
+var callWords = map[string]string{
+	sandbox.CallCreateSandbox: "pinfold create", sandbox.CallListPools: "pinfold pool ls",
+	sandbox.CallListRuns: "pinfold runs", sandbox.CallListSandboxes: "pinfold ls --all",
+}
+
+// inSandboxes are the commands whose files and limits are those of the sandbox, which
+// it got when it was made.
 var inSandboxes = []string{"exec", "cp"}
 
-// ofCreate is the flag of "create" behind a limit, for these commands.
-func (s flagWords) ofCreate(field string) string {
-	limit, ok := strings.CutPrefix(field, "limits.")
-	if !ok || !slices.Contains(inSandboxes, s.command) {
-		return ""
+// setFlag is the flag that gives a field its value.
+func setFlag(kind, flag string, f sandbox.Fix) string {
+	if kind == "bool" {
+		return "--" + flag
 	}
-	for _, info := range sandbox.LimitTable() {
-		if info.Field == limit {
-			return info.Flag
+	var word string
+	var list []string
+	var pairs map[string]string
+	var number float64
+	switch {
+	case json.Unmarshal(f.Value, &word) == nil:
+	case json.Unmarshal(f.Value, &list) == nil:
+		word = strings.Join(list, ",")
+	case json.Unmarshal(f.Value, &pairs) == nil:
+		for k, v := range pairs { // one, in hints
+			word = k + "=" + v
 		}
+	case json.Unmarshal(f.Value, &number) == nil:
+		word = quantity(f.Name, string(f.Value), int64(number))
+	default:
+		return f.JSON()
 	}
-	return ""
+	return "--" + flag + " " + shellQuote(word)
 }
 
 // quantity is a number in the form that people type.
-func quantity(field string, raw json.RawMessage, v int64) string {
+func quantity(field, raw string, v int64) string {
 	switch {
 	case strings.HasSuffix(field, "_ms"):
 		return sandbox.FormatQuantity(v, sandbox.UnitMilliseconds)
 	case strings.HasSuffix(field, "_bytes"):
 		return sandbox.FormatSize(v)
 	}
-	return string(raw)
-}
-
-// hintCreate is what a server says to whoever asks for a sandbox that has ended.
-const hintCreate = "create another one"
-
-// ofRuns are the commands that take ids of runs. A server that has no such object
-// does not say what of.
-var ofRuns = []string{"runs", "result", "cancel"}
-
-// inFlagWords replaces hints that speak of HTTP by commands.
-func (s flagWords) inFlagWords(err error) error {
-	var e *sandbox.Error
-	if !errors.As(err, &e) {
-		return err
-	}
-	switch {
-	case e.Code == sandbox.CodeNotFound && strings.Contains(e.Hint, "GET /v1/pools"):
-		return e.WithHint("pinfold pool ls lists them")
-	case e.Code == sandbox.CodeNotFound && strings.Contains(e.Hint, "GET /"):
-		if slices.Contains(ofRuns, s.command) {
-			return e.WithHint("pinfold runs lists the runs that the server still has")
-		}
-		return e.WithHint("pinfold ls --all lists the sandboxes, pinfold ps SANDBOX the processes")
-	case e.Code == sandbox.CodeGone && e.Hint == hintCreate:
-		return e.WithHint("what was in it is gone with it; pinfold ls --all says why it ended, pinfold create makes another")
-	case e.Code == sandbox.CodeUnauthorized:
-		return e.WithHint("export " + client.KeyEnv + "=$(pinfold key create --state DIR), where DIR is the server's state directory")
-	}
-	return err
+	return raw
 }

@@ -9,31 +9,39 @@ import (
 )
 
 // The command line speaks of flags, where an API speaks of fields.
-func TestSpeech(t *testing.T) {
+func TestFlagWords(t *testing.T) {
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	new(runFlags).bind(set)
 	if err := set.Parse([]string{"--warm", "numpy", "--artifact", "*.svg"}); err != nil {
 		t.Fatal(err)
 	}
 	s := flagWords{set, "run"}
-	for in, want := range map[string]string{
-		`raise it: "limits": {"memory_bytes": 67108864}`: "raise it: --memory 64MiB",
-		`"limits": {"wall_time_ms": 90000}, or less`:     "--timeout 1m30s, or less",
-		`"limits": {"processes": 8}`:                     "--processes 8",
-		`"limits": {"cpus": 0.5}`:                        "--cpus 0.5",
-		`"limits": {"cpus": 1, "inodes": 5}`:             `"limits": {"cpus": 1, "inodes": 5}`,
-		`"limits": {"nothing": 1}`:                       `"limits": {"nothing": 1}`,
-		`"cold": true`:                                   "--cold",
-		`write "warm": ["numpy","pandas"]`:               "write --warm numpy,pandas",
-		`"language": "a b"`:                              "--language 'a b'",
-		`"ttl_ms": 5`:                                    `"ttl_ms": 5`, // run has no such flag
-		`takes limits.open_files from its start`:         "takes --open-files from its start",
-		`limits.nothing`:                                 "limits.nothing",
-		`"min": 3`:                                       `"min": 3`,
+	for want, fix := range map[string]sandbox.Fix{
+		"--memory 64MiB":           sandbox.Set("limits.memory_bytes", 64<<20),
+		"--timeout 1m30s":          sandbox.Set("limits.wall_time_ms", 90_000),
+		"--processes 8":            sandbox.Set("limits.processes", 8),
+		"--cpus 0.5":               sandbox.Set("limits.cpus", 0.5),
+		`"limits": {"nothing": 1}`: sandbox.Set("limits.nothing", 1),
+		"--cold":                   sandbox.Set("cold", true),
+		"--warm numpy,pandas":      sandbox.Set("warm", []string{"numpy", "pandas"}),
+		"--env PYTHONPATH=site":    sandbox.Set("env", map[string]string{"PYTHONPATH": "site"}),
+		"--language 'a b'":         sandbox.Set("language", "a b"),
+		`"ttl_ms": 5`:              sandbox.Set("ttl_ms", 5), // run has no such flag
+		`"terminal": {"cols": 80}`: sandbox.Set("terminal", map[string]int{"cols": 80}),
+		"leave --allow-import out": sandbox.Omit("allowed_imports"),
+		"leave nothing out":        sandbox.Omit("nothing"),
+		"--file 'a b'":             sandbox.Copy("a b"),
+		"sudo -s":                  sandbox.HostCommand("sudo -s"),
+		"capacity.runs in the server's configuration": sandbox.Config("capacity.runs"),
+		"pinfold ls --all": sandbox.Call(sandbox.CallListSandboxes),
 	} {
-		if got := s.text(in); got != want {
-			t.Errorf("%s is said as %q, not %q", in, got, want)
+		if got := s.say("", sandbox.Advise("%s", fix)); got != want {
+			t.Errorf("%+v is said as %q, not %q", fix, got, want)
 		}
+	}
+	odd := sandbox.Advice{sandbox.Text("do "), {Kind: "of a newer server"}}
+	if got := s.say("as it says", odd); got != "as it says" {
+		t.Errorf("a fix of an unknown kind: %q", got)
 	}
 	for field, want := range map[string]string{
 		"warm[0]": "--warm: m", "artifacts[3]": "--artifact: m", "limits.memory_bytes": "--memory: m", "limits.cpus": "--cpus: m",
@@ -46,8 +54,8 @@ func TestSpeech(t *testing.T) {
 	if err := set.Parse([]string{"--spec", "x.json"}); err != nil {
 		t.Fatal(err)
 	}
-	e := &sandbox.Error{Field: "warm", Message: "m", Hint: `write "warm": ["numpy"]`}
-	if got := s.translate(e); got.Message != "m" || got.Hint != e.Hint {
+	e := (&sandbox.Error{Field: "warm", Message: "m"}).WithAdvice(sandbox.Advise("write %s", sandbox.Set("warm", []string{"numpy"})))
+	if got := s.translate(e); got.Message != "m" || got.Hint != `write "warm": ["numpy"]` {
 		t.Errorf("with --spec: %+v", got)
 	}
 	if got := (flagWords{}).translate(e); got.Hint != e.Hint {
@@ -55,12 +63,35 @@ func TestSpeech(t *testing.T) {
 	}
 }
 
+// The command line has words for every kind of fix, and for every call.
+func TestFlagWordsOfEveryKind(t *testing.T) {
+	for _, kind := range sandbox.FixKinds() {
+		f := sandbox.Fix{Kind: kind, Name: "cold", Value: []byte("true"), Text: "text"}
+		if kind == sandbox.FixCall {
+			continue
+		}
+		if (flagWords{}).say("", sandbox.Advice{f}) == "" {
+			t.Errorf("no words for %s", kind)
+		}
+	}
+	for _, call := range sandbox.Calls() {
+		if callWords[call] == "" {
+			t.Errorf("no command for %s", call)
+		}
+	}
+}
+
 // What a sandbox got when it was made, its commands have no flags for.
-func TestSpeechOfLivingSandboxes(t *testing.T) {
-	const hint = `make the sandbox with "limits": {"inodes": 32768}`
-	for command, want := range map[string]string{"cp": "make the sandbox with pinfold create --inodes 32768", "exec": "make the sandbox with pinfold create --inodes 32768", "pool": hint} {
-		if got := (flagWords{pflag.NewFlagSet(command, pflag.ContinueOnError), command}).text(hint); got != want {
-			t.Errorf("%s: %s", command, got)
+func TestFlagWordsOfLivingSandboxes(t *testing.T) {
+	inodes := sandbox.Advise("make the sandbox with %s", sandbox.Set("limits.inodes", 32768))
+	site := sandbox.Advise("%s", sandbox.Copy("site"))
+	for command, want := range map[string][2]string{
+		"cp": {"make the sandbox with pinfold create --inodes 32768", "pinfold cp site SANDBOX:"}, "exec": {"make the sandbox with pinfold create --inodes 32768", "pinfold cp site SANDBOX:"},
+		"pool": {`make the sandbox with "limits": {"inodes": 32768}`, `site in "files"`},
+	} {
+		s := flagWords{pflag.NewFlagSet(command, pflag.ContinueOnError), command}
+		if got := [2]string{s.say("", inodes), s.say("", site)}; got != want {
+			t.Errorf("%s: %q", command, got)
 		}
 	}
 }
@@ -68,7 +99,8 @@ func TestSpeechOfLivingSandboxes(t *testing.T) {
 // A server says of whatever there is not that it has no such object; the hint once
 // sent who asked for a run to the sandboxes.
 func TestMissingIDs(t *testing.T) {
-	missing := &sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such object", Hint: "list yours with GET /v1/runs or GET /v1/sandboxes"}
+	missing := (&sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such object"}).
+		WithAdvice(sandbox.Advise("list yours with %s or %s", sandbox.Call(sandbox.CallListRuns), sandbox.Call(sandbox.CallListSandboxes)))
 	for command, want := range map[string]string{
 		"result": "pinfold runs lists the runs that the server still has",
 		"cancel": "pinfold runs lists the runs that the server still has",

@@ -40,8 +40,10 @@ func roomForInputs(err error, req engine.Request) error {
 // roomInSandbox says an error of a copy that did not fit with the command that makes a
 // sandbox with room for it. A size below zero is not known.
 func roomInSandbox(ctx context.Context, box *client.Sandbox, err error, size int64) error {
-	if e := sandbox.AsError(err); e != nil && e.Field == "limits.inodes" { // the hint is one about making it
-		return e.WithHint(strings.Replace(flagWords{set: (&app{}).createCommand().Flags()}.text(e.Hint), "make the sandbox with", "make room in it, or make another with pinfold create", 1))
+	if e := sandbox.AsError(err); e != nil && e.Field == "limits.inodes" { // the advice is one about making it
+		if larger, ok := e.Advice.Find(sandbox.FixSet); ok {
+			return e.WithAdvice(sandbox.Advise("make room in it, or make another with %s", larger))
+		}
 	}
 	if !isDiskFull(err) {
 		return err

@@ -42,8 +42,8 @@ func TestRoomForCopies(t *testing.T) {
 			t.Errorf("%d bytes: %q, want %q", size, got, want)
 		}
 	}
-	inodes := &sandbox.Error{Code: sandbox.CodeTooLarge, Field: "limits.inodes", Hint: `make the sandbox with "limits": {"inodes": 32768}`}
-	if got := sandbox.AsError(roomInSandbox(t.Context(), c.Sandbox(someBox), inodes, 1)).Hint; got != "make room in it, or make another with pinfold create --inodes 32768" {
+	inodes := (&sandbox.Error{Code: sandbox.CodeTooLarge, Field: "limits.inodes"}).WithAdvice(sandbox.Advise("make the sandbox with %s", sandbox.Set("limits.inodes", 32768)))
+	if got := (flagWords{command: "cp"}).translate(roomInSandbox(t.Context(), c.Sandbox(someBox), inodes, 1)).Hint; got != "make room in it, or make another with pinfold create --inodes 32768" {
 		t.Errorf("no inodes: %q", got)
 	}
 	other := errors.New("something else")

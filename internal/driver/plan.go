@@ -1,7 +1,6 @@
 package driver
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 
@@ -32,8 +31,8 @@ func (a Answer) String() string {
 type Finding struct {
 	Feature string // a sandbox feature name, with its level ("landlock:7")
 	Answer  Answer
-	Because string // what was tried and what the kernel said
-	Fix     string // the command or setting that would change a no; empty when nothing would
+	Because string      // what was tried and what the kernel said
+	Fix     sandbox.Fix // the command or setting that would change a no; zero when nothing would
 }
 
 // Report is everything a driver found out about this host. Blocked, when set,
@@ -73,7 +72,9 @@ func Choose(spec sandbox.MachineSpec, reports []Report, id string) (Plan, error)
 			e.Code, e.Field = r.Code, r.Field
 		}
 		e.Message += "; " + reports[i].Driver + ": " + r.Message
-		e.Hint = cmp.Or(e.Hint, r.Hint)
+		if e.Hint == "" {
+			e.Hint, e.Advice = r.Hint, r.Advice
+		}
 	}
 	return Plan{}, e
 }
@@ -102,7 +103,11 @@ func MakePlan(spec sandbox.MachineSpec, report Report, id string) (Plan, error) 
 		if f.Answer == Unknown {
 			why = "could not tell: " + why
 		}
-		plan.Posture.NotEnforced = append(plan.Posture.NotEnforced, sandbox.Gap{What: f.Feature, Why: why, Fix: f.Fix})
+		gap := sandbox.Gap{What: f.Feature, Why: why}
+		if f.Fix.Kind != "" {
+			gap = gap.WithAdvice(sandbox.Advice{f.Fix})
+		}
+		plan.Posture.NotEnforced = append(plan.Posture.NotEnforced, gap)
 	}
 	if err := plan.Meets(spec.Require); err != nil {
 		return Plan{}, err
@@ -131,7 +136,7 @@ func withMounts(f Finding, mounts []sandbox.Mount) Finding {
 		if m.Writable {
 			f.Answer = No
 			f.Because = m.Guest + " is a writable view of the host, and what is written there is not counted"
-			f.Fix = "show it read-only, and take results out with --artifacts-dir"
+			f.Fix = sandbox.Text("show it read-only, and take results out as artifacts")
 		}
 	}
 	return f
@@ -146,10 +151,10 @@ func unmet(plan Plan, required string, index int) *sandbox.Error {
 	for _, gap := range plan.Posture.NotEnforced {
 		if sandbox.Satisfies(gap.What, required) || gap.What == required {
 			e.Message += ": " + gap.Why
-			e.Hint = gap.Fix
 			if gap.Fix == "" {
-				e.Hint = "leave " + gap.What + " out: nothing on this host changes that"
+				return e.WithHint("leave " + gap.What + " out: nothing on this host changes that")
 			}
+			e.Hint, e.Advice = gap.Fix, gap.Advice
 			return e
 		}
 	}

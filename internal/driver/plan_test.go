@@ -15,8 +15,8 @@ var testReport = Report{
 		{Feature: "seccomp", Answer: Yes},
 		{Feature: "landlock:7", Answer: Yes},
 		{Feature: "disk", Answer: Yes},
-		{Feature: "memory", Answer: No, Because: "no cgroup", Fix: "sudo make one"},
-		{Feature: "cpus", Answer: Unknown, Because: "odd answer", Fix: "look again"},
+		{Feature: "memory", Answer: No, Because: "no cgroup", Fix: sandbox.HostCommand("sudo make one")},
+		{Feature: "cpus", Answer: Unknown, Because: "odd answer", Fix: sandbox.Text("look again")},
 		{Feature: "io", Answer: No, Because: "there is no disk"},
 	},
 }
@@ -37,7 +37,7 @@ func TestMakePlanIsPure(t *testing.T) {
 	want := sandbox.Isolation{
 		Driver: "test", Enforced: []string{"seccomp", "landlock:7", "disk"},
 		NotEnforced: []sandbox.Gap{
-			{What: "memory", Why: "no cgroup", Fix: "sudo make one"},
+			{What: "memory", Why: "no cgroup", Fix: "sudo make one", Advice: sandbox.Advice{sandbox.HostCommand("sudo make one")}},
 			{What: "cpus", Why: "could not tell: odd answer", Fix: "look again"},
 			{What: "io", Why: "there is no disk"},
 		},
@@ -86,7 +86,7 @@ func TestMakePlanWithMounts(t *testing.T) {
 // The first driver that can do what is required makes the machine, not the first that
 // there is.
 func TestChoose(t *testing.T) {
-	weak := Report{Driver: "weak", Findings: []Finding{{Feature: "seccomp", Answer: No, Because: "too old", Fix: "upgrade"}}}
+	weak := Report{Driver: "weak", Findings: []Finding{{Feature: "seccomp", Answer: No, Because: "too old", Fix: sandbox.Text("upgrade")}}}
 	strong := Report{Driver: "strong", Findings: []Finding{{Feature: "seccomp", Answer: Yes}}}
 	blocked := Report{Driver: "blocked", Blocked: &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "not here", Hint: "install it"}}
 	for _, test := range []struct {

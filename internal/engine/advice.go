@@ -1,8 +1,8 @@
 package engine
 
 import (
-	"fmt"
 	"regexp"
+	"slices"
 
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/wire"
@@ -15,15 +15,20 @@ import (
 // missing are those of programs whose language did not find a module.
 var missing = []struct {
 	words string
-	way   string
+	way   func() sandbox.Advice
 }{
 	{
 		`^ModuleNotFoundError: No module named '([A-Za-z0-9_]{1,60})`,
-		"/usr/bin/python3 -m pip install --target site PACKAGE, then --file site --env PYTHONPATH=site",
+		func() sandbox.Advice {
+			return sandbox.Advise("%s, then %s and %s", sandbox.HostCommand("/usr/bin/python3 -m pip install --target site PACKAGE"),
+				sandbox.Copy("site"), sandbox.Set("env", map[string]string{"PYTHONPATH": "site"}))
+		},
 	},
 	{
 		`^Error(?: \[ERR_MODULE_NOT_FOUND\])?: Cannot find (?:module|package) '((?:@[a-z0-9_.-]{1,60}/)?[a-z0-9_][a-z0-9_.-]{0,60})'`,
-		"npm install PACKAGE, then --file node_modules",
+		func() sandbox.Advice {
+			return sandbox.Advise("%s, then %s", sandbox.HostCommand("npm install PACKAGE"), sandbox.Copy("node_modules"))
+		},
 	},
 }
 
@@ -47,16 +52,13 @@ func (j *job) advise(r *execResult) {
 	}
 	said := r.output.Text(wire.Stderr)
 	said = said[max(0, len(said)-lastWords):]
-	if i, ok := speaks[j.result.Language]; ok {
-		j.result.Cause.Hint = moduleHint(i, said, "")
-	}
-	if j.result.Cause.Hint == "" {
-		j.result.Cause.Hint = networkHint(said)
-	}
+	j.result.Cause = j.result.Cause.WithAdvice(adviceFor(said, func(i int) bool {
+		speaker, ok := speaks[j.result.Language]
+		return ok && speaker == i
+	}))
 }
 
-// advise is that of a process, which has no language and finds in the sandbox what
-// was copied there.
+// advise is that of a process, which has no language.
 func (p *Process) advise(status sandbox.Status, c sandbox.Cause) sandbox.Cause {
 	if !wantsAdvice(status, c) {
 		return c
@@ -65,31 +67,28 @@ func (p *Process) advise(status sandbox.Status, c sandbox.Cause) sandbox.Cause {
 	if p.command.Terminal != nil {
 		stream = wire.Stdout
 	}
-	said := stdio.Text(p.output.Last(stream, lastWords))
-	for i := range missing {
-		if c.Hint = moduleHint(i, said, " of pinfold run, or pinfold cp and exec"); c.Hint != "" {
-			return c
-		}
-	}
-	c.Hint = networkHint(said)
-	return c
+	return c.WithAdvice(adviceFor(stdio.Text(p.output.Last(stream, lastWords)), func(int) bool { return true }))
 }
 
 func wantsAdvice(s sandbox.Status, c sandbox.Cause) bool {
 	return c.Kind == sandbox.CauseExited && c.Hint == "" && s == sandbox.StatusFailed
 }
 
-func moduleHint(i int, said, where string) string {
-	found := regexp.MustCompile(missing[i].words).FindStringSubmatch(complaint(said))
-	if found == nil {
-		return ""
+// adviceFor looks for a missing module in the words of the languages that may be
+// meant, and else for a missing network.
+func adviceFor(said string, meant func(i int) bool) sandbox.Advice {
+	last := complaint(said)
+	for i, m := range missing {
+		if !meant(i) {
+			continue
+		}
+		if found := regexp.MustCompile(m.words).FindStringSubmatch(last); found != nil {
+			before := sandbox.Text(found[1] + " is not where this program ran, and there is no network inside; bring it along: ")
+			return slices.Concat(sandbox.Advice{before}, m.way(), sandbox.Advice{sandbox.Text(" (docs/packages.md)")})
+		}
 	}
-	return fmt.Sprintf("%s is not where this program ran, and there is no network inside; bring it along: %s%s (docs/packages.md)", found[1], missing[i].way, where)
-}
-
-func networkHint(said string) string {
-	if !regexp.MustCompile(unreachable).MatchString(said) {
-		return ""
+	if regexp.MustCompile(unreachable).MatchString(said) {
+		return sandbox.Advise("there is no network inside: bring what the program needs with it, as files or packages (docs/packages.md)")
 	}
-	return "there is no network inside: bring what the program needs with it, as files or packages (docs/packages.md)"
+	return nil
 }

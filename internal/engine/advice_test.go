@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func TestMissingModules(t *testing.T) {
 // A process of a living sandbox earns the same hints, and no other end.
 func TestProcessesAreAdvised(t *testing.T) {
 	for said, want := range map[string]string{
-		"ModuleNotFoundError: No module named 'numpy'\n":  "--target site PACKAGE, then --file site --env PYTHONPATH=site",
+		"ModuleNotFoundError: No module named 'numpy'\n":  `--target site PACKAGE, then site in "files" and "env": {"PYTHONPATH": "site"}`,
 		"Error: Cannot find module 'lodash'\n":            "npm install PACKAGE",
 		"curl: (6) Could not resolve host: example.com\n": "there is no network inside",
 		"something else\n": "",
@@ -66,7 +67,7 @@ func TestProcessesAreAdvised(t *testing.T) {
 		if got.Kind != failed.Kind || got.Evidence != failed.Evidence || !strings.Contains(got.Hint, want) || (want == "") != (got.Hint == "") {
 			t.Errorf("%q: %+v", said, got)
 		}
-		if got := p.advise(sandbox.StatusSucceeded, failed); got != failed {
+		if got := p.advise(sandbox.StatusSucceeded, failed); !reflect.DeepEqual(got, failed) {
 			t.Errorf("%q of one that succeeded: %+v", said, got)
 		}
 	}

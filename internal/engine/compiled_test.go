@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -140,7 +141,7 @@ func TestCompiledOnce(t *testing.T) {
 		if fresh {
 			t.Fatal("it was compiled again")
 		}
-		if r.Stdout != first.Stdout || r.Status != first.Status || r.Cause != first.Cause {
+		if r.Stdout != first.Stdout || r.Status != first.Status || !reflect.DeepEqual(r.Cause, first.Cause) {
 			t.Errorf("the run differs: %+v", r)
 		}
 		a, b := *first.Compile, *r.Compile

@@ -313,9 +313,11 @@ func (s *Sandbox) Extend(ttlMS int64) (sandbox.Info, error) {
 // notRunning is why an operation cannot be done. The lock is held.
 func (s *Sandbox) notRunning() *sandbox.Error {
 	is := map[sandbox.State]string{sandbox.StateCreating: "is being created", sandbox.StateEnding: "is ending", sandbox.StateEnded: "has ended"}[s.info.State]
-	e := &sandbox.Error{Code: sandbox.CodeGone, Message: fmt.Sprintf("sandbox %s %s", s.info.ID, is), Hint: "create another one"}
+	e := (&sandbox.Error{Code: sandbox.CodeGone, Message: fmt.Sprintf("sandbox %s %s", s.info.ID, is)}).
+		WithAdvice(sandbox.Advise("create another one: %s", sandbox.Call(sandbox.CallCreateSandbox)))
 	if s.info.State == sandbox.StateCreating {
-		e.Code, e.Hint = sandbox.CodeConflict, "wait until it is running"
+		e.Code = sandbox.CodeConflict
+		e = e.WithHint("wait until it is running")
 	}
 	if s.info.Cause != nil {
 		e.Message += fmt.Sprintf(" (%s)", s.info.Cause.Kind)

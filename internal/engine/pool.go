@@ -84,18 +84,18 @@ func checkPool(p sandbox.PoolSpec) (sandbox.PoolSpec, error) {
 	if p.Min == 0 {
 		p.Min = sandbox.DefaultPoolMin
 	}
-	bad := func(field, message, hint string) error {
-		return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: field, Message: message, Hint: hint}
+	bad := func(field, message, hint string, fixes ...sandbox.Fix) error {
+		return (&sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: field, Message: message}).WithAdvice(sandbox.Advise(hint, fixes...))
 	}
 	switch {
 	case p.Name == "" || len(p.Name) > 40 || strings.Trim(p.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "":
 		return p, bad("name", "a pool's name has 1 to 40 of a-z, 0-9 and -", "choose one such as data-4g")
 	case p.Min < 0 || p.Min > maxPoolSize:
-		return p, bad("min", fmt.Sprintf("%d is outside 1 to %d", p.Min, maxPoolSize), fmt.Sprintf(`leave it out for the default, "min": %d`, sandbox.DefaultPoolMin))
+		return p, bad("min", fmt.Sprintf("%d is outside 1 to %d", p.Min, maxPoolSize), "leave it out for the default, %s", sandbox.Set("min", sandbox.DefaultPoolMin))
 	case p.Max < 0 || p.Max > maxPoolSize:
 		return p, bad("max", fmt.Sprintf("%d is outside 0 to %d", p.Max, maxPoolSize), "leave it out for no bound of its own")
 	case p.Max != 0 && p.Max < p.Min:
-		return p, bad("max", fmt.Sprintf("%d is less than the %d that are to be kept waiting", p.Max, p.Min), fmt.Sprintf(`write "max": %d or more, or leave it out for no bound of its own`, p.Min))
+		return p, bad("max", fmt.Sprintf("%d is less than the %d that are to be kept waiting", p.Max, p.Min), "write %s or more, or leave it out for no bound of its own", sandbox.Set("max", p.Min))
 	}
 	c := sandbox.Create{Template: p.Template, Driver: p.Driver, Limits: p.Limits}
 	if err := c.Validate(); err != nil {
@@ -171,7 +171,7 @@ func (e *Engine) RemovePool(_ context.Context, name string) error {
 	delete(e.pools, name)
 	e.mu.Unlock()
 	if p == nil {
-		return &sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such pool", Hint: "list them with GET /v1/pools"}
+		return (&sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such pool"}).WithAdvice(sandbox.Advise("list them with %s", sandbox.Call(sandbox.CallListPools)))
 	}
 	p.close()
 	return nil

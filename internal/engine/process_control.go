@@ -16,7 +16,8 @@ import (
 // It blocks while the program does not read.
 func (p *Process) WriteStdin(ctx context.Context, r io.Reader) (int64, error) {
 	if p.stdin == nil {
-		return 0, &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process was started without a standard input", Hint: `start it with "stdin": true`}
+		return 0, (&sandbox.Error{Code: sandbox.CodeConflict, Message: "the process was started without a standard input"}).
+			WithAdvice(sandbox.Advise("start it with %s", sandbox.Set("stdin", true)))
 	}
 	done, err := p.sandbox.use()
 	if err != nil {
@@ -59,9 +60,15 @@ func (p *Process) Resize(cols, rows int) error {
 		return err
 	}
 	if p.command.Terminal == nil {
-		return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process has no terminal", Hint: `start it with "terminal": {"cols": 80, "rows": 24}`}
+		return NoTerminal()
 	}
 	return p.guest.Resize(cols, rows)
+}
+
+// NoTerminal says to whoever wants a process's terminal that it has none.
+func NoTerminal() error {
+	return (&sandbox.Error{Code: sandbox.CodeConflict, Message: "the process has no terminal"}).
+		WithAdvice(sandbox.Advise("start it with %s", sandbox.Set("terminal", sandbox.Terminal{Cols: 80, Rows: 24})))
 }
 
 // signalNumber reads "SIGTERM", "term" or "15".

@@ -55,7 +55,7 @@ func TestPostureOfWhatWaited(t *testing.T) {
 	d := fake.New(fake.Options{Report: func(r *driver.Report) {
 		for i, f := range r.Findings {
 			if f.Feature == sandbox.FeatureCPUs && !can.Load() {
-				r.Findings[i].Answer, r.Findings[i].Because, r.Findings[i].Fix = driver.No, "scripted", "wait"
+				r.Findings[i].Answer, r.Findings[i].Because, r.Findings[i].Fix = driver.No, "scripted", sandbox.Text("wait")
 			}
 		}
 	}})

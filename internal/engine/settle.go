@@ -40,8 +40,7 @@ func (s *session) roomError(err error) error {
 	}
 	c := *e
 	c.Field, c.Message = "limits.inodes", fmt.Sprintf("%sthe limit of %d inodes (files and directories) is reached", name, inodes)
-	c.Hint = fmt.Sprintf(`make the sandbox with "limits": {"inodes": %d}`, 2*inodes)
-	return &c
+	return c.WithAdvice(sandbox.Advise("make the sandbox with %s", sandbox.Set("limits.inodes", 2*inodes)))
 }
 
 // settled reads at most settleEvery bytes between two readings of the counters.

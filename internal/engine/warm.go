@@ -75,11 +75,10 @@ func whyNone(pools []*pool, fresh bool) string {
 func forkedPlan(plan driver.Plan) driver.Plan {
 	i := plan.Posture
 	i.Enforced = slices.DeleteFunc(slices.Clone(i.Enforced), func(f string) bool { return f == sandbox.FeatureASLR })
-	i.NotEnforced = append(slices.Clone(i.NotEnforced), sandbox.Gap{
+	i.NotEnforced = append(slices.Clone(i.NotEnforced), (sandbox.Gap{
 		What: sandbox.FeatureASLR,
 		Why:  "the interpreter was forked from one that had loaded its modules; such siblings have one address layout and one secret for the hashes of strings",
-		Fix:  `"cold": true`,
-	})
+	}).WithAdvice(sandbox.Advise("%s", sandbox.Set("cold", true))))
 	plan.Posture = i
 	return plan
 }
@@ -100,9 +99,9 @@ func (j *job) warmKey() (key warmKey, why string) {
 		return key, "the run has mounts"
 	}
 	d := sandbox.Limits{DiskBytes: j.spec.Limits.DiskBytes}.WithDefaults()
-	for _, field := range []string{"open_files", "file_size_bytes"} {
-		if j.spec.Limits.Get(field) != d.Get(field) {
-			return key, "an interpreter takes limits." + field + " from its start"
+	for _, of := range [][2]string{{"open_files", "open files"}, {"file_size_bytes", "file size"}} {
+		if j.spec.Limits.Get(of[0]) != d.Get(of[0]) {
+			return key, "an interpreter takes the limit of " + of[1] + " from its start"
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(j.spec.Env)) {

@@ -348,8 +348,8 @@ func TestWhyCold(t *testing.T) {
 		spec sandbox.Spec
 	}{
 		{"", sandbox.Spec{}},
-		{"limits.open_files", sandbox.Spec{Limits: sandbox.Limits{OpenFiles: 77}}},
-		{"limits.file_size_bytes", sandbox.Spec{Limits: sandbox.Limits{FileSizeBytes: 1 << 20}}},
+		{"limit of open files", sandbox.Spec{Limits: sandbox.Limits{OpenFiles: 77}}},
+		{"limit of file size", sandbox.Spec{Limits: sandbox.Limits{FileSizeBytes: 1 << 20}}},
 		{"PYTHONHASHSEED", sandbox.Spec{Env: map[string]string{"PYTHONHASHSEED": "1"}}},
 		{"aslr:fresh", sandbox.Spec{Require: []string{sandbox.FeatureASLR}}},
 	} {

@@ -33,10 +33,8 @@ func Detect(filename string, firstLine []byte) (Language, error) {
 			}
 		}
 	}
-	e := &sandbox.Error{
-		Code: sandbox.CodeLanguageUnknown, Field: "language", Message: "the language is missing",
-		Hint: `name it, as in "language": "python"`,
-	}
+	e := (&sandbox.Error{Code: sandbox.CodeLanguageUnknown, Field: "language", Message: "the language is missing"}).
+		WithAdvice(sandbox.Advise("name it, as in %s", sandbox.Set("language", "python")))
 	if filename != "" {
 		e.Message = fmt.Sprintf("cannot tell the language of \"%s\"", sandbox.SafeText(path.Base(filename), 60))
 	}

@@ -15,11 +15,9 @@ import (
 // The error is a *sandbox.Error: imports cannot be limited in this language.
 func (l Language) WithHarness(imports []string, report bool) (Language, error) {
 	if imports != nil && l.Harness.Limiter == nil {
-		return l, &sandbox.Error{
-			Code: sandbox.CodeSpecInvalid, Field: "allowed_imports",
-			Message: "imports cannot be limited in " + l.Title,
-			Hint:    "leave allowed_imports out; the sandbox holds the program without it",
-		}
+		return l, (&sandbox.Error{
+			Code: sandbox.CodeSpecInvalid, Field: "allowed_imports", Message: "imports cannot be limited in " + l.Title,
+		}).WithAdvice(sandbox.Advise("%s; the sandbox holds the program without it", sandbox.Omit("allowed_imports")))
 	}
 	if l.Harness.Run == nil {
 		return l, nil

@@ -101,10 +101,9 @@ func Find(name string) (Language, error) {
 // modules it returns "": no interpreter is kept then. The error's field is language or warm.
 func CheckWaiting(name string, modules []string) (string, error) {
 	if name == "" && len(modules) > 0 {
-		return "", &sandbox.Error{
-			Code: sandbox.CodeSpecInvalid, Field: "language",
-			Message: "warm modules need the language whose interpreter loads them", Hint: `name it, such as "language": "python"`,
-		}
+		return "", (&sandbox.Error{
+			Code: sandbox.CodeSpecInvalid, Field: "language", Message: "warm modules need the language whose interpreter loads them",
+		}).WithAdvice(sandbox.Advise("name it, such as %s", sandbox.Set("language", "python")))
 	}
 	if name != "" {
 		l, err := Find(name)

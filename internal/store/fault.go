@@ -53,7 +53,7 @@ func explain(dir, doing string, err error) *sandbox.Error {
 		e.Hint = "try again; close other programs that have it open"
 	case primary == sqlite3.SQLITE_TOOBIG:
 		e.Code, e.Message = sandbox.CodeTooLarge, doing+" failed: more than the database keeps in one place"
-		e.Hint = "lower limits.output_bytes"
+		return e.WithAdvice(sandbox.Advise("ask for less output, such as %s", sandbox.Set("limits.output_bytes", sandbox.DefaultLimits().OutputBytes)))
 	case primary == sqlite3.SQLITE_IOERR:
 		e.Code, e.Message = sandbox.CodeResourceUnavailable, doing+" failed: reading or writing the disk of "+dir
 		e.Hint = "look for errors of the disk: dmesg | tail"

@@ -2,7 +2,6 @@ package zygote
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 
 	"pinfold/sandbox"
@@ -55,9 +54,8 @@ func (e *UnfitError) Error() string { return e.Why }
 // TooLittleMemory says that the memory limit ended an interpreter before it could
 // have a program.
 func TooLittleMemory(limit int64) error {
-	return &sandbox.Error{
+	return (&sandbox.Error{
 		Code: sandbox.CodeLimitInvalid, Field: "limits.memory_bytes",
 		Message: sandbox.FormatSize(limit) + " are too little for the interpreter and its modules: the kernel's out-of-memory killer ended it",
-		Hint:    fmt.Sprintf(`give it more, such as "limits": {"memory_bytes": %d}`, max(2*limit, sandbox.DefaultLimits().MemoryBytes)),
-	}
+	}).WithAdvice(sandbox.Advise("give it more, such as %s", sandbox.Set("limits.memory_bytes", max(2*limit, sandbox.DefaultLimits().MemoryBytes))))
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -200,7 +201,7 @@ func TestCompiledProgramsAreKept(t *testing.T) {
 			if !strings.HasPrefix(first.Stdout, "one in") || first.ExitCode == nil || *first.ExitCode != 3 {
 				t.Fatalf("%+v", first)
 			}
-			if second.Stdout != first.Stdout || second.Stderr != first.Stderr || second.ExitCode == nil || *second.ExitCode != 3 || second.Cause != first.Cause {
+			if second.Stdout != first.Stdout || second.Stderr != first.Stderr || second.ExitCode == nil || *second.ExitCode != 3 || !reflect.DeepEqual(second.Cause, first.Cause) {
 				t.Errorf("%+v, not %+v", second, first)
 			}
 			if a, b := first.Compile, second.Compile; a.Stdout != b.Stdout || a.Stderr != b.Stderr || a.Limits != b.Limits || *b.ExitCode != 0 {

@@ -48,7 +48,7 @@ func (h *harness) testReportIsComplete() {
 			if found.Because == "" {
 				h.Errorf("%s: %s, but not why", found.Feature, found.Answer)
 			}
-			if found.Answer == driver.No && found.Fix == "" && f.Name != sandbox.FeatureIO { // which no setting gives
+			if found.Answer == driver.No && found.Fix.Kind == "" && f.Name != sandbox.FeatureIO { // which no setting gives
 				h.Errorf("%s: no, but not what would change that", found.Feature)
 			}
 		}

@@ -99,13 +99,13 @@ func (h *host) filesFinding() driver.Finding {
 	s := h.mounts.look()
 	switch {
 	case h.features.overlay != nil:
-		f.Because, f.Fix = h.features.overlay.Error(), "sudo modprobe overlay"
+		f.Because, f.Fix = h.features.overlay.Error(), sandbox.HostCommand("sudo modprobe overlay")
 	case s.file != "":
 		f.Because = fmt.Sprintf("a single file is mounted at %s, of which the kernel makes no overlay", sandbox.SafeText(s.file, 200))
-		f.Fix = "sudo umount " + shellQuote(s.file)
+		f.Fix = sandbox.HostCommand("sudo umount " + shellQuote(s.file))
 	case len(s.nested) > 0 && !h.ids.root:
 		f.Because = fmt.Sprintf("something is mounted at %s, and the kernel lets only root make an overlay of what is below", sandbox.SafeText(s.nested[0], 200))
-		f.Fix = "sudo -s" // a shell in which Pinfold runs as root
+		f.Fix = rootShell
 	default:
 		f.Answer, f.Because = driver.Yes, "an overlay of its own for each sandbox"
 	}
@@ -118,7 +118,7 @@ func (h *host) devicesFinding() driver.Finding {
 	if err := h.features.devices; err != nil {
 		f.Answer, f.Because = driver.No, "the host's are shown, read-only: "+err.Error()
 		if !h.ids.root {
-			f.Fix = "sudo -s"
+			f.Fix = rootShell
 		}
 	}
 	return f

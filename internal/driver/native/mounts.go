@@ -52,12 +52,11 @@ func openMount(want sandbox.Mount, seen mount.Owner) (*os.File, error) {
 		if st.Uid != 0 {
 			whom = "the group root"
 		}
-		return nil, &sandbox.Error{
+		return nil, (&sandbox.Error{
 			Code: sandbox.CodeSpecInvalid,
 			Message: fmt.Sprintf("%s belongs to %s: a program that may write there could leave a set-user-id program of root's. "+
 				"It must belong to another user and group, who then own on the host what the program writes", sandbox.SafeText(want.Host, 200), whom),
-			Hint: "chown -R 1000:1000 " + shellQuote(want.Host),
-		}
+		}).WithAdvice(sandbox.Advice{sandbox.HostCommand("chown -R 1000:1000 " + shellQuote(want.Host))})
 	}
 	flags := uint64(viewFlags)
 	if !want.Writable {
@@ -68,11 +67,10 @@ func openMount(want sandbox.Mount, seen mount.Owner) (*os.File, error) {
 		if !want.Writable {
 			return mount.Plain(want.Host, flags)
 		}
-		return nil, &sandbox.Error{
+		return nil, (&sandbox.Error{
 			Code: sandbox.CodeSetupFailed, Err: err,
 			Message: fmt.Sprintf("%s cannot be shown writable: %v", sandbox.SafeText(want.Host, 200), mount.ErrNotMappable),
-			Hint:    "copy the files in with --file and take results out with --artifacts-dir",
-		}
+		}).WithAdvice(sandbox.Advise("copy the files in with %s and take results out with %s", sandbox.Copy(want.Host), sandbox.Set("artifacts", []string{"*"})))
 	}
 	return tree, err
 }

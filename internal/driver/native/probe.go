@@ -118,7 +118,8 @@ func addressFinding() driver.Finding {
 	case strings.TrimSpace(string(value)) == all:
 		f.Answer, f.Because = driver.Yes, "the kernel gives every program that is started a layout of its own"
 	default:
-		f.Answer, f.Because, f.Fix = driver.No, file+" is not "+all, "sudo sysctl -w kernel.randomize_va_space="+all
+		f.Answer, f.Because = driver.No, file+" is not "+all
+		f.Fix = sandbox.HostCommand("sudo sysctl -w kernel.randomize_va_space=" + all)
 	}
 	return f
 }
@@ -129,9 +130,9 @@ func byError(feature string, err error, fix string) driver.Finding {
 	case err == nil:
 		return driver.Finding{Feature: feature, Answer: driver.Yes, Because: "the kernel has it"}
 	case errors.Is(err, errors.ErrUnsupported) || errors.Is(err, os.ErrNotExist):
-		return driver.Finding{Feature: feature, Answer: driver.No, Because: err.Error(), Fix: fix}
+		return driver.Finding{Feature: feature, Answer: driver.No, Because: err.Error(), Fix: sandbox.Text(fix)}
 	}
-	return driver.Finding{Feature: feature, Answer: driver.Unknown, Because: err.Error(), Fix: fix}
+	return driver.Finding{Feature: feature, Answer: driver.Unknown, Because: err.Error(), Fix: sandbox.Text(fix)}
 }
 
 // limitFindings reports what depends on cgroups and on user ids.
@@ -158,7 +159,13 @@ func (h *host) limitFindings() []driver.Finding {
 
 func (h *host) byController(feature string, c cgroup.Controller, instead string) driver.Finding {
 	s := h.hierarchy.Support(c)
-	f := driver.Finding{Feature: feature, Answer: driver.Answer(s.Answer), Because: s.Because, Fix: s.Fix}
+	f := driver.Finding{Feature: feature, Answer: driver.Answer(s.Answer), Because: s.Because}
+	switch {
+	case s.Command:
+		f.Fix = sandbox.HostCommand(s.Fix)
+	case s.Fix != "":
+		f.Fix = sandbox.Text(s.Fix)
+	}
 	if f.Answer != driver.Yes && instead != "" {
 		f.Because += "; " + instead
 	}
@@ -177,9 +184,12 @@ func (h *host) identityFinding() driver.Finding {
 	}
 	f.Answer = driver.No
 	f.Because += "; only root can give each sandbox ids of its own"
-	f.Fix = "sudo -s" // a shell in which Pinfold runs as root
+	f.Fix = rootShell
 	return f
 }
+
+// rootShell is a shell in which Pinfold runs as root.
+var rootShell = sandbox.HostCommand("sudo -s")
 
 // blockers are the settings by which hosts forbid user namespaces to ordinary
 // users.
@@ -223,7 +233,7 @@ func userNamespacesBlocked() *sandbox.Error {
 		if strings.Contains(b.file, "apparmor") && confinedByProfile() {
 			continue
 		}
-		return &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: b.message, Hint: b.fix}
+		return (&sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: b.message}).WithAdvice(sandbox.Advice{sandbox.HostCommand(b.fix)})
 	}
 	return nil
 }

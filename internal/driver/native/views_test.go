@@ -178,7 +178,7 @@ func TestFilesFinding(t *testing.T) {
 		h.ids.root, h.features.overlay = test.root, test.kernel
 		h.mounts.last, h.mounts.looked = test.state, time.Now().Add(time.Hour)
 		f := h.filesFinding()
-		if f.Feature != sandbox.FeatureFilesOwn || f.Answer != test.answer || !strings.Contains(f.Because, test.why) || f.Fix != test.fix {
+		if f.Feature != sandbox.FeatureFilesOwn || f.Answer != test.answer || !strings.Contains(f.Because, test.why) || f.Fix.Text != test.fix {
 			t.Errorf("%s: %+v", test.name, f)
 		}
 	}

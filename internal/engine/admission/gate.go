@@ -167,7 +167,7 @@ func (g *Gate) timedOut(l *line, d Demand) error {
 	defer g.mu.Unlock()
 	lack := g.shortageOf(l, d, g.quota(l.tenant).bounds(g.capacity))
 	message := fmt.Sprintf("no room for another sandbox within %v: %v", g.capacity.QueueTimeout, lack)
-	return Busy(sandbox.CodeBusy, message, lack.hint(), 5*time.Second).WithField(lack.field())
+	return Busy(sandbox.CodeBusy, message, "", 5*time.Second).WithAdvice(lack.advice()).WithField(lack.field())
 }
 
 // refusal is why a demand may not even wait.
@@ -177,11 +177,10 @@ func (g *Gate) refusal(l *line, d Demand, bounds Capacity) error {
 	}
 	if what := (Load{}).refuses(d, g.capacity); what != "" {
 		lack := shortage{what: what}
-		return &sandbox.Error{
+		return (&sandbox.Error{
 			Code: sandbox.CodeQuotaExceeded, Field: lack.field(),
 			Message: fmt.Sprintf("one sandbox alone would need more than capacity.%s, which is %s", what, g.capacity.show(what)),
-			Hint:    "ask for less, or raise capacity." + what + " in the server's configuration",
-		}
+		}).WithAdvice(sandbox.Advise("ask for less, or raise %s", sandbox.Config("capacity."+what)))
 	}
 	if what := (Load{}).refuses(d, bounds); what != "" {
 		return &sandbox.Error{
@@ -191,11 +190,11 @@ func (g *Gate) refusal(l *line, d Demand, bounds Capacity) error {
 	}
 	lack := g.shortageOf(l, d, bounds)
 	if lack.quota && !d.Run {
-		return Busy(sandbox.CodeQuotaExceeded, lack.String(), lack.hint(), time.Second).WithField(lack.field())
+		return Busy(sandbox.CodeQuotaExceeded, lack.String(), "", time.Second).WithAdvice(lack.advice()).WithField(lack.field())
 	}
 	if g.waiting >= g.capacity.Queue && len(l.tickets) >= g.share() && !g.fitsNow(l, d, bounds) {
 		message := fmt.Sprintf("%d requests are waiting already: %v", g.waiting, lack)
-		return Busy(sandbox.CodeBusy, message, lack.hint(), 2*time.Second).WithField(lack.field())
+		return Busy(sandbox.CodeBusy, message, "", 2*time.Second).WithAdvice(lack.advice()).WithField(lack.field())
 	}
 	return nil
 }

@@ -42,19 +42,19 @@ func (s shortage) field() string {
 	return map[string]string{"memory": "limits.memory_bytes", "cpus": "limits.cpus"}[s.what]
 }
 
-// hint is what helps. Limits count while a sandbox lives, whatever it does.
-func (s shortage) hint() string {
-	raise := "raise capacity." + s.what + " in the server's configuration"
+// advice is what helps. Limits count while a sandbox lives, whatever it does.
+func (s shortage) advice() sandbox.Advice {
+	raise := sandbox.Config("capacity." + s.what)
 	switch {
 	case s.what == "":
-		return "come back later"
+		return sandbox.Advise("come back later")
 	case s.quota:
-		raise = "raise the tenant's quota"
+		raise = sandbox.Text("the tenant's quota")
 	}
 	if s.field() != "" {
-		return "come back later, end sandboxes that are idle (their limits count as well), ask for less, or " + raise
+		return sandbox.Advise("come back later, end sandboxes that are idle (their limits count as well), ask for less, or raise %s", raise)
 	}
-	return "come back later, end sandboxes that are not needed, or " + raise
+	return sandbox.Advise("come back later, end sandboxes that are not needed, or raise %s", raise)
 }
 
 func show(what string, sandboxes, runs int, memory int64, cpus float64) string {

@@ -119,7 +119,7 @@ var signalHints = map[int]string{
 	11:      "the program used memory that is not its own",
 	sigKill: "a process inside the sandbox sent SIGKILL",
 	13:      "the program wrote to a pipe that nobody reads any more",
-	sigXFSZ: "the kernel sends it where a file would grow beyond limits.file_size_bytes, and so may any process inside",
+	sigXFSZ: "the kernel sends it where a file would grow beyond the limit of file size, and so may any process inside",
 	sigSys:  "the system-call filter sends it for calls in a foreign calling convention (32-bit, x32), and so may any process inside",
 }
 
@@ -164,15 +164,15 @@ func (e Evidence) LimitCause(kind sandbox.CauseKind, observed int64, why string)
 		}
 		c.Limit = e.Limits.Get(info.Field)
 		more := min(2*c.Limit, info.Max)
+		how, field := "raise it if the program is right to need more: %s", "limits."+info.Field
 		switch {
 		case !e.Living:
-			c.Hint = fmt.Sprintf(`raise it if the program is right to need more: "limits": {"%s": %d}`, info.Field, more)
 		case kind == sandbox.CauseWallTime: // a process's own
-			c.Hint = fmt.Sprintf(`raise it if the program is right to need more: "%s": %d`, info.Field, more)
+			field = info.Field
 		default:
-			c.Hint = fmt.Sprintf(`create a sandbox with a higher limit if the program is right to need more: "limits": {"%s": %d}`, info.Field, more)
+			how = "create a sandbox with a higher limit if the program is right to need more: %s"
 		}
-		return c
+		return c.WithAdvice(sandbox.Advise(how, sandbox.Set(field, more)))
 	}
 	return c
 }

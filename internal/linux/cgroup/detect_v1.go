@@ -59,7 +59,7 @@ func (h host) deniedV1(c Controller, mountDir, dir string, err error) Support {
 	if !h.root && errors.Is(err, fs.ErrPermission) {
 		groups := path.Join(mountDir, groupsDir)
 		s.Because += " (on cgroup version 1 only root makes groups, unless root shares a directory)"
-		s.Fix = fmt.Sprintf(`sudo mkdir -p %s && sudo chown "$USER" %s`, groups, groups)
+		s.Command, s.Fix = true, fmt.Sprintf(`sudo mkdir -p %s && sudo chown "$USER" %s`, groups, groups)
 	}
 	return s
 }

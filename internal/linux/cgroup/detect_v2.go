@@ -127,7 +127,7 @@ func (h host) missing(c Controller, base string) Support {
 	}
 	s := h.no(c, notInKernel, because)
 	if c != Memory {
-		s.Fix = fmt.Sprintf("use a kernel that has the %s controller", c)
+		s.Command, s.Fix = false, fmt.Sprintf("use a kernel that has the %s controller", c)
 	}
 	return s
 }

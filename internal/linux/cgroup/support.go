@@ -3,6 +3,7 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -45,6 +46,7 @@ type Support struct {
 	Answer  Answer
 	Because string
 	Fix     string
+	Command bool // Fix is for a shell
 }
 
 // problem is a known bad state of a host: what it means and what helps.
@@ -65,7 +67,7 @@ const (
 // fixes are the commands that help, for an ordinary user and for root, on
 // hosts with systemd. Without systemd the user's fix is to be root.
 var fixes = map[problem]struct{ user, root string }{
-	noPermission:  {user: userScope, root: "run pinfold outside this container, or start the container with --privileged"},
+	noPermission:  {user: userScope, root: outside},
 	readOnly:      {user: remount, root: remount},
 	occupied:      {user: userScope, root: rootScope},
 	notDelegated:  {user: delegate, root: rootScope},
@@ -81,6 +83,7 @@ const (
 	userScope = `systemd-run --user --scope -p Delegate=yes "$SHELL"`
 	rootScope = `systemd-run --scope -p Delegate=yes "$SHELL"`
 	delegate  = `sudo mkdir -p /etc/systemd/system/user@.service.d && printf '[Service]\nDelegate=cpu io memory pids\n' | sudo tee /etc/systemd/system/user@.service.d/delegate.conf && sudo systemctl daemon-reload && sudo systemctl restart "user@$(id -u)"`
+	outside   = "run pinfold outside this container, or start the container with --privileged"
 	remount   = "start the container with --privileged, or mount /sys/fs/cgroup writable in it"
 	enable    = "add cgroup_enable={c} to the kernel command line and reboot"
 	mountV1   = "mkdir -p /sys/fs/cgroup/{c} && mount -t cgroup -o {c} cgroup /sys/fs/cgroup/{c}"
@@ -98,7 +101,10 @@ func (h host) no(c Controller, p problem, because string) Support {
 	if !h.systemd && (strings.HasPrefix(fix, "systemd-run") || fix == delegate) {
 		fix = asRoot
 	}
-	return Support{Answer: No, Because: because, Fix: strings.ReplaceAll(fix, "{c}", kernelName(c))}
+	return Support{
+		Answer: No, Because: because, Fix: strings.ReplaceAll(fix, "{c}", kernelName(c)),
+		Command: !slices.Contains([]string{outside, remount, enable, swapoff}, fix),
+	}
 }
 
 // denied makes a negative answer from the error of a permission check.

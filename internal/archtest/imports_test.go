@@ -36,6 +36,11 @@ var importRules = []struct {
 		reason: "the contract stands below everybody who keeps it",
 	},
 	{
+		name: "warm interpreters", from: []string{"internal/zygote/..."},
+		deny:   append([]string{"internal/engine/...", "internal/driver/native/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/store/..."}, edges...),
+		reason: "everything about warm interpreters but the kernel's part, which native has, and the pools, which the engine has",
+	},
+	{
 		name: "drivers", from: []string{"internal/driver/..."}, except: []string{"internal/driver", "internal/driver/drivertest/..."},
 		deny:   append([]string{"internal/engine/...", "internal/store/..."}, edges...),
 		reason: "a driver makes machines and nothing else",

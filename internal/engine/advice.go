@@ -6,6 +6,7 @@ import (
 
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/wire"
+	"pinfold/internal/zygote/warm"
 	"pinfold/sandbox"
 )
 
@@ -77,7 +78,7 @@ func wantsAdvice(s sandbox.Status, c sandbox.Cause) bool {
 // adviceFor looks for a missing module in the words of the languages that may be
 // meant, and else for a missing network.
 func adviceFor(said string, meant func(i int) bool) sandbox.Advice {
-	last := complaint(said)
+	last := warm.ErrorLine(said)
 	for i, m := range missing {
 		if !meant(i) {
 			continue

@@ -7,8 +7,8 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
-	"pinfold/internal/language"
 	"pinfold/internal/zygote"
+	"pinfold/internal/zygote/warm"
 	"pinfold/sandbox"
 )
 
@@ -41,7 +41,7 @@ type backoff struct {
 }
 
 // fail notes a failure and has retry called after the pause. fresh says that the
-// pool was well before, or ailed of something else.
+// pool had not failed before, or had failed with another error.
 func (b *backoff) fail(err error, retry func()) (fresh bool) {
 	e := sandbox.AsError(err)
 	now := time.Now()
@@ -153,11 +153,9 @@ func (p *pool) fillOne() {
 // make makes what the pool keeps, while there is the pool. On error nothing is
 // left.
 func (p *pool) make() (*readyMachine, error) {
-	ctx, cancel := context.WithTimeout(p.alive, loadTimeout+handshakeTimeout)
+	ctx, cancel := context.WithTimeout(p.alive, warm.LoadTimeout+handshakeTimeout)
 	defer cancel()
-	p.mu.Lock()
-	spec := p.spec
-	p.mu.Unlock()
+	spec := p.description()
 	report, err := p.engine.probe(ctx, p.driver)
 	if err != nil {
 		return nil, err
@@ -167,7 +165,7 @@ func (p *pool) make() (*readyMachine, error) {
 		return nil, err
 	}
 	if spec.Language != "" {
-		if w, ok, err := p.zygotes.fork(ctx, plan, spec); ok {
+		if w, ok, err := p.fork(ctx, plan); ok {
 			return w, err
 		}
 	}
@@ -179,7 +177,7 @@ func (p *pool) make() (*readyMachine, error) {
 	if spec.Language == "" {
 		return w, nil
 	}
-	if w.interpreter, err = p.engine.interpreterFor(ctx, s, spec); err != nil {
+	if w.interpreter, err = p.engine.startInterpreter(ctx, s, spec); err != nil {
 		return nil, errors.Join(err, s.close(ctx))
 	}
 	return w, nil
@@ -238,21 +236,4 @@ func (p *pool) orphaned() {
 	case p.wake <- struct{}{}:
 	default: // it is about to look
 	}
-}
-
-// interpreterFor starts the interpreter of a pool in a machine of its.
-func (e *Engine) interpreterFor(ctx context.Context, s *session, spec sandbox.PoolSpec) (*interpreter, error) {
-	lang, err := language.Find(spec.Language)
-	if err != nil {
-		return nil, err
-	}
-	template, err := e.options.Template(spec.Template)
-	if err != nil {
-		return nil, err
-	}
-	wait, _, err := lang.WaitStep(spec.Warm, spec.Limits, e.lookup(spec.Template, template))
-	if err != nil {
-		return nil, err
-	}
-	return startInterpreter(ctx, s, wait, spec.Limits.WithDefaults())
 }

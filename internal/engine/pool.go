@@ -11,6 +11,8 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/language"
+	"pinfold/internal/zygote/supervisor"
+	"pinfold/internal/zygote/warm"
 	"pinfold/sandbox"
 )
 
@@ -60,7 +62,7 @@ type pool struct {
 	closed       bool
 	soon         bool // it will be filled in a moment
 	fillers      sync.WaitGroup
-	zygotes      *zygotes
+	zygotes      *supervisor.Supervisor
 	alive        context.Context //nolint:containedctx // it is the pool's life: what it makes ends with it
 	quit         context.CancelFunc
 	wake         chan struct{} // has look look now
@@ -69,14 +71,14 @@ type pool struct {
 // readyMachine is a machine that nobody has used.
 type readyMachine struct {
 	session     *session
-	interpreter *interpreter // nil in a pool of machines only
-	zygote      *keptZygote  // of which the interpreter is a fork; nil for none
+	interpreter *warm.Interpreter  // nil in a pool of machines only
+	forked      *supervisor.Forked // where the interpreter was forked
 	made        time.Time
 }
 
 // dead says whether it can be handed out no more.
 func (w *readyMachine) dead() bool {
-	return w.zygote != nil && w.zygote.dead() || w.session.dead() || w.interpreter != nil && w.interpreter.dead()
+	return w.forked != nil && w.forked.Orphaned() || w.session.dead() || w.interpreter != nil && w.interpreter.Dead()
 }
 
 // checkPool completes and checks a pool's description.
@@ -141,7 +143,7 @@ func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.Po
 	old := e.pools[spec.Name]
 	p := old
 	if old == nil || old.shape != key {
-		p = newPool(e, d, key)
+		p = newPool(e, d, key, spec.Name)
 		e.pools[spec.Name] = p
 		e.background.Go(p.look)
 	}
@@ -157,10 +159,13 @@ func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.Po
 	return p.info(), nil
 }
 
-func newPool(e *Engine, d driver.Driver, of shape) *pool {
+func newPool(e *Engine, d driver.Driver, of shape, name string) *pool {
 	p := &pool{engine: e, driver: d, shape: of, wake: make(chan struct{}, 1), used: time.Now()}
 	p.alive, p.quit = context.WithCancel(context.Background())
-	p.zygotes = newZygotes(e, d, p.orphaned)
+	p.zygotes = supervisor.New(supervisor.Options{
+		Start: func(ctx context.Context) (driver.Zygote, error) { return e.startZygote(ctx, d, p.description()) },
+		Lost:  p.orphaned, Go: e.background.Go, Log: e.log.With("pool", name),
+	})
 	return p
 }
 
@@ -214,9 +219,27 @@ func (p *pool) info() sandbox.PoolInfo {
 		}
 	}
 	if p.spec.Language != "" {
-		info.Interpreters, info.Why = p.zygotes.how()
+		info.Interpreters, info.Why = p.origin()
 	}
 	return info
+}
+
+// origin says how the pool's interpreters come to be, and why they are not forked.
+func (p *pool) origin() (interpreters, why string) {
+	if err := p.zygotes.Unfit(); err != nil {
+		return "started", err.Error()
+	}
+	if p.zygotes.Ready() {
+		return "forked", ""
+	}
+	return "", ""
+}
+
+// description is what the pool was set to last.
+func (p *pool) description() sandbox.PoolSpec {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.spec
 }
 
 // take hands out the machine that has waited longest, of those that still live and
@@ -330,7 +353,7 @@ func (p *pool) close() {
 			p.engine.log.Error("cannot destroy a machine of a pool", "pool", p.spec.Name, "error", err)
 		}
 	}
-	p.zygotes.close()
+	p.zygotes.Close()
 }
 
 // dead says whether the machine has ended by itself.

@@ -19,6 +19,7 @@ import (
 	"pinfold/internal/guest"
 	"pinfold/internal/image"
 	"pinfold/internal/language"
+	"pinfold/internal/zygote/warm"
 	"pinfold/sandbox"
 )
 
@@ -172,8 +173,8 @@ type job struct {
 	plan    driver.Plan
 	shown   image.Template
 	steps   language.Steps
-	main    string       // the program's file
-	warm    *interpreter // it takes the program; nil: it is started
+	main    string            // the program's file
+	warm    *warm.Interpreter // it takes the program; nil: it is started
 	result  *sandbox.Result
 	stdin   *stdio.Inlet  // of a run whose stdin is open
 	told    chan struct{} // closed when the result is kept: what goes on after the answer waits for it

@@ -13,6 +13,7 @@ import (
 	"pinfold/internal/guest"
 	"pinfold/internal/wire"
 	"pinfold/internal/zygote"
+	"pinfold/internal/zygote/warm"
 	"pinfold/sandbox"
 )
 
@@ -138,7 +139,7 @@ type execution struct {
 	streams Streams
 	opened  func(*stdio.Capture) // told where the output is kept; may be nil
 	// warm takes the program instead of a command that is started.
-	warm     *interpreter
+	warm     *warm.Interpreter
 	handover zygote.Handover
 }
 
@@ -206,12 +207,12 @@ func (p plainMeter) BeginRun() driver.Usage { return p.machine.Usage() }
 func (p plainMeter) EndRun() driver.Usage   { return p.machine.Usage() }
 
 // begin starts the program, or hands it to an interpreter that waits for it.
-func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (running, error) {
+func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (warm.Program, error) {
 	if x.warm != nil {
 		s.mu.Lock()
-		s.handed = x.warm.forked
+		s.handed = x.warm.Forked()
 		s.mu.Unlock()
-		return x.warm.begin(x.handover, x.command.CPUs, st)
+		return x.warm.Begin(x.handover, x.command.CPUs, st)
 	}
 	ctx, stop := context.WithTimeoutCause(ctx, handshakeTimeout, errSilent)
 	defer stop()
@@ -224,7 +225,7 @@ func (s *session) begin(ctx context.Context, x execution, st guest.Streams) (run
 
 // await waits for the first of: the program's end, a reason to end it, the
 // caller's wish, the machine's death.
-func (s *session) await(ctx context.Context, p running, w *watch, r *execResult) error {
+func (s *session) await(ctx context.Context, p warm.Program, w *watch, r *execResult) error {
 	ended := make(chan error, 1)
 	waitCtx, stopWaiting := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWaiting()

@@ -4,13 +4,14 @@ import (
 	"testing"
 	"time"
 
+	"pinfold/internal/zygote/supervisor"
 	"pinfold/sandbox"
 )
 
 // Modules that never end loading cost the first requests their patience, not each
 // request its own.
 func TestSlowLoading(t *testing.T) {
-	p := &pool{zygotes: &zygotes{}, spec: sandbox.PoolSpec{Language: "python", Warm: []string{"slow"}}, filling: 1, fillingSince: time.Now()}
+	p := &pool{zygotes: supervisor.New(supervisor.Options{}), spec: sandbox.PoolSpec{Language: "python", Warm: []string{"slow"}}, filling: 1, fillingSince: time.Now()}
 	if info := p.info(); !p.expectsMachine() || info.Error != nil {
 		t.Errorf("a pool that has just begun is given up: %v", info.Error)
 	}

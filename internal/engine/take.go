@@ -98,7 +98,7 @@ func missed(pools []*pool) {
 // that takes less than to start an interpreter. It returns nil where there is
 // nothing to fork from, or no room in the pool, or the fork fails.
 func (p *pool) forkNow(ctx context.Context, plan driver.Plan) *readyMachine {
-	if !p.zygotes.ready() {
+	if !p.zygotes.Ready() {
 		return nil
 	}
 	p.mu.Lock()
@@ -110,7 +110,7 @@ func (p *pool) forkNow(ctx context.Context, plan driver.Plan) *readyMachine {
 	p.inUse++
 	p.mu.Unlock()
 	p.engine.making.Add(1)
-	w, ok, err := p.zygotes.fork(ctx, plan, spec)
+	w, ok, err := p.fork(ctx, plan)
 	p.engine.making.Add(-1)
 	if err == nil && ok {
 		p.mu.Lock()

@@ -83,6 +83,17 @@ func forkedPlan(plan driver.Plan) driver.Plan {
 	return plan
 }
 
+// warmKey is which interpreters can take a program.
+type warmKey struct {
+	language string
+	modules  string // sorted, joined by commas
+}
+
+func keyOf(lang string, modules []string) warmKey {
+	sorted := slices.Compact(slices.Sorted(slices.Values(modules)))
+	return warmKey{lang, strings.Join(sorted, ",")}
+}
+
 // warmKey says which interpreters can take the program, or why it must be
 // started: because that is asked for, or because it wants something that an
 // interpreter takes from its start only.

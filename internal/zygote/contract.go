@@ -51,6 +51,16 @@ type UnfitError struct {
 
 func (e *UnfitError) Error() string { return e.Why }
 
+// NotLoaded says why an interpreter could not load its modules: the interpreter's own
+// word, which may be anything.
+func NotLoaded(why string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeSpecInvalid, Field: "warm",
+		Message: "the interpreter could not load its modules: " + sandbox.SafeText(why, 320),
+		Hint:    "import the modules in a run to see what they say",
+	}
+}
+
 // TooLittleMemory says that the memory limit ended an interpreter before it could
 // have a program.
 func TooLittleMemory(limit int64) error {

@@ -374,9 +374,9 @@ func partOf(stack []string) string {
 		{partStore, []string{"pinfold/internal/store", "modernc.org/"}},
 		{partUsage, []string{"native.(*meter)", "engine.(*watch)"}},
 		{partDestroy, []string{"Machine.Destroy", "native.(*machine).watch"}},
-		{partPool, []string{"timedDriver.", "timedZygote.", "engine.openSession", "engine.(*pool)", "engine.(*nursery)"}},
+		{partPool, []string{"timedDriver.", "timedZygote.", "engine.openSession", "engine.(*pool)", "supervisor.(*Supervisor)"}},
 		{partGuest, []string{"pinfold/internal/guest", "pinfold/internal/wire"}},
-		{partEngine, []string{"pinfold/internal/engine", "pinfold/internal/interpreter", "pinfold/internal/driver", "pinfold/internal/linux"}},
+		{partEngine, []string{"pinfold/internal/engine", "pinfold/internal/zygote", "pinfold/internal/interpreter", "pinfold/internal/driver", "pinfold/internal/linux"}},
 		{partHTTP, []string{"net/http.", "pinfold/internal/"}},
 	} {
 		for _, f := range stack {

@@ -1,8 +1,7 @@
-package engine
+package warm
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"os"
 	"strings"
@@ -73,7 +72,7 @@ func TestForkedOutput(t *testing.T) {
 				f.exited <- zygote.Exit{Code: 3, CPU: time.Second}
 			}
 			close(f.exited)
-			e, err := p.Wait(soonest(t))
+			e, err := p.Wait(t.Context())
 			if test.know != (err == nil) || test.know && e.Code != 3 {
 				t.Fatalf("%+v, %v", e, err)
 			}
@@ -88,12 +87,4 @@ func TestForkedOutput(t *testing.T) {
 			}
 		})
 	}
-}
-
-// soonest ends when a test must have come to its end.
-func soonest(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	return ctx
 }

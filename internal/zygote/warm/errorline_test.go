@@ -1,9 +1,9 @@
-package engine
+package warm
 
 import "testing"
 
 // What interpreters really print when a module is not there or throws.
-func TestComplaint(t *testing.T) {
+func TestErrorLine(t *testing.T) {
 	node := "node:internal/modules/cjs/loader:1210\n  throw err;\n  ^\n\n"
 	for said, want := range map[string]string{
 		"Traceback (most recent call last):\n  File \"x\", line 1\nModuleNotFoundError: No module named 'pandsa'\n":                                                  "ModuleNotFoundError: No module named 'pandsa'",
@@ -13,7 +13,7 @@ func TestComplaint(t *testing.T) {
 		"Fatal Python error: out of memory\nlast words\n":                                                                                                            "last words",
 		"": "",
 	} {
-		if got := complaint(said); got != want {
+		if got := ErrorLine(said); got != want {
 			t.Errorf("%q: got %q, want %q", said, got, want)
 		}
 	}

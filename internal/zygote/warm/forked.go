@@ -1,4 +1,4 @@
-package engine
+package warm
 
 import (
 	"context"
@@ -13,15 +13,6 @@ import (
 	"pinfold/internal/zygote"
 )
 
-// running is a program that runs in a machine: started by its agent, or forked
-// into it.
-type running interface {
-	Exited() <-chan struct{}
-	Done() <-chan struct{}
-	Wait(ctx context.Context) (guest.Exit, error)
-	PipesHeld() bool
-}
-
 // outputGrace is how long the output of a forked program is read after its end,
 // when another process still holds it. The agent does the same.
 const outputGrace = 250 * time.Millisecond
@@ -29,36 +20,35 @@ const outputGrace = 250 * time.Millisecond
 // pipeSize is what a pipe holds at most, as Linux makes them.
 const pipeSize = 64 << 10
 
-// forked is a program that was forked into its machine. Its output comes
-// straight from its pipes; a writer that is slow stops the program.
+// forked is a program that was forked into its sandbox. Its output comes
+// straight from its pipes; a reader that is slow stops the program.
 type forked struct {
-	f            *zygote.Child
 	exited, done chan struct{}
 	exit         guest.Exit
 	err          error // nobody knows how it ended
 	held         bool
 }
 
-// follow reads a fork's output until it has ended.
-func follow(f *zygote.Child, stdout, stderr io.Writer) *forked {
-	p := &forked{f: f, exited: make(chan struct{}), done: make(chan struct{})}
+// follow reads a child's output until it has ended.
+func follow(c *zygote.Child, stdout, stderr io.Writer) *forked {
+	p := &forked{exited: make(chan struct{}), done: make(chan struct{})}
 	var pumps sync.WaitGroup
 	var held [2]bool
-	pumps.Go(func() { held[0] = drain(f.Stdout, stdout) })
-	pumps.Go(func() { held[1] = drain(f.Stderr, stderr) })
+	pumps.Go(func() { held[0] = drain(c.Stdout, stdout) })
+	pumps.Go(func() { held[1] = drain(c.Stderr, stderr) })
 	go func() {
-		if e, ok := <-f.Exited; ok {
+		if e, ok := <-c.Exited; ok {
 			p.exit = guest.Exit{Code: e.Code, Signal: syscall.Signal(e.Signal), CPU: e.CPU}
 		} else {
 			p.err = zygote.ErrEnded
 		}
 		close(p.exited)
 		until := time.Now().Add(outputGrace)
-		_ = f.Stdout.SetReadDeadline(until)
-		_ = f.Stderr.SetReadDeadline(until)
+		_ = c.Stdout.SetReadDeadline(until)
+		_ = c.Stderr.SetReadDeadline(until)
 		pumps.Wait()
 		p.held = held[0] || held[1]
-		for _, file := range []*os.File{f.Stdin, f.Stdout, f.Stderr} {
+		for _, file := range []*os.File{c.Stdin, c.Stdout, c.Stderr} {
 			_ = file.Close()
 		}
 		close(p.done)
@@ -125,16 +115,16 @@ func drainPiece(raw syscall.RawConn, to io.Writer, left int) (n int, err error) 
 	return n, nil
 }
 
-// Exited is closed when the program has ended, while its output may still come.
+// Exited implements Program.
 func (p *forked) Exited() <-chan struct{} { return p.exited }
 
-// Done is closed when its output has been passed on, too.
+// Done implements Program.
 func (p *forked) Done() <-chan struct{} { return p.done }
 
-// PipesHeld is valid after Done.
+// PipesHeld implements Program.
 func (p *forked) PipesHeld() bool { return p.held }
 
-// Wait waits for Done.
+// Wait implements Program.
 func (p *forked) Wait(ctx context.Context) (guest.Exit, error) {
 	select {
 	case <-p.done:
@@ -142,11 +132,4 @@ func (p *forked) Wait(ctx context.Context) (guest.Exit, error) {
 	case <-ctx.Done():
 		return guest.Exit{}, context.Cause(ctx)
 	}
-}
-
-// newForkedInterpreter makes an interpreter of a fork that waits for its program.
-func newForkedInterpreter(f *zygote.Child) *interpreter {
-	i := &interpreter{stdin: f.Stdin, stdout: newRelay(""), stderr: newRelay(""), forked: true}
-	i.process = follow(f, i.stdout, i.stderr)
-	return i
 }

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/guest"
+	"pinfold/internal/language"
+	"pinfold/internal/zygote"
+	"pinfold/internal/zygote/warm"
+	"pinfold/sandbox"
+)
+
+// startZygote starts a zygote for a pool's interpreters. The error is a *zygote.UnfitError
+// where there can be none.
+func (e *Engine) startZygote(ctx context.Context, d driver.Driver, spec sandbox.PoolSpec) (driver.Zygote, error) {
+	zygoter := d.Abilities().Zygoter
+	if zygoter == nil {
+		return nil, &zygote.UnfitError{Why: "this driver has no zygotes"}
+	}
+	lang, lookup, err := e.languageOf(spec)
+	if err != nil {
+		return nil, err
+	}
+	limits := spec.Limits.WithDefaults()
+	step, ok, err := lang.ZygoteStep(spec.Warm, limits, lookup)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, &zygote.UnfitError{Why: "interpreters of this language cannot be forked"}
+	}
+	z := zygote.Spec{Args: step.Args, Env: step.Env, Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID}
+	for _, f := range step.Files {
+		z.Files = append(z.Files, zygote.GuestFile{Path: f.Path, Content: f.Content})
+	}
+	for _, l := range rlimits(limits) {
+		z.Limits = append(z.Limits, zygote.Rlimit{Resource: l.Resource, Value: l.Value})
+	}
+	if z.Setup, err = json.Marshal(zygote.Modules{Modules: step.Modules}); err != nil {
+		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a zygote's modules: %w", err)
+	}
+	report, err := e.probe(ctx, d)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := driver.MakePlan(spec.Machine(), report, machineID(newID("run_")))
+	if err != nil {
+		return nil, err
+	}
+	return zygoter.NewZygote(ctx, plan, z)
+}
+
+// startInterpreter starts a pool's interpreter in a fresh machine and waits until it
+// has loaded its modules.
+func (e *Engine) startInterpreter(ctx context.Context, s *session, spec sandbox.PoolSpec) (*warm.Interpreter, error) {
+	ctx, cancel := context.WithTimeout(ctx, warm.LoadTimeout)
+	defer cancel()
+	lang, lookup, err := e.languageOf(spec)
+	if err != nil {
+		return nil, err
+	}
+	step, _, err := lang.WaitStep(spec.Warm, spec.Limits, lookup)
+	if err != nil {
+		return nil, err
+	}
+	p := &parcel{session: s}
+	for _, f := range step.Files {
+		if err := p.add(ctx, "", f.Path, 0o644, f.Content); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.send(ctx); err != nil {
+		return nil, err
+	}
+	g, err := s.agent(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limits := spec.Limits.WithDefaults()
+	i, err := warm.Start(ctx, g, guest.Command{
+		Args: step.Args, Env: step.Env, Dir: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID, Rlimits: rlimits(limits),
+	}, step.Modules)
+	if err != nil && s.machine.Usage().OOMKills > 0 {
+		return nil, zygote.TooLittleMemory(limits.MemoryBytes)
+	}
+	return i, err
+}
+
+// languageOf returns the language of a pool's interpreters and what finds its programs.
+func (e *Engine) languageOf(spec sandbox.PoolSpec) (language.Language, language.Lookup, error) {
+	lang, err := language.Find(spec.Language)
+	if err != nil {
+		return lang, nil, err
+	}
+	template, err := e.options.Template(spec.Template)
+	if err != nil {
+		return lang, nil, err
+	}
+	return lang, e.lookup(spec.Template, template), nil
+}
+
+// fork makes a machine with a child of the pool's zygote in it. ok is false when the pool's
+// interpreters cannot be forked here and must be started.
+func (p *pool) fork(ctx context.Context, plan driver.Plan) (w *readyMachine, ok bool, err error) {
+	f, ok, err := p.zygotes.Fork(ctx, plan)
+	if f == nil {
+		return nil, ok, err
+	}
+	s := &session{plan: forkedPlan(plan), machine: f.Machine, after: f.Release}
+	return &readyMachine{session: s, interpreter: warm.Forked(f.Child), forked: f, made: time.Now()}, true, nil
+}

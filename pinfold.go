@@ -38,6 +38,7 @@ import (
 	"pinfold/client"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/store"
 	"pinfold/internal/store/memstore"
@@ -208,7 +209,7 @@ func (l *Local) closeStore() error {
 func (l *Local) Run(ctx context.Context, s sandbox.Spec, o RunOptions) (*sandbox.Result, error) {
 	return l.engine.Run(ctx, engine.Request{
 		Spec: s, Tenant: records.LocalTenant, IdempotencyKey: o.IdempotencyKey,
-		Streams: engine.Streams{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr}, Artifact: o.Artifact, NoArtifacts: true,
+		Streams: execution.Streams{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr}, Artifact: o.Artifact, NoArtifacts: true,
 	})
 }
 

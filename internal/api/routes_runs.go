@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
@@ -248,7 +249,7 @@ func (c *call) streamRun(ctx context.Context, req engine.Request) error {
 		}
 	}
 	stdout, stderr := &runStream{e: e, cut: splitter{stream: "stdout"}, lost: lost}, &runStream{e: e, cut: splitter{stream: "stderr"}, lost: lost}
-	req.Streams = engine.Streams{Stdout: stdout, Stderr: stderr}
+	req.Streams = execution.Streams{Stdout: stdout, Stderr: stderr}
 	result, err := c.o.Engine.Run(ctx, req)
 	if err != nil {
 		if !e.started() {

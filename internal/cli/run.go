@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/execution"
 	"pinfold/sandbox"
 )
 
@@ -107,7 +108,7 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	}
 	defer closeStdin()
 	if f.detach {
-		return a.detach(ctx, f, engine.Request{Spec: spec, Inputs: in.list, Streams: engine.Streams{Stdin: stdin}})
+		return a.detach(ctx, f, engine.Request{Spec: spec, Inputs: in.list, Streams: execution.Streams{Stdin: stdin}})
 	}
 	sink, err := newArtifactSink(f.artifactsDir)
 	if err != nil {
@@ -116,7 +117,7 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	defer sink.close()
 
 	req := engine.Request{
-		Spec: spec, Inputs: in.list, Streams: engine.Streams{Stdin: stdin},
+		Spec: spec, Inputs: in.list, Streams: execution.Streams{Stdin: stdin},
 		NoArtifacts: !f.json && f.artifactsDir == "", NoResults: !f.json,
 	}
 	if len(spec.Artifacts) > 0 || f.artifactsDir != "" {

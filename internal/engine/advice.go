@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/wire"
 	"pinfold/internal/zygote/warm"
@@ -47,11 +48,11 @@ const lastWords = 4 << 10
 
 // advise says how to bring what a program lacked, as far as its last words tell.
 // They are the program's own: they earn it a hint, and decide nothing.
-func (j *job) advise(r *execResult) {
+func (j *job) advise(r *execution.Outcome) {
 	if !wantsAdvice(j.result.Status, j.result.Cause) {
 		return
 	}
-	said := r.output.Text(wire.Stderr)
+	said := r.Output.Text(wire.Stderr)
 	said = said[max(0, len(said)-lastWords):]
 	j.result.Cause = j.result.Cause.WithAdvice(adviceFor(said, func(i int) bool {
 		speaker, ok := speaks[j.result.Language]

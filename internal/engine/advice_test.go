@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"pinfold/internal/driver/fake"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/engine/verdict"
 	"pinfold/internal/wire"
@@ -35,9 +36,9 @@ func TestMissingModules(t *testing.T) {
 		"no name":          {"python", "ModuleNotFoundError: No module named '\x1b[2J'\n", 1, ""},
 	} {
 		j := &job{result: &sandbox.Result{Language: c.language}}
-		r := &execResult{exit: &verdict.Exit{Code: c.code}, output: stdio.NewCapture(10000, nil, nil)}
-		_, _ = r.output.Writer(wire.Stderr).Write([]byte(c.stderr))
-		j.judge(r.evidence(sandbox.Limits{}.WithDefaults()))
+		r := &execution.Outcome{Exit: &verdict.Exit{Code: c.code}, Output: stdio.NewCapture(10000, nil, nil)}
+		_, _ = r.Output.Writer(wire.Stderr).Write([]byte(c.stderr))
+		j.judge(r.Evidence(sandbox.Limits{}.WithDefaults()))
 		j.advise(r)
 		if cause := j.result.Cause; cause.Kind != sandbox.CauseExited || c.hint == "" && cause.Hint != "" || !strings.Contains(cause.Hint, c.hint) {
 			t.Errorf("%s: %+v", name, cause)

@@ -5,19 +5,20 @@ import (
 	"sync/atomic"
 	"time"
 
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
 
 // remainder is a sandbox of a run that could not be destroyed in time.
 type remainder struct {
-	session *session
+	session *execution.Session
 	pool    *pool
 }
 
 // end destroys a run's sandbox, or leaves that to the background, and completes
 // the result.
-func (j *job) end(ctx context.Context, s *session, p *pool, runErr error) error {
+func (j *job) end(ctx context.Context, s *execution.Session, p *pool, runErr error) error {
 	if j.engine.options.DestroyLater && runErr == nil {
 		select {
 		case j.engine.late <- struct{}{}: // the peaks are those of the program's end
@@ -25,7 +26,7 @@ func (j *job) end(ctx context.Context, s *session, p *pool, runErr error) error 
 			j.engine.background.Go(func() {
 				defer j.room.letGo()
 				<-j.told
-				if d := s.machine.Abilities().Discarder; d != nil {
+				if d := s.Machine.Abilities().Discarder; d != nil {
 					d.Discard() // the result is complete
 				}
 				j.engine.destroyLater(remainder{s, p})
@@ -38,23 +39,23 @@ func (j *job) end(ctx context.Context, s *session, p *pool, runErr error) error 
 	start := time.Now()
 	j.destroy(ctx, s, p)
 	j.result.Timings.DestroyMS = milliseconds(time.Since(start))
-	j.fillPeaks(s.machine.Usage())
+	j.fillPeaks(s.Machine.Usage())
 	return runErr
 }
 
 // destroy ends a sandbox. What became of the program is known by then, so a
 // sandbox that does not end in time does not change it: the result says that it
 // is still there, and the background goes on.
-func (j *job) destroy(ctx context.Context, s *session, p *pool) {
-	err := s.isLate() // then its time is over
+func (j *job) destroy(ctx context.Context, s *execution.Session, p *pool) {
+	err := s.Late() // then its time is over
 	if err == nil {
-		err = s.close(ctx)
+		err = s.Close(ctx)
 	}
 	if err == nil {
 		gone(p)
 		return
 	}
-	j.engine.log.Error("cannot destroy the sandbox of a run in time", "machine", s.plan.ID, "error", err)
+	j.engine.log.Error("cannot destroy the sandbox of a run in time", "machine", s.Plan.ID, "error", err)
 	known := sandbox.AsError(err)
 	j.result.Cleanup = &sandbox.Error{
 		Code: known.Code, Message: "the sandbox was ended, but something of it is still on the host: " + known.Message,
@@ -67,8 +68,8 @@ func (j *job) destroy(ctx context.Context, s *session, p *pool) {
 // closed: then it is the next one's, which finds it by its name.
 func (e *Engine) destroyLater(r remainder) {
 	failed := false
-	for err := r.session.close(context.Background()); err != nil; err = r.session.close(context.Background()) {
-		e.log.Error("cannot destroy the sandbox of a run; trying again", "machine", r.session.plan.ID, "error", err)
+	for err := r.session.Close(context.Background()); err != nil; err = r.session.Close(context.Background()) {
+		e.log.Error("cannot destroy the sandbox of a run; trying again", "machine", r.session.Plan.ID, "error", err)
 		if !failed {
 			e.countUndestroyed(1)
 		}

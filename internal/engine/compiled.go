@@ -15,13 +15,14 @@ import (
 	"time"
 
 	"pinfold/internal/compilecache"
+	"pinfold/internal/engine/execution"
 	"pinfold/sandbox"
 )
 
 // products are what a compile step made, on their way into the sandbox that
 // runs it.
 type products interface {
-	copyTo(ctx context.Context, to *session, dir string) error
+	copyTo(ctx context.Context, to *execution.Session, dir string) error
 	close(ctx context.Context) error
 }
 
@@ -50,7 +51,7 @@ func (j *job) compiled(ctx context.Context) (p products, ok bool, err error) {
 	var clean bool
 	f.session, ok, clean, err = j.compile(ctx)
 	// What the compiler left running must not write into what is copied.
-	if clean && f.session.endGuest(ctx, collectKillTimeout) {
+	if clean && f.session.EndGuest(ctx, execution.KillBeforeCollecting) {
 		said := compilecache.Said{Stdout: j.result.Compile.Stdout, Stderr: j.result.Compile.Stderr}
 		f.record = cache.Put(tenant, key)
 		f.keep = func() { j.keep(f.record.Keep(said)) }
@@ -66,10 +67,10 @@ func (j *job) keep(err error) {
 
 // isClean says that a compile step that succeeded would do so again in the same
 // way: nothing was cut, refused for a limit's sake, or left running.
-func isClean(r *execResult, c *sandbox.Compile) bool {
-	u := r.usage
+func isClean(r *execution.Outcome, c *sandbox.Compile) bool {
+	u := r.Usage
 	limited := u.OOMKills > 0 || u.DiskFull || u.InodesFull || u.ProcessesFull || u.ProcessesDenied > 0 || u.Killed != ""
-	return !limited && !r.held && !c.StdoutTruncated && !c.StderrTruncated
+	return !limited && !r.Held && !c.StdoutTruncated && !c.StderrTruncated
 }
 
 // clocks are words in a source for which a compiler puts in the time. A program
@@ -96,7 +97,6 @@ func (j *job) compileKey() (key compilecache.Key, ok bool) {
 	}
 	step := *j.steps.Compile
 	cmd := j.command(step)
-	slices.Sort(cmd.Env) // a map's order is none
 	limits, err := json.Marshal(step.Limits)
 	if err != nil {
 		return key, false
@@ -153,11 +153,11 @@ func (d keyHash) number(n int) {
 // kept are products from the cache.
 type kept struct{ entry *compilecache.Entry }
 
-func (k kept) copyTo(ctx context.Context, to *session, dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+func (k kept) copyTo(ctx context.Context, to *execution.Session, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, productsTimeout)
 	defer cancel()
 	for _, f := range k.entry.Files {
-		if err := to.writeFile(ctx, dir+"/"+f.Path, productMode, f.Size, k.entry.Content(f)); err != nil {
+		if err := to.WriteFile(ctx, dir+"/"+f.Path, productMode, f.Size, k.entry.Content(f)); err != nil {
 			return err
 		}
 	}
@@ -169,7 +169,7 @@ func (k kept) close(context.Context) error { return k.entry.Close() }
 // fresh are products in the sandbox in which they were compiled.
 type fresh struct {
 	job     *job
-	session *session             // nil when it could not be made, or is gone
+	session *execution.Session   // nil when it could not be made, or is gone
 	record  *compilecache.Writer // takes them for the cache; nil: it does not
 	keep    func()               // makes what was recorded an entry
 	done    func()               // lets others go on who want the same
@@ -195,17 +195,20 @@ func (f *fresh) destroy(ctx context.Context) {
 // maxProducts bounds what a compile step may hand on.
 const maxProducts = 4096
 
+// productsTimeout bounds how long products may take to come from one sandbox to the other.
+const productsTimeout = 5 * time.Minute
+
 // productMode is every product's mode: among them are programs.
 const productMode = 0o755
 
 // copyTo moves what was compiled from one sandbox to the other, and ends the
 // first. Both are hostile: names are checked, sizes are bounded by the second
 // one's disk. What is recorded is what arrived, and only regular files.
-func (f *fresh) copyTo(ctx context.Context, to *session, dir string) error {
+func (f *fresh) copyTo(ctx context.Context, to *execution.Session, dir string) error {
 	defer f.done()
-	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, productsTimeout)
 	defer cancel()
-	found, err := f.session.guest.Glob(ctx, dir, []string{"**"}, maxProducts)
+	found, err := f.session.Greeted().Glob(ctx, dir, []string{"**"}, maxProducts)
 	if err != nil {
 		return err
 	}
@@ -230,18 +233,18 @@ func (f *fresh) copyTo(ctx context.Context, to *session, dir string) error {
 	return nil
 }
 
-func (f *fresh) copyFile(ctx context.Context, to *session, dir, name string, size int64) error {
+func (f *fresh) copyFile(ctx context.Context, to *execution.Session, dir, name string, size int64) error {
 	path := dir + "/" + name
 	r, w := io.Pipe()
 	go func() {
-		_, err := f.session.guest.ReadFile(ctx, path, size, w)
+		_, err := f.session.Greeted().ReadFile(ctx, path, size, w)
 		w.CloseWithError(err)
 	}()
 	var content io.Reader = r
 	if f.record != nil {
 		content = io.TeeReader(r, f.record.File(name))
 	}
-	err := to.writeFile(ctx, path, productMode, size, content)
+	err := to.WriteFile(ctx, path, productMode, size, content)
 	r.CloseWithError(io.ErrClosedPipe)
 	return err
 }

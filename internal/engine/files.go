@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/image"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
@@ -33,7 +34,7 @@ func (s *Sandbox) operate(ctx context.Context, f func() error) error {
 // Stat describes a file; a symbolic link itself, not what it points to.
 func (s *Sandbox) Stat(ctx context.Context, name string) (info sandbox.FileInfo, err error) {
 	err = s.operate(ctx, func() error {
-		st, err := s.session.guest.Stat(ctx, name)
+		st, err := s.guest.Stat(ctx, name)
 		info = described(name, st)
 		return err
 	})
@@ -51,7 +52,7 @@ func described(name string, st wire.Stat) sandbox.FileInfo {
 // paths.
 func (s *Sandbox) List(ctx context.Context, dir string, depth, limit int) (list sandbox.Listing[sandbox.FileInfo], err error) {
 	err = s.operate(ctx, func() error {
-		found, err := s.session.guest.List(ctx, dir, depth, limit)
+		found, err := s.guest.List(ctx, dir, depth, limit)
 		for _, e := range found.Items {
 			list.Items = append(list.Items, fileInfo(dir, e))
 		}
@@ -79,7 +80,7 @@ func absolute(name string) string {
 // all that follows. It says how many there were.
 func (s *Sandbox) ReadFile(ctx context.Context, name string, offset, length int64, w io.Writer) (n int64, err error) {
 	err = s.operate(ctx, func() error {
-		n, err = s.session.guest.ReadRange(ctx, name, offset, length, w)
+		n, err = s.guest.ReadRange(ctx, name, offset, length, w)
 		return err
 	})
 	return n, err
@@ -102,7 +103,7 @@ func (s *Sandbox) Fetch(ctx context.Context, name string, choose func(sandbox.Fi
 	var refused error
 	err := s.operate(ctx, func() error {
 		for try := 1; ; try++ {
-			st, err := s.session.guest.Stat(ctx, name)
+			st, err := s.guest.Stat(ctx, name)
 			if err != nil {
 				return err
 			}
@@ -110,7 +111,7 @@ func (s *Sandbox) Fetch(ctx context.Context, name string, choose func(sandbox.Fi
 			if refused = err; err != nil || part.Length == 0 {
 				return nil //nolint:nilerr // refused is handed on as it is, below
 			}
-			n, err := s.session.guest.ReadOf(ctx, name, st.Inode, part.Offset, part.Length, part.To)
+			n, err := s.guest.ReadOf(ctx, name, st.Inode, part.Offset, part.Length, part.To)
 			switch {
 			case err == nil && n < part.Length:
 				return errChanged()
@@ -136,7 +137,7 @@ func errChanged() *sandbox.Error {
 // was written of it is removed.
 func (s *Sandbox) WriteFile(ctx context.Context, name string, mode uint32, size int64, r io.Reader) error {
 	return s.operate(ctx, func() error {
-		err := s.session.writeFile(ctx, name, mode, size, r)
+		err := s.session.WriteFile(ctx, name, mode, size, r)
 		if err != nil {
 			s.dropPart(ctx, name, err)
 		}
@@ -150,21 +151,21 @@ func (s *Sandbox) dropPart(ctx context.Context, name string, why error) {
 	if code := sandbox.AsError(why).Code; code != sandbox.CodeTooLarge && code != sandbox.CodeInternal && code != sandbox.CodeSpecInvalid {
 		return // it was never opened
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), execution.KillTimeout)
 	defer cancel()
-	if st, err := s.session.guest.Stat(ctx, name); err == nil && st.Type == sandbox.FileRegular {
-		_ = s.session.guest.Remove(ctx, name) // the caller learns of the failure itself
+	if st, err := s.guest.Stat(ctx, name); err == nil && st.Type == sandbox.FileRegular {
+		_ = s.guest.Remove(ctx, name) // the caller learns of the failure itself
 	}
 }
 
 // Mkdir makes a directory and the missing ones above it.
 func (s *Sandbox) Mkdir(ctx context.Context, name string, mode uint32) error {
-	return s.operate(ctx, func() error { return s.session.roomError(s.session.guest.Mkdir(ctx, name, mode)) })
+	return s.operate(ctx, func() error { return s.session.RoomError(s.guest.Mkdir(ctx, name, mode)) })
 }
 
 // Move renames a file or a directory. A regular file in its place is replaced.
 func (s *Sandbox) Move(ctx context.Context, from, to string) error {
-	return s.operate(ctx, func() error { return s.session.guest.Move(ctx, from, to) })
+	return s.operate(ctx, func() error { return s.guest.Move(ctx, from, to) })
 }
 
 // Remove deletes a file, or a directory with everything below it. The places in which
@@ -180,7 +181,7 @@ func (s *Sandbox) Remove(ctx context.Context, name string) error {
 			Hint: "remove what is in it, by name",
 		}
 	}
-	return s.operate(ctx, func() error { return s.session.guest.Remove(ctx, name) })
+	return s.operate(ctx, func() error { return s.guest.Remove(ctx, name) })
 }
 
 // holdsPlace says whether a path is a writable place or a mount, or above one.
@@ -195,7 +196,7 @@ func holdsPlace(at string, writable []image.Dir, mounts []sandbox.Mount) bool {
 // "overflow" in place of those that it missed.
 func (s *Sandbox) Watch(ctx context.Context, dir string, recursive bool, f func(sandbox.FileEvent) error) error {
 	return s.operate(ctx, func() error {
-		return s.session.guest.Watch(ctx, dir, recursive, func(e wire.WatchEvent) error {
+		return s.guest.Watch(ctx, dir, recursive, func(e wire.WatchEvent) error {
 			event := sandbox.FileEvent{Kind: e.Kind, Dir: e.Dir}
 			if e.Path != "" {
 				event.Path = path.Join(absolute(dir), e.Path)
@@ -237,7 +238,7 @@ func (s *Sandbox) Holds() int64 {
 	if s.session == nil {
 		return 0
 	}
-	return s.session.holds(0)
+	return s.session.Holds(0)
 }
 
 // maxDepth is deeper than any path can be.
@@ -250,7 +251,7 @@ func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := s.session.guest.Dial(ctx, port)
+	conn, err := s.guest.Dial(ctx, port)
 	if err != nil {
 		done()
 		return nil, s.explain(ctx, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/zygote"
 	"pinfold/internal/zygote/warm"
@@ -153,7 +154,7 @@ func (p *pool) fillOne() {
 // make makes what the pool keeps, while there is the pool. On error nothing is
 // left.
 func (p *pool) make() (*readyMachine, error) {
-	ctx, cancel := context.WithTimeout(p.alive, warm.LoadTimeout+handshakeTimeout)
+	ctx, cancel := context.WithTimeout(p.alive, warm.LoadTimeout+execution.HandshakeTimeout)
 	defer cancel()
 	spec := p.description()
 	report, err := p.engine.probe(ctx, p.driver)
@@ -169,7 +170,7 @@ func (p *pool) make() (*readyMachine, error) {
 			return w, err
 		}
 	}
-	s, err := openSession(ctx, p.driver, plan)
+	s, err := execution.Open(ctx, p.driver, plan)
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +179,7 @@ func (p *pool) make() (*readyMachine, error) {
 		return w, nil
 	}
 	if w.interpreter, err = p.engine.startInterpreter(ctx, s, spec); err != nil {
-		return nil, errors.Join(err, s.close(ctx))
+		return nil, errors.Join(err, s.Close(ctx))
 	}
 	return w, nil
 }
@@ -217,7 +218,7 @@ func (p *pool) filled(w *readyMachine, err error) (again bool) {
 	name := p.spec.Name
 	p.mu.Unlock()
 	if unwanted {
-		p.discard([]*session{w.session})
+		p.discard([]*execution.Session{w.session})
 	}
 	if recovered {
 		p.engine.log.Info("a pool can be filled again", "pool", name)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
-	"pinfold/internal/guest"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/language"
 	"pinfold/internal/zygote"
 	"pinfold/internal/zygote/warm"
@@ -36,7 +36,7 @@ func (e *Engine) startZygote(ctx context.Context, d driver.Driver, spec sandbox.
 	for _, f := range step.Files {
 		z.Files = append(z.Files, zygote.GuestFile{Path: f.Path, Content: f.Content})
 	}
-	for _, l := range rlimits(limits) {
+	for _, l := range execution.Rlimits(limits) {
 		z.Limits = append(z.Limits, zygote.Rlimit{Resource: l.Resource, Value: l.Value})
 	}
 	if z.Setup, err = json.Marshal(zygote.Modules{Modules: step.Modules}); err != nil {
@@ -55,7 +55,7 @@ func (e *Engine) startZygote(ctx context.Context, d driver.Driver, spec sandbox.
 
 // startInterpreter starts a pool's interpreter in a fresh machine and waits until it
 // has loaded its modules.
-func (e *Engine) startInterpreter(ctx context.Context, s *session, spec sandbox.PoolSpec) (*warm.Interpreter, error) {
+func (e *Engine) startInterpreter(ctx context.Context, s *execution.Session, spec sandbox.PoolSpec) (*warm.Interpreter, error) {
 	ctx, cancel := context.WithTimeout(ctx, warm.LoadTimeout)
 	defer cancel()
 	lang, lookup, err := e.languageOf(spec)
@@ -66,24 +66,22 @@ func (e *Engine) startInterpreter(ctx context.Context, s *session, spec sandbox.
 	if err != nil {
 		return nil, err
 	}
-	p := &parcel{session: s}
+	p := s.Parcel()
 	for _, f := range step.Files {
-		if err := p.add(ctx, "", f.Path, 0o644, f.Content); err != nil {
+		if err := p.Add(ctx, "", f.Path, 0o644, f.Content); err != nil {
 			return nil, err
 		}
 	}
-	if err := p.send(ctx); err != nil {
+	if err := p.Send(ctx); err != nil {
 		return nil, err
 	}
-	g, err := s.agent(ctx)
+	g, err := s.Agent(ctx)
 	if err != nil {
 		return nil, err
 	}
 	limits := spec.Limits.WithDefaults()
-	i, err := warm.Start(ctx, g, guest.Command{
-		Args: step.Args, Env: step.Env, Dir: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID, Rlimits: rlimits(limits),
-	}, step.Modules)
-	if err != nil && s.machine.Usage().OOMKills > 0 {
+	i, err := warm.Start(ctx, g, execution.Command(step.Args, step.Env, limits), step.Modules)
+	if err != nil && s.Machine.Usage().OOMKills > 0 {
 		return nil, zygote.TooLittleMemory(limits.MemoryBytes)
 	}
 	return i, err
@@ -109,6 +107,6 @@ func (p *pool) fork(ctx context.Context, plan driver.Plan) (w *readyMachine, ok 
 	if f == nil {
 		return nil, ok, err
 	}
-	s := &session{plan: forkedPlan(plan), machine: f.Machine, after: f.Release}
+	s := execution.Asleep(f.Machine, forkedPlan(plan), f.Release)
 	return &readyMachine{session: s, interpreter: warm.Forked(f.Child), forked: f, made: time.Now()}, true, nil
 }

@@ -10,9 +10,11 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/verdict"
 	"pinfold/internal/failpoint"
+	"pinfold/internal/guest"
 	"pinfold/sandbox"
 )
 
@@ -34,9 +36,10 @@ type Sandbox struct {
 	request sandbox.Create
 	ended   chan struct{}
 
-	session *session // set before the state is running
-	release func()   // gives back what admission granted
-	pool    *pool    // it came from, or nil
+	session *execution.Session // set before the state is running
+	guest   *guest.Guest       // its agent, set with it
+	release func()             // gives back what admission granted
+	pool    *pool              // it came from, or nil
 
 	mu        sync.Mutex
 	info      sandbox.Info
@@ -111,7 +114,7 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 	}
 	failpoint.Hit("create.journalled")
 	start := time.Now()
-	s.session, s.pool, err = obtain(ctx, c.Require, func() (*session, *pool, error) {
+	s.session, s.pool, err = obtain(ctx, c.Require, func() (*execution.Session, *pool, error) {
 		return e.machine(ctx, d, plan, len(c.Mounts) == 0 && !plan.KillOne, c.Require)
 	})
 	if err != nil {
@@ -122,6 +125,7 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 		s.finish(cause, sandbox.AsError(cancelledOr(ctx, err)))
 		return nil, err
 	}
+	s.guest = s.session.Greeted()
 	failpoint.Hit("create.machine")
 	s.start(time.Since(start))
 	failpoint.Hit("create.running")
@@ -203,7 +207,7 @@ func (e *Engine) admit(s *Sandbox) error {
 func (s *Sandbox) start(took time.Duration) {
 	s.mu.Lock()
 	s.info.Timings.CreateMS = milliseconds(took)
-	s.info.Warm, s.info.Isolation = s.pool != nil, s.session.plan.Posture
+	s.info.Warm, s.info.Isolation = s.pool != nil, s.session.Plan.Posture
 	s.enter(sandbox.StateRunning)
 	s.timer = time.AfterFunc(s.untilEnd(time.Now()), s.timeUp)
 	info := s.describe()
@@ -219,20 +223,18 @@ func (s *Sandbox) guard() {
 	select {
 	case <-s.ended:
 		return
-	case <-s.session.machine.Dead():
-	case <-s.session.guest.Done():
-		select {
-		case <-s.session.machine.Dead(): // which is why
-		case <-time.After(killTimeout):
-			s.endFor(sandbox.Cause{Kind: sandbox.CauseLost, Evidence: s.session.guest.Err().Error()})
-			return
-		}
+	case <-s.session.Machine.Dead():
+	case <-s.guest.Done():
 	}
-	death := s.session.machine.Death()
+	death := s.session.Death(execution.KillTimeout)
+	if death == nil {
+		s.endFor(sandbox.Cause{Kind: sandbox.CauseLost, Evidence: s.guest.Err().Error()})
+		return
+	}
 	if death.Kind == driver.DeathDestroyed {
 		return
 	}
-	_, cause := verdict.Of(verdict.Evidence{Limits: s.info.Limits, Usage: s.session.machine.Usage(), Death: &death})
+	_, cause := verdict.Of(verdict.Evidence{Limits: s.info.Limits, Usage: s.session.Machine.Usage(), Death: death})
 	s.endFor(cause)
 }
 
@@ -420,7 +422,7 @@ func (s *Sandbox) destroy(cause sandbox.Cause) {
 	start := time.Now()
 	s.read()
 	for failed := false; ; failed = true {
-		err := s.session.close(context.Background())
+		err := s.session.Close(context.Background())
 		if err == nil {
 			if failed {
 				s.engine.countUndestroyed(-1)
@@ -477,7 +479,7 @@ func (s *Sandbox) finish(cause sandbox.Cause, failure *sandbox.Error) {
 
 // read takes a reading of the counters.
 func (s *Sandbox) read() driver.Usage {
-	u := s.session.machine.Usage()
+	u := s.session.Machine.Usage()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = u

@@ -5,13 +5,10 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/verdict"
 	"pinfold/sandbox"
 )
-
-// slowestLivingReading is how seldom the counters of a living sandbox are read
-// while its processes do nothing.
-const slowestLivingReading = 250 * time.Millisecond
 
 // watch sees to it that the counters are read as long as something goes on in
 // the sandbox. An idle sandbox costs no time at all. The lock is held.
@@ -28,34 +25,21 @@ func (s *Sandbox) watch() {
 }
 
 func (s *Sandbox) watchLoop() {
-	pause := firstReading
-	timer, due := time.NewTimer(pause), time.Now().Add(pause)
-	defer timer.Stop()
-	for {
-		select {
-		case <-s.ended:
-			return
-		case <-s.wake:
-			pause = firstReading
-		case <-timer.C:
-			begun := time.Now()
-			before := s.lastReading()
-			u := s.read()
-			if !s.act(u) || s.rest() {
-				return
-			}
-			pause = s.nextPause(pause, before, u)
-			pause = paced(pause, time.Since(begun), due, begun)
+	s.session.Watch(s.ended, s.wake, func(u driver.Usage, pause time.Duration) (time.Duration, bool) {
+		before := s.note(u)
+		if !s.act(u) || s.rest() {
+			return 0, false
 		}
-		due = time.Now().Add(pause)
-		timer.Reset(pause)
-	}
+		return execution.LivingPause(pause, before, u, s.info.Limits), true
+	})
 }
 
-func (s *Sandbox) lastReading() driver.Usage {
+// note keeps a reading and returns the one before.
+func (s *Sandbox) note(u driver.Usage) (before driver.Usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last
+	before, s.last = s.last, u
+	return before
 }
 
 // rest stops the watch when nothing goes on. The reading that came before is
@@ -75,19 +59,6 @@ func (s *Sandbox) rest() bool {
 	}
 	s.watching = false
 	return true
-}
-
-// nextPause doubles the pause while nothing changes, and reads often when a
-// limit is near.
-func (s *Sandbox) nextPause(pause time.Duration, before, now driver.Usage) time.Duration {
-	l := s.info.Limits
-	switch {
-	case near(now.MemoryBytes, l.MemoryBytes), near(now.DiskBytes, l.DiskBytes), near(now.Inodes, l.Inodes), now.DiskBytes > before.DiskBytes+diskStep:
-		return fastestReading
-	case now.CPUNanos > before.CPUNanos+int64(pause)/10, now.MemoryBytes != before.MemoryBytes, now.Processes != before.Processes:
-		return slowestReading
-	}
-	return min(2*pause, slowestLivingReading)
 }
 
 // act acts on one reading. It says whether the sandbox goes on. Of a flood of forks
@@ -112,7 +83,7 @@ func (s *Sandbox) act(u driver.Usage) bool {
 	for _, p := range running {
 		p.stop(t)
 	}
-	if !s.session.endGuest(context.Background(), killTimeout) {
+	if !s.session.EndGuest(context.Background(), execution.KillTimeout) {
 		s.endFor(verdict.Evidence{Limits: s.info.Limits, Usage: u}.Refusal(sandbox.CauseProcesses))
 	}
 	return true

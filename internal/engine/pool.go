@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/language"
 	"pinfold/internal/zygote/supervisor"
@@ -70,7 +71,7 @@ type pool struct {
 
 // readyMachine is a machine that nobody has used.
 type readyMachine struct {
-	session     *session
+	session     *execution.Session
 	interpreter *warm.Interpreter  // nil in a pool of machines only
 	forked      *supervisor.Forked // where the interpreter was forked
 	made        time.Time
@@ -78,7 +79,7 @@ type readyMachine struct {
 
 // dead says whether it can be handed out no more.
 func (w *readyMachine) dead() bool {
-	return w.forked != nil && w.forked.Orphaned() || w.session.dead() || w.interpreter != nil && w.interpreter.Dead()
+	return w.forked != nil && w.forked.Orphaned() || w.session.Dead() || w.interpreter != nil && w.interpreter.Dead()
 }
 
 // checkPool completes and checks a pool's description.
@@ -247,10 +248,10 @@ func (p *pool) description() sandbox.PoolSpec {
 func (p *pool) take(require []string) *readyMachine {
 	p.mu.Lock()
 	var taken *readyMachine
-	var dead []*session
+	var dead []*execution.Session
 	for i := 0; i < len(p.waiting) && taken == nil; {
 		w := p.waiting[i]
-		if w.session.plan.Meets(require) != nil {
+		if w.session.Plan.Meets(require) != nil {
 			i++
 			continue
 		}
@@ -308,7 +309,7 @@ func (p *pool) look() {
 		case <-time.After(poolCheck):
 		}
 		p.mu.Lock()
-		var bad []*session
+		var bad []*execution.Session
 		p.waiting = slices.DeleteFunc(p.waiting, func(w *readyMachine) bool {
 			drop := w.dead() || time.Since(w.made) > maxPoolAge
 			if drop {
@@ -324,10 +325,10 @@ func (p *pool) look() {
 }
 
 // discard destroys machines that nobody has used.
-func (p *pool) discard(sessions []*session) {
+func (p *pool) discard(sessions []*execution.Session) {
 	for _, s := range sessions {
 		p.engine.background.Go(func() {
-			if err := s.close(context.Background()); err != nil {
+			if err := s.Close(context.Background()); err != nil {
 				p.engine.log.Error("cannot destroy a machine of a pool", "pool", p.spec.Name, "error", err)
 			}
 		})
@@ -349,20 +350,9 @@ func (p *pool) close() {
 	p.mu.Unlock()
 	p.fillers.Wait()
 	for _, w := range left {
-		if err := w.session.close(context.Background()); err != nil {
+		if err := w.session.Close(context.Background()); err != nil {
 			p.engine.log.Error("cannot destroy a machine of a pool", "pool", p.spec.Name, "error", err)
 		}
 	}
 	p.zygotes.Close()
-}
-
-// dead says whether the machine has ended by itself.
-func (s *session) dead() bool {
-	select {
-	case <-s.machine.Dead():
-		return true
-	default:
-		g := s.greeted()
-		return g != nil && g.Err() != nil
-	}
 }

@@ -1,16 +1,17 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/engine/verdict"
 	"pinfold/internal/failpoint"
@@ -93,11 +94,11 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 		p.stdin = stdio.NewInlet()
 		streams.Stdin = p.stdin.Program()
 	}
-	startCtx, stop := context.WithTimeoutCause(ctx, handshakeTimeout, errSilent)
+	startCtx, stop := execution.Starting(ctx)
 	defer stop()
 	command := s.guestCommand(c)
 	command.CPUs = s.occupy()
-	p.guest, err = s.session.guest.Start(startCtx, command, streams)
+	p.guest, err = s.guest.Start(startCtx, command, streams)
 	if err != nil {
 		s.vacate()
 		done()
@@ -133,29 +134,16 @@ func (s *Sandbox) newProcess(c sandbox.Command) *Process {
 
 // guestCommand is what the agent is asked to start.
 func (s *Sandbox) guestCommand(c sandbox.Command) guest.Command {
-	env := language.BaseEnv()
+	terminal := map[string]string{}
 	if c.Terminal != nil {
-		env = setEnv(env, "TERM", "xterm-256color")
+		terminal["TERM"] = "xterm-256color"
 	}
-	for _, vars := range []map[string]string{s.request.Env, c.Env} {
-		for _, k := range slices.Sorted(maps.Keys(vars)) {
-			env = setEnv(env, k, vars[k])
-		}
-	}
-	g := guest.Command{
-		Args: c.Argv(), Env: env, Dir: cmpDir(c.Dir), UID: sandbox.UID, GID: sandbox.GID, Rlimits: rlimits(s.info.Limits),
-	}
+	g := execution.Command(c.Argv(), execution.Environment(language.BaseEnv(), terminal, s.request.Env, c.Env), s.info.Limits)
+	g.Dir = cmp.Or(c.Dir, g.Dir)
 	if c.Terminal != nil {
 		g.Terminal = &wire.TerminalSize{Cols: c.Terminal.Cols, Rows: c.Terminal.Rows}
 	}
 	return g
-}
-
-func cmpDir(dir string) string {
-	if dir == "" {
-		return sandbox.Home
-	}
-	return dir
 }
 
 // explain prefers the reason why a sandbox ended to the broken connection that
@@ -277,7 +265,7 @@ func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 // endTrigger is why the sandbox took its processes with it. It waits a little
 // for the news: the connection ends before the machine's death is known.
 func (s *Sandbox) endTrigger() *verdict.Trigger {
-	deadline := time.Now().Add(killTimeout)
+	deadline := time.Now().Add(execution.KillTimeout)
 	for {
 		s.mu.Lock()
 		cause := s.info.Cause

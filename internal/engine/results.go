@@ -5,6 +5,7 @@ import (
 	"path"
 	"time"
 
+	"pinfold/internal/engine/execution"
 	values "pinfold/internal/interpreter"
 	"pinfold/sandbox"
 )
@@ -31,18 +32,18 @@ func (e *Engine) parse(file []byte) values.Results {
 // the guest's word, and the program may still have processes that change the
 // file: nothing in it is believed. Whatever is wrong with it costs the program
 // its values and nothing else.
-func (j *job) readResults(ctx context.Context, s *session) {
+func (j *job) readResults(ctx context.Context, s *execution.Session) {
 	if j.steps.Results == "" {
 		return
 	}
-	if dir, name := path.Split(j.steps.Results); s.lacks(path.Clean(dir), func(found string) bool { return found != name }) {
+	if dir, name := path.Split(j.steps.Results); s.Lacks(path.Clean(dir), func(found string) bool { return found != name }) {
 		return
 	}
 	start := time.Now()
 	defer func() { j.collected += time.Since(start) }()
 	ctx, cancel := context.WithTimeout(ctx, resultsTimeout)
 	defer cancel()
-	file, err := s.results(ctx, j.steps.Results)
+	file, err := readValues(ctx, s, j.steps.Results)
 	var read values.Results
 	switch e := sandbox.AsError(err); {
 	case e == nil:
@@ -54,15 +55,15 @@ func (j *job) readResults(ctx context.Context, s *session) {
 	j.result.ResultsSkipped = read.Skipped
 }
 
-// results reads the file of values. Where the agent sleeps, the host reads a small
+// readValues reads the file of values. Where the agent sleeps, the host reads a small
 // one by itself, which is less work than the agent's start.
-func (s *session) results(ctx context.Context, name string) ([]byte, error) {
-	if looker := s.machine.Abilities().Looker; looker != nil && s.greeted() == nil {
+func readValues(ctx context.Context, s *execution.Session, name string) ([]byte, error) {
+	if looker := s.Machine.Abilities().Looker; looker != nil && s.Greeted() == nil {
 		if file, ok := looker.Read(name, largeResults); ok {
 			return file, nil
 		}
 	}
-	g, err := s.agent(ctx)
+	g, err := s.Agent(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/engine/verdict"
@@ -22,15 +23,6 @@ import (
 	"pinfold/internal/zygote/warm"
 	"pinfold/sandbox"
 )
-
-// Streams are the live ends of a run. Every field may be nil. Writers are
-// called from one goroutine each and see the same bytes that the result
-// keeps, cut at limits.output_bytes.
-type Streams struct {
-	Stdin  io.Reader
-	Stdout io.Writer
-	Stderr io.Writer
-}
 
 // Input is one file or directory tree that is copied into the sandbox before
 // the program starts, for content too large for Spec.Files.
@@ -45,7 +37,7 @@ type Input struct {
 // Request is one run: the spec and what does not fit in it.
 type Request struct {
 	Spec    sandbox.Spec
-	Streams Streams
+	Streams execution.Streams
 	Inputs  []Input
 	// Artifact receives each artifact as it comes out, in path order. It is
 	// called from one goroutine; the hash is known only later, in the result.
@@ -113,7 +105,7 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 	defer e.running.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(e.runCtx, func() { cancel(errShutDown) })()
+	defer context.AfterFunc(e.runCtx, func() { cancel(execution.ErrShutDown) })()
 
 	queued := time.Now()
 	release, err := j.place.Wait(ctx)
@@ -121,7 +113,7 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 		if ctx.Err() == nil {
 			return nil, e.refused(ctx, err)
 		}
-		j.judge(verdict.Evidence{Limits: j.spec.Limits, Trigger: cancelled(ctx)})
+		j.judge(verdict.Evidence{Limits: j.spec.Limits, Trigger: execution.Cancelled(ctx)})
 		return j.result, nil
 	}
 	failpoint.Hit("run.admitted")
@@ -138,7 +130,7 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 		if ctx.Err() == nil {
 			return nil, e.refused(ctx, err)
 		}
-		j.judge(verdict.Evidence{Limits: j.spec.Limits, Trigger: cancelled(ctx)})
+		j.judge(verdict.Evidence{Limits: j.spec.Limits, Trigger: execution.Cancelled(ctx)})
 	}
 	e.observer.RunFinished(j.result)
 	return j.result, nil
@@ -179,10 +171,10 @@ type job struct {
 	stdin   *stdio.Inlet  // of a run whose stdin is open
 	told    chan struct{} // closed when the result is kept: what goes on after the answer waits for it
 
-	inputs    map[string]func() known // files that went in, by path
-	began     time.Time               // when the program was started
-	collected time.Duration           // what taking values and files out has cost so far
-	left      []remainder             // what could not be destroyed in time
+	inputs    map[string]func() execution.Input // files that went in, by path
+	began     time.Time                         // when the program was started
+	collected time.Duration                     // what taking values and files out has cost so far
+	left      []remainder                       // what could not be destroyed in time
 }
 
 // prepare does everything that needs no sandbox: a refusal comes from here.
@@ -223,7 +215,7 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{engine: e, request: req, spec: spec, driver: d, plan: plan, shown: template, steps: steps, main: spec.Entrypoint, told: make(chan struct{}), inputs: map[string]func() known{}}
+	j := &job{engine: e, request: req, spec: spec, driver: d, plan: plan, shown: template, steps: steps, main: spec.Entrypoint, told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
 	if j.main == "" {
 		j.main = lang.File
 	}
@@ -272,7 +264,7 @@ func (j *job) run(ctx context.Context) error {
 		}
 	}
 	start := time.Now()
-	s, pool, err := obtain(ctx, j.spec.Require, func() (*session, *pool, error) { return j.machine(ctx) })
+	s, pool, err := obtain(ctx, j.spec.Require, func() (*execution.Session, *pool, error) { return j.machine(ctx) })
 	if err != nil {
 		return err
 	}
@@ -282,7 +274,7 @@ func (j *job) run(ctx context.Context) error {
 			j.destroy(ctx, s, pool)
 		}
 	}()
-	j.result.Isolation = s.plan.Posture
+	j.result.Isolation = s.Plan.Posture
 	failpoint.Hit("run.machine")
 	err = j.fill(ctx, s)
 	failpoint.Hit("run.filled")
@@ -298,24 +290,24 @@ func (j *job) run(ctx context.Context) error {
 }
 
 // execute runs the program itself and collects what it made.
-func (j *job) execute(ctx context.Context, s *session) error {
+func (j *job) execute(ctx context.Context, s *execution.Session) error {
 	command := j.command(j.steps.Run)
-	command.CPUs = j.engine.processors.Take(s.plan.Processors, s.plan.Limits.CPUs)
+	command.CPUs = j.engine.processors.Take(s.Plan.Processors, s.Plan.Limits.CPUs)
 	defer j.engine.processors.Give(command.CPUs)
 	j.began = time.Now()
-	r, err := s.run(ctx, execution{
-		command: command, limits: j.spec.Limits,
-		streams: j.streams(), opened: j.live.opened, warm: j.warm, handover: j.handover(),
+	r, err := s.Run(ctx, execution.Program{
+		Command: command, Limits: j.spec.Limits, Streams: j.streams(), Opened: j.live.opened,
+		Warm: j.warm, Handover: j.handover(),
 	})
 	if err != nil {
 		return err
 	}
 	failpoint.Hit("run.executed")
-	j.result.Timings.ExecMS = milliseconds(r.wall)
+	j.result.Timings.ExecMS = milliseconds(r.Wall)
 	j.fillOutput(r)
-	j.judge(r.evidence(j.spec.Limits))
+	j.judge(r.Evidence(j.spec.Limits))
 	j.advise(r)
-	if over := r.death != nil || ctx.Err() != nil; !over { // else nothing can come out any more
+	if over := r.Death != nil || ctx.Err() != nil; !over { // else nothing can come out any more
 		j.readResults(ctx, s)
 		j.collect(ctx, s)
 		failpoint.Hit("run.collected")
@@ -324,7 +316,7 @@ func (j *job) execute(ctx context.Context, s *session) error {
 }
 
 // streams are the caller's, with the spec's stdin where the caller gave none.
-func (j *job) streams() Streams {
+func (j *job) streams() execution.Streams {
 	s := j.request.Streams
 	if s.Stdin == nil && j.spec.Stdin != "" {
 		s.Stdin = strings.NewReader(j.spec.Stdin)
@@ -332,50 +324,25 @@ func (j *job) streams() Streams {
 	return s
 }
 
-// collect ends what the program left behind and takes its files out. That a
-// hostile sandbox makes this fail does not change what became of the program.
-func (j *job) collect(ctx context.Context, s *session) {
+// collect takes the program's files out.
+func (j *job) collect(ctx context.Context, s *execution.Session) {
 	start := time.Now()
 	defer func() {
 		j.collected += time.Since(start)
 		j.result.Timings.CollectMS = milliseconds(j.collected)
 	}()
-	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
-	defer cancel()
 	if !j.bringsOut() {
 		return
 	}
-	if len(j.spec.Artifacts) == 0 && s.lacks(sandbox.Home, func(name string) bool { return name == j.main }) {
-		return // what is still running may make some; it is killed all the same
-	}
-	c := &collector{session: s, sink: j.request.Artifact, inputs: j.inputs, program: j.main, mounts: j.spec.Mounts, began: j.began, result: j.result}
-	if !s.endGuest(ctx, collectKillTimeout) {
-		c.reject("", sandbox.CodeResourceUnavailable, "no file could come out: the sandbox was already gone, or its processes did not end in time")
-		return
-	}
-	if err := c.collect(ctx, j.spec.Artifacts); err != nil {
-		c.reject("", sandbox.AsError(err).Code, sandbox.AsError(err).Message)
-	}
+	s.Collect(ctx, execution.Artifacts{
+		Patterns: j.spec.Artifacts, Sink: j.request.Artifact, Inputs: j.inputs, Program: j.main, Mounts: j.spec.Mounts, Began: j.began,
+	}, j.result)
 }
-
-// collectTimeout bounds how long files may take to come out.
-const collectTimeout = 5 * time.Minute
-
-// collectKillTimeout bounds how long the processes that a program has left may
-// take to end before that.
-const collectKillTimeout = 3 * time.Second
 
 // command completes a step with the caller's environment and the limits that
 // the kernel keeps for each process.
 func (j *job) command(step language.Step) guest.Command {
-	env := append([]string(nil), step.Env...)
-	for k, v := range j.spec.Env {
-		env = setEnv(env, k, v)
-	}
-	return guest.Command{
-		Args: step.Args, Env: env, Dir: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID,
-		Rlimits: rlimits(step.Limits),
-	}
+	return execution.Command(step.Args, execution.Environment(step.Env, j.spec.Env), step.Limits)
 }
 
 // judge writes the verdict into the result.

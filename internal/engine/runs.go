@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/stdio"
 	"pinfold/sandbox"
@@ -169,7 +170,7 @@ func (e *Engine) CancelRun(ctx context.Context, tenant, id string) (records.Run,
 		return r, err
 	}
 	if l := e.live(tenant, id); l != nil {
-		l.cancel(errStopped)
+		l.cancel(execution.ErrStopped)
 	}
 	return e.AwaitRun(ctx, tenant, id)
 }

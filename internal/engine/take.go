@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/execution"
 )
 
 // machine gives a machine for a plan: a waiting one if a pool has its shape, or
 // else a new one. A plan that is not plain has mounts.
-func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan, plain bool, require []string) (*session, *pool, error) {
+func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan, plain bool, require []string) (*execution.Session, *pool, error) {
 	if plain {
 		of := shapeOf(plan.Template, d.Name(), plan.Limits)
 		if w, p := e.takeWarm(ctx, of, plan, require); w != nil {
@@ -20,7 +21,7 @@ func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan,
 	}
 	e.making.Add(1)
 	defer e.making.Add(-1)
-	s, err := openSession(ctx, d, plan)
+	s, err := execution.Open(ctx, d, plan)
 	return s, nil, err
 }
 
@@ -28,15 +29,15 @@ func (e *Engine) machine(ctx context.Context, d driver.Driver, plan driver.Plan,
 // cold, from a pool, by a fork. It holds the posture of what was made, not of what
 // was planned, against what the request requires, before anything of the request
 // is in there.
-func obtain(ctx context.Context, require []string, get func() (*session, *pool, error)) (*session, *pool, error) {
+func obtain(ctx context.Context, require []string, get func() (*execution.Session, *pool, error)) (*execution.Session, *pool, error) {
 	s, p, err := get()
 	if err != nil {
 		return nil, nil, err
 	}
-	if err = s.plan.Meets(require); err == nil {
+	if err = s.Plan.Meets(require); err == nil {
 		return s, p, nil
 	}
-	if closeErr := s.close(ctx); closeErr != nil {
+	if closeErr := s.Close(ctx); closeErr != nil {
 		err = errors.Join(err, closeErr)
 	} else if p != nil {
 		p.returned()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/language"
 	"pinfold/internal/zygote"
 	"pinfold/sandbox"
@@ -15,7 +16,7 @@ import (
 
 // machine gives the job its machine, with an interpreter if one waits for such
 // programs.
-func (j *job) machine(ctx context.Context) (*session, *pool, error) {
+func (j *job) machine(ctx context.Context) (*execution.Session, *pool, error) {
 	w, p, why := j.interpreter(ctx)
 	if w == nil {
 		if len(j.spec.Warm) > 0 {

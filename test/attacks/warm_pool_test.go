@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/execution"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
 )
@@ -39,7 +41,7 @@ func TestZygotesOfPoolsThatEnd(t *testing.T) {
 			spec.Limits.WallTimeMS = 600_000 // no limit ends it either
 			begun, done := make(chan struct{}, 1), make(chan *sandbox.Result, 1)
 			go func() {
-				r, err := a.engine.Run(t.Context(), engine.Request{Spec: spec, Streams: engine.Streams{Stdout: told(begun)}})
+				r, err := a.engine.Run(t.Context(), engine.Request{Spec: spec, Streams: execution.Streams{Stdout: told(begun)}})
 				if err != nil {
 					t.Error(err)
 				}

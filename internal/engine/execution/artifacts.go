@@ -1,4 +1,4 @@
-package engine
+package execution
 
 import (
 	"bytes"
@@ -27,17 +27,58 @@ const (
 	maxDiscoveredSum  = 64 << 20
 )
 
+// Input is a file that went in.
+type Input struct {
+	Size int64
+	Hash []byte // SHA-256
+}
+
+// Artifacts says which files come out of a machine, and where they go.
+type Artifacts struct {
+	Patterns []string // that the caller named; none: all files that are new
+	// Sink receives each file as it comes out, in path order, from one goroutine. nil
+	// keeps the content of those that were named in the result.
+	Sink    func(a sandbox.Artifact, content io.Reader) error
+	Inputs  map[string]func() Input // files that went in, by path
+	Program string                  // the program's own file
+	Mounts  []sandbox.Mount
+	Began   time.Time // when the program was started
+}
+
+// collectTimeout bounds how long files may take to come out.
+const collectTimeout = 5 * time.Minute
+
+// KillBeforeCollecting bounds how long the processes that a program has left may
+// take to end before its files come out.
+const KillBeforeCollecting = 3 * time.Second
+
+// Collect ends what the program left behind and takes its files out, into the result.
+// That a hostile sandbox makes this fail is said there, and changes nothing of what
+// became of the program.
+func (s *Session) Collect(ctx context.Context, a Artifacts, result *sandbox.Result) {
+	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
+	defer cancel()
+	if len(a.Patterns) == 0 && s.Lacks(sandbox.Home, func(name string) bool { return name == a.Program }) {
+		return // what is still running may make some; it is killed all the same
+	}
+	c := &collector{Artifacts: a, session: s, result: result}
+	if !s.EndGuest(ctx, KillBeforeCollecting) {
+		c.reject("", sandbox.CodeResourceUnavailable, "no file could come out: the sandbox was already gone, or its processes did not end in time")
+		return
+	}
+	if err := c.collect(ctx); err != nil {
+		c.reject("", sandbox.AsError(err).Code, sandbox.AsError(err).Message)
+	}
+}
+
 // collector takes files out of a session in which nothing of the guest's runs
 // any more.
 type collector struct {
-	session  *session
+	Artifacts
+
+	session  *Session
 	guest    *guest.Guest // the session's agent
-	sink     func(a sandbox.Artifact, content io.Reader) error
-	declared bool                    // the caller named patterns
-	inputs   map[string]func() known // files that went in
-	program  string                  // the program's own file
-	mounts   []sandbox.Mount
-	began    time.Time // when the program was started
+	declared bool         // the caller named patterns
 
 	total  int64
 	inline int64
@@ -46,13 +87,13 @@ type collector struct {
 
 // collect finds the files that match the patterns, or, without patterns, all, and
 // takes out those that are new: see isNew.
-func (c *collector) collect(ctx context.Context, patterns []string) error {
-	most := maxArtifacts
+func (c *collector) collect(ctx context.Context) error {
+	patterns, most := c.Patterns, maxArtifacts
 	if c.declared = len(patterns) > 0; !c.declared {
 		patterns, most = []string{"**"}, maxDiscovered
 	}
 	var err error
-	if c.guest, err = c.session.agent(ctx); err != nil {
+	if c.guest, err = c.session.Agent(ctx); err != nil {
 		return err
 	}
 	found, err := c.guest.Glob(ctx, sandbox.Home, patterns, most+c.old())
@@ -87,12 +128,12 @@ func (c *collector) collect(ctx context.Context, patterns []string) error {
 
 // old is how many files there may be besides those that the program makes.
 func (c *collector) old() int {
-	for _, m := range c.mounts {
+	for _, m := range c.Mounts {
 		if strings.HasPrefix(m.Guest, sandbox.Home+"/") {
 			return wire.MaxFiles
 		}
 	}
-	return len(c.inputs) + 1
+	return len(c.Inputs) + 1
 }
 
 // clockTick is how far a file's time stamp may lag behind the clock.
@@ -102,27 +143,27 @@ const clockTick = 20 * time.Millisecond
 // own, differs from what went in under its path, and if it lies in a directory
 // of the host's, that is writable and the file was written since the start.
 func (c *collector) isNew(ctx context.Context, f wire.FileEntry) bool {
-	if f.Path == c.program {
+	if f.Path == c.Program {
 		return false
 	}
-	for _, m := range c.mounts {
+	for _, m := range c.Mounts {
 		if at := path.Join(sandbox.Home, f.Path); at == m.Guest || strings.HasPrefix(at, m.Guest+"/") {
-			return m.Writable && f.MtimeNS >= c.began.Add(-clockTick).UnixNano()
+			return m.Writable && f.MtimeNS >= c.Began.Add(-clockTick).UnixNano()
 		}
 	}
-	input := c.inputs[f.Path]
+	input := c.Inputs[f.Path]
 	if input == nil || f.Type != "file" {
 		return true
 	}
 	before := input()
-	if before.size != f.Size {
+	if before.Size != f.Size {
 		return true
 	}
 	now := sha256.New()
 	if _, err := c.guest.ReadFile(ctx, f.Path, f.Size, now); err != nil {
 		return true // taking it out says what is wrong with it
 	}
-	return !bytes.Equal(before.hash, now.Sum(nil))
+	return !bytes.Equal(before.Hash, now.Sum(nil))
 }
 
 func (c *collector) reject(name, code, reason string) {
@@ -132,10 +173,10 @@ func (c *collector) reject(name, code, reason string) {
 // take brings out one file, or notes why not.
 func (c *collector) take(ctx context.Context, f wire.FileEntry) error {
 	limit, sum := int64(maxArtifactBytes), int64(maxArtifactsTotal)
-	if !c.declared && c.sink == nil {
+	if !c.declared && c.Sink == nil {
 		limit, sum = maxDiscoveredSum, maxDiscoveredSum
 	}
-	sum = min(sum, c.session.holds(maxArtifactsTotal))
+	sum = min(sum, c.session.Holds(maxArtifactsTotal))
 	switch {
 	case f.Type != "file":
 		c.reject(f.Path, sandbox.CodeNotRegularFile, "it is not a regular file")
@@ -143,7 +184,7 @@ func (c *collector) take(ctx context.Context, f wire.FileEntry) error {
 	case f.Size > limit || c.total+f.Size > sum:
 		c.reject(f.Path, sandbox.CodeTooLarge, "it is larger than what is left of "+sandbox.FormatSize(sum))
 		return nil
-	case c.declared && c.sink == nil && c.inline+f.Size > maxInlineTotal:
+	case c.declared && c.Sink == nil && c.inline+f.Size > maxInlineTotal:
 		c.reject(f.Path, sandbox.CodeTooLarge, "artifacts in line may have "+sandbox.FormatSize(maxInlineTotal)+" together; ask for files instead")
 		return nil
 	}
@@ -162,14 +203,14 @@ func (c *collector) take(ctx context.Context, f wire.FileEntry) error {
 	return nil
 }
 
-// holds is the most that the sandbox's disk can hold. Sparse files and many names
+// Holds is the most that the sandbox's disk can hold, in bytes. Sparse files and many names
 // for one file look larger, and would fill the host's disk from an empty one.
 // Directories of the host are not bounded by it, but by what is given.
-func (s *session) holds(otherwise int64) int64 {
-	if len(s.plan.Mounts) > 0 {
+func (s *Session) Holds(otherwise int64) int64 {
+	if len(s.Plan.Mounts) > 0 {
 		return otherwise
 	}
-	return s.plan.Limits.DiskBytes
+	return s.Plan.Limits.DiskBytes
 }
 
 // read streams one file through the hash to where it belongs. Its size is what
@@ -180,7 +221,7 @@ func (c *collector) read(ctx context.Context, f wire.FileEntry) (sandbox.Artifac
 	var kept bytes.Buffer
 	var err error
 	switch {
-	case c.sink != nil:
+	case c.Sink != nil:
 		err = c.pipe(ctx, &a, hash)
 	case c.declared:
 		a.Size, err = c.guest.ReadFile(ctx, f.Path, f.Size, io.MultiWriter(hash, &kept))
@@ -206,7 +247,7 @@ func (c *collector) pipe(ctx context.Context, a *sandbox.Artifact, hash io.Write
 		done <- err
 	}()
 	content := io.TeeReader(r, hash)
-	sinkErr := c.sink(*a, content)
+	sinkErr := c.Sink(*a, content)
 	_, _ = io.Copy(io.Discard, content) // the hash is of the whole file
 	readErr := <-done
 	a.Size = n

@@ -1,4 +1,4 @@
-package engine
+package execution
 
 import (
 	"errors"
@@ -11,14 +11,14 @@ import (
 
 // A disk without inodes is not called full: the limit is named, with what raises it.
 func TestNoInodesIsNotAFullDisk(t *testing.T) {
-	s := &session{plan: driver.Plan{Limits: sandbox.Limits{Inodes: 16384}}}
+	s := &Session{Plan: driver.Plan{Limits: sandbox.Limits{Inodes: 16384}}}
 	full := &sandbox.Error{Code: sandbox.CodeTooLarge, Message: "a/b: " + wire.NoInodes}
-	e := sandbox.AsError(s.roomError(full))
+	e := sandbox.AsError(s.RoomError(full))
 	if e.Field != "limits.inodes" || e.Message != "a/b: the limit of 16384 inodes (files and directories) is reached" || e.Hint != `make the sandbox with "limits": {"inodes": 32768}` {
 		t.Errorf("%+v", e)
 	}
 	for _, other := range []error{nil, errors.New("x"), &sandbox.Error{Code: sandbox.CodeTooLarge, Message: "a: the sandbox's disk is full"}} {
-		if got := s.roomError(other); !errors.Is(got, other) {
+		if got := s.RoomError(other); !errors.Is(got, other) {
 			t.Errorf("%v became %v", other, got)
 		}
 	}

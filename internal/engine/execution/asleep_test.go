@@ -1,4 +1,4 @@
-package engine
+package execution
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/driver/fake"
 	"pinfold/sandbox"
 )
 
@@ -55,41 +56,41 @@ func TestAgentIsWokenOnce(t *testing.T) {
 		handed bool
 		fails  error
 		mute   bool
-		use    func(*testing.T, *session)
+		use    func(*testing.T, *Session)
 		asked  []string
 	}{
-		{"never needed", true, nil, false, func(*testing.T, *session) {}, nil},
-		{"before the program", false, nil, false, func(t *testing.T, s *session) { wantAgent(t, s, true) }, []string{"dial"}},
-		{"after it", true, nil, false, func(t *testing.T, s *session) { wantAgent(t, s, true) }, []string{"end", "dial"}},
-		{"by many", true, nil, false, func(t *testing.T, s *session) {
+		{"never needed", true, nil, false, func(*testing.T, *Session) {}, nil},
+		{"before the program", false, nil, false, func(t *testing.T, s *Session) { wantAgent(t, s, true) }, []string{"dial"}},
+		{"after it", true, nil, false, func(t *testing.T, s *Session) { wantAgent(t, s, true) }, []string{"end", "dial"}},
+		{"by many", true, nil, false, func(t *testing.T, s *Session) {
 			var all sync.WaitGroup
 			for range 8 {
 				all.Go(func() { wantAgent(t, s, true) })
 			}
 			all.Wait()
 		}, []string{"end", "dial"}},
-		{"the guest's end only", true, nil, false, func(t *testing.T, s *session) {
-			if !s.endGuest(t.Context(), time.Second) {
+		{"the guest's end only", true, nil, false, func(t *testing.T, s *Session) {
+			if !s.EndGuest(t.Context(), time.Second) {
 				t.Error("the guest did not end")
 			}
 		}, []string{"end"}},
-		{"the guest's end where it is awake", true, nil, false, func(t *testing.T, s *session) {
+		{"the guest's end where it is awake", true, nil, false, func(t *testing.T, s *Session) {
 			wantAgent(t, s, true)
-			if !s.endGuest(t.Context(), time.Second) {
+			if !s.EndGuest(t.Context(), time.Second) {
 				t.Error("the guest did not end")
 			}
 		}, []string{"end", "dial"}},
-		{"a guest that does not end", true, broken, false, func(t *testing.T, s *session) {
+		{"a guest that does not end", true, broken, false, func(t *testing.T, s *Session) {
 			wantAgent(t, s, false)
 			wantAgent(t, s, false)
 		}, []string{"end"}},
-		{"an agent that hangs up", true, nil, true, func(t *testing.T, s *session) {
+		{"an agent that hangs up", true, nil, true, func(t *testing.T, s *Session) {
 			wantAgent(t, s, false)
 			wantAgent(t, s, false)
 		}, []string{"end", "dial"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			_, d := newEngine(t, nil)
+			d := fake.New(fake.Options{})
 			report, err := d.Probe(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -103,12 +104,12 @@ func TestAgentIsWokenOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			a := &asleep{Machine: m, fails: test.fails, mute: test.mute}
-			s := &session{plan: plan, machine: a, handed: test.handed}
-			if s.dead() {
+			s := &Session{Plan: plan, Machine: a, handed: test.handed}
+			if s.Dead() {
 				t.Error("it is dead because it sleeps")
 			}
 			test.use(t, s)
-			if err := s.close(t.Context()); err != nil {
+			if err := s.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
 			if !slices.Equal(a.asked, test.asked) {
@@ -118,9 +119,9 @@ func TestAgentIsWokenOnce(t *testing.T) {
 	}
 }
 
-func wantAgent(t *testing.T, s *session, want bool) {
+func wantAgent(t *testing.T, s *Session, want bool) {
 	t.Helper()
-	g, err := s.agent(t.Context())
+	g, err := s.Agent(t.Context())
 	if (err == nil) != want || (g != nil) != want {
 		t.Errorf("the agent: %v, %v", g, err)
 	}

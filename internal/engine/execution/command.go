@@ -1,0 +1,46 @@
+package execution
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"pinfold/internal/guest"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// Linux's numbers for the resource limits that each process of the guest gets.
+const (
+	rlimitFileSize  = 1
+	rlimitOpenFiles = 7
+)
+
+// Rlimits are the limits that the kernel keeps for each process.
+func Rlimits(l sandbox.Limits) []wire.Rlimit {
+	return []wire.Rlimit{
+		{Resource: rlimitFileSize, Value: uint64(l.FileSizeBytes)}, //nolint:gosec // validated to be positive
+		{Resource: rlimitOpenFiles, Value: uint64(l.OpenFiles)},    //nolint:gosec // as above
+	}
+}
+
+// Command is a command of the sandbox's user, in the home directory.
+func Command(args, env []string, l sandbox.Limits) guest.Command {
+	return guest.Command{Args: args, Env: env, Dir: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID, Rlimits: Rlimits(l)}
+}
+
+// Environment puts variables over a list of K=V, the later ones over the earlier.
+func Environment(base []string, over ...map[string]string) []string {
+	env := slices.Clone(base)
+	for _, vars := range over {
+		for _, k := range slices.Sorted(maps.Keys(vars)) {
+			kv := k + "=" + vars[k]
+			if i := slices.IndexFunc(env, func(old string) bool { return strings.HasPrefix(old, k+"=") }); i >= 0 {
+				env[i] = kv
+			} else {
+				env = append(env, kv)
+			}
+		}
+	}
+	return env
+}

@@ -1,0 +1,169 @@
+// Package execution is one machine, the connection to its agent, and what is done with
+// it: files go in, a program runs and is watched, files and values come out, the machine
+// is destroyed. It knows no tenants, and neither pools nor records: whose machine it is
+// and what becomes of the outcome, others decide.
+package execution
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/guest"
+	"pinfold/internal/wire"
+	"pinfold/sandbox"
+)
+
+// HandshakeTimeout bounds how long a new agent may take to say hello, and to
+// start a program.
+const HandshakeTimeout = 10 * time.Second
+
+var errSilent = &sandbox.Error{Code: sandbox.CodeProtocol, Message: "the sandbox's agent did not start the program in time"}
+
+// Starting bounds how long the agent may take to start a program.
+func Starting(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, HandshakeTimeout, errSilent)
+}
+
+// KillTimeout bounds how long the agent may take to end the guest's processes
+// when asked; after it the whole machine is ended from outside.
+const KillTimeout = 500 * time.Millisecond
+
+// Session is one living machine and the connection to its agent. That of a fork's
+// machine may sleep: what a run needs the agent for goes through Agent. It is safe for
+// concurrent use; Plan and Machine never change.
+type Session struct {
+	Plan    driver.Plan
+	Machine driver.Machine
+
+	after func() // called when the machine is gone; may be nil, may be called again
+
+	mu      sync.Mutex
+	guest   *guest.Guest // the agent; nil until it has been greeted
+	refused error        // why it could not be greeted
+	handed  bool         // to a fork: its program
+	late    error        // why it could not be destroyed in time, when that was tried last
+}
+
+// Open makes a machine and greets its agent. On error nothing is left, nor after a
+// panic.
+func Open(ctx context.Context, d driver.Driver, plan driver.Plan) (opened *Session, err error) {
+	m, err := d.Create(ctx, plan)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{Plan: plan, Machine: m}
+	defer func() {
+		if opened == nil {
+			err = errors.Join(err, s.Close(ctx))
+		}
+	}()
+	if _, err := s.Agent(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Asleep is the session of a machine whose agent has not been greeted. after is called
+// when the machine is gone, more than once perhaps.
+func Asleep(m driver.Machine, plan driver.Plan, after func()) *Session {
+	return &Session{Plan: plan, Machine: m, after: after}
+}
+
+// Agent returns the machine's agent. The first call greets it, and wakes it where
+// it sleeps; what that came to is the answer to all others. A fork that has its
+// program, and all that it has started, end before that.
+func (s *Session) Agent(ctx context.Context) (*guest.Guest, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guest == nil && s.refused == nil {
+		s.guest, s.refused = s.greet(ctx)
+	}
+	return s.guest, s.refused
+}
+
+// greet says hello to the agent. The lock is held.
+func (s *Session) greet(ctx context.Context) (*guest.Guest, error) {
+	ctx, cancel := context.WithTimeout(ctx, HandshakeTimeout)
+	defer cancel()
+	if sleeper := s.Machine.Abilities().Sleeper; sleeper != nil && s.handed {
+		if err := sleeper.EndGuest(ctx); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := s.Machine.Dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return guest.New(ctx, conn, wire.Hello{
+		Version: wire.Version, UID: sandbox.UID, GID: sandbox.GID,
+		SwitchUser: s.Plan.SwitchUser, Home: sandbox.Home,
+	})
+}
+
+// Greeted returns the agent if it has been greeted, or nil.
+func (s *Session) Greeted() *guest.Guest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.guest
+}
+
+// Close ends the machine and removes its traces. It is idempotent and goes on
+// when ctx has ended.
+func (s *Session) Close(ctx context.Context) error {
+	err := s.Machine.Destroy(context.WithoutCancel(ctx))
+	if g := s.Greeted(); g != nil {
+		_ = g.Close()
+	}
+	if s.after != nil && err == nil {
+		s.after()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.late = err
+	return err
+}
+
+// Late is why the machine could not be destroyed in time, if somebody has tried.
+func (s *Session) Late() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.late
+}
+
+// EndGuest ends every process of the guest, which does not wake an agent that
+// sleeps. It says whether that worked; the agent may be hostile.
+func (s *Session) EndGuest(ctx context.Context, timeout time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	if g := s.Greeted(); g != nil {
+		return g.KillAll(ctx) == nil
+	}
+	sleeper := s.Machine.Abilities().Sleeper
+	return sleeper != nil && sleeper.EndGuest(ctx) == nil
+}
+
+// Dead says whether the machine has ended by itself.
+func (s *Session) Dead() bool {
+	select {
+	case <-s.Machine.Dead():
+		return true
+	default:
+		g := s.Greeted()
+		return g != nil && g.Err() != nil
+	}
+}
+
+// Death waits so long for the machine's end and returns what it was of, or nil. A
+// connection that ended may be a machine that died, of which the news comes later.
+func (s *Session) Death(within time.Duration) *driver.Death {
+	select {
+	case <-s.Machine.Dead():
+		d := s.Machine.Death()
+		return &d
+	case <-time.After(within):
+		return nil
+	}
+}

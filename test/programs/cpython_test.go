@@ -33,6 +33,12 @@ var different = map[string]string{
 	"test.test_resource.ResourceTest.test_fsize_ismax":         "--file-size is a limit, so RLIMIT_FSIZE is not infinite",
 }
 
+// chance are tests that fail by chance outside, too: nothing about a sandbox is learned
+// from how they end.
+var chance = map[string]string{
+	"test.test_glob.SymlinkLoopGlobTests.test_selflink": "Linux follows at most 40 links, and where something is mounted meanwhile it begins the walk again and counts on: 39 may be too many (ELOOP)",
+}
+
 // Each of CPython's tests that passes outside passes inside, and what is skipped
 // inside is skipped outside, but for what is declared.
 func TestCPython(t *testing.T) {
@@ -49,6 +55,10 @@ func TestCPython(t *testing.T) {
 			}
 			for name, outcome := range plain {
 				if outcome != "ok" || held[name] == "ok" {
+					continue
+				}
+				if _, known := chance[name]; known {
+					t.Logf("%s: %q: %s", name, held[name], chance[name])
 					continue
 				}
 				if declared := declaredFor(name); declared != "" {

@@ -1,6 +1,7 @@
 // Command pinfold-agent is the first process of every sandbox; see package
 // agent. It is started with its connection to the host as descriptor 3. With the
-// argument agent.SealModes the programs that it starts are refused openat2.
+// argument agent.SealModes the programs that it starts are refused openat2. With
+// agent.Listen descriptor 3 listens for hosts, and 4 holds the secret.
 package main
 
 import (
@@ -15,11 +16,16 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// connection is the descriptor that the driver hands over.
-const connection = 3
+// The descriptors that the driver hands over.
+const connection, secret = 3, 4
 
 func main() {
-	if err := agent.Run(connection, version, slices.Contains(os.Args[1:], agent.SealModes)); !errors.Is(err, io.EOF) {
+	seal := slices.Contains(os.Args[1:], agent.SealModes)
+	serve := func() error { return agent.Run(connection, version, seal) }
+	if slices.Contains(os.Args[1:], agent.Listen) {
+		serve = func() error { return agent.Serve(connection, secret, version, seal) }
+	}
+	if err := serve(); !errors.Is(err, io.EOF) {
 		_, _ = os.Stderr.WriteString("pinfold-agent: " + err.Error() + "\n")
 		os.Exit(1)
 	}

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"io"
 	"sync"
 	"sync/atomic"
 
@@ -10,19 +11,24 @@ import (
 	"pinfold/internal/wire"
 )
 
-// agent is the state of a serving agent.
-type agent struct {
-	conn  *pollFile
-	hello wire.Hello // the host's
-	root  int        // descriptor of "/"
+// process is what the agent has once, whichever host it serves.
+type process struct {
+	build string
+	root  int // descriptor of "/"
 	reap  *reaper
 	// unbound are the capabilities that no process here can get any more.
 	unbound   []int
 	sealModes bool
-	dials     atomic.Int32 // connections under way
-	watch     watcher
+	pieces    sync.Pool // of *[]byte, each a data frame of chunk bytes
+}
 
-	pieces sync.Pool // of *[]byte, each a data frame of chunk bytes
+// agent is the state of one that serves a host.
+type agent struct {
+	*process
+	conn  io.ReadWriter
+	hello wire.Hello   // the host's
+	dials atomic.Int32 // connections under way
+	watch watcher
 
 	send sync.Mutex // one frame at a time
 
@@ -36,32 +42,48 @@ type agent struct {
 // caller then exits. build is the
 // agent's build version, for the host's records. sealModes: see SealModes.
 func Run(fd int, build string, sealModes bool) error {
-	if err := harden(); err != nil {
+	p, conn, err := begin(fd, build, sealModes)
+	if err != nil {
 		return err
+	}
+	return p.serving(conn).serve()
+}
+
+// begin makes this process an agent, whose descriptor to the host is fd.
+func begin(fd int, build string, sealModes bool) (*process, *pollFile, error) {
+	if err := harden(); err != nil {
+		return nil, nil, err
 	}
 	oneThread()
 	unix.CloseOnExec(fd)
-	conn, err := newPollFile(fd, "host")
+	f, err := newPollFile(fd, "host")
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	reap, err := newReaper()
-	if err != nil {
-		return err
+	p := &process{build: build, sealModes: sealModes, unbound: unbound()}
+	p.pieces.New = func() any { b := make([]byte, wire.DataHeader+chunk); return &b }
+	if p.reap, err = newReaper(); err != nil {
+		return nil, nil, err
 	}
-	a := &agent{conn: conn, reap: reap, sealModes: sealModes, channels: map[uint32]*channel{}}
-	a.unbound = unbound()
+	p.root, err = sysOpen("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	return p, f, err
+}
+
+// serving is the agent for one host.
+func (p *process) serving(conn io.ReadWriter) *agent {
+	a := &agent{process: p, conn: conn, channels: map[uint32]*channel{}}
 	a.watch.a = a
-	a.pieces.New = func() any { b := make([]byte, wire.DataHeader+chunk); return &b }
-	if a.root, err = sysOpen("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-		return err
-	}
-	a.message(wire.KindHello, 0, &wire.Hello{Version: wire.Version, Agent: build})
-	frames := wire.NewReader(conn, wire.Host)
+	return a
+}
+
+// serve serves the host until its connection ends.
+func (a *agent) serve() error {
+	a.message(wire.KindHello, 0, &wire.Hello{Version: wire.Version, Agent: a.build})
+	frames := wire.NewReader(a.conn, wire.Host)
 	if err := a.greet(frames); err != nil {
 		return err
 	}
-	go a.reap.run()
+	a.reap.begin()
 	for {
 		f, err := frames.Next()
 		if err != nil {

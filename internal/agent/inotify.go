@@ -77,6 +77,15 @@ func (r *watcher) begin() error {
 	return nil
 }
 
+// close ends all watches.
+func (r *watcher) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file != nil {
+		_ = r.file.Close()
+	}
+}
+
 // remove ends a watch.
 func (r *watcher) remove(w *watch) {
 	r.mu.Lock()

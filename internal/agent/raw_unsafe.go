@@ -25,6 +25,13 @@ func rawIO(trap, fd uintptr, p []byte) (int, syscall.Errno) {
 	}
 }
 
+// sysAccept is accept4(2) on a listener that never blocks; what it returns does not
+// either.
+func sysAccept(fd uintptr) (int, syscall.Errno) {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_ACCEPT4, fd, 0, 0, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0, 0)
+	return int(n), errno
+}
+
 // sigaction is the kernel's struct sigaction.
 type sigaction struct {
 	handler  uintptr

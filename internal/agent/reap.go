@@ -25,6 +25,7 @@ type child struct {
 // and that happens under the lock; so under the lock a pid that is in the
 // table means the process that it names.
 type reaper struct {
+	once    sync.Once
 	mu      sync.Mutex
 	running map[int]*child
 	events  *pollFile // an eventfd that counts SIGCHLD
@@ -93,6 +94,11 @@ func (r *reaper) place(c *child, cpus []byte) {
 	}
 }
 
+// begin has processes waited for.
+func (r *reaper) begin() {
+	r.once.Do(func() { go r.run() })
+}
+
 // run waits for processes for ever. Whatever has ended before the eventfd is
 // read is collected after it, and what had before anybody counted, at once: the
 // agent may have taken the place of another process 1.
@@ -148,18 +154,27 @@ const killTimeout = 10 * time.Second
 // that is every process of the pid namespace; otherwise (in tests) the groups
 // of the agent's own children.
 func (a *agent) killAll(c *channel, _ wire.Request) wire.Outcome {
-	kill := a.reap.killGroups
+	if !a.reap.killAll(c.abandoned) {
+		return failed(fault(sandbox.CodeResourceUnavailable, "some processes do not die"))
+	}
+	return wire.Outcome{}
+}
+
+// killAll says whether all are gone. It gives up after killTimeout, and when the host
+// does.
+func (r *reaper) killAll(giveUp func() bool) (gone bool) {
+	kill := r.killGroups
 	if os.Getpid() == 1 {
 		kill = func() bool { return errors.Is(sysKill(-1, unix.SIGKILL), unix.ESRCH) }
 	}
 	pause := 50 * time.Microsecond
 	for until := time.Now().Add(killTimeout); !kill(); pause = min(2*pause, 5*time.Millisecond) {
-		if c.abandoned() || time.Now().After(until) {
-			return failed(fault(sandbox.CodeResourceUnavailable, "some processes do not die"))
+		if giveUp() || time.Now().After(until) {
+			return false
 		}
 		time.Sleep(pause)
 	}
-	return wire.Outcome{}
+	return true
 }
 
 // killGroups kills the group of every running child and says whether there

@@ -16,7 +16,8 @@
 //     *sandbox.Error of code setup_failed that names the step.
 //     When Create returns, the agent is running, no guest code has run, and
 //     everything that the plan enforces is in force.
-//  4. Dial returns the connection to the agent. It is called once. In a machine
+//  4. Dial returns the connection to the agent. It is called once, unless the machine
+//     can be dialled again (MachineAbilities.Redial). In a machine
 //     that sleeps (Sleeper) it has the agent start.
 //  5. Usage may be called at any time until Destroy returns, from any
 //     goroutine. While guest code runs the engine calls it every few
@@ -32,7 +33,8 @@
 //     returns.
 //
 // After the host process is killed at any instant, Leftovers of a new process
-// removes what the earlier life left behind.
+// removes what the earlier life left behind. Machines that outlive it (Keeper) are no
+// leftovers: the engine adopts those that it knows, and destroys the others.
 //
 // # Errors
 //
@@ -45,7 +47,8 @@ package driver
 
 import (
 	"context"
-	"net"
+	"io"
+	"time"
 
 	"pinfold/sandbox"
 )
@@ -71,10 +74,17 @@ type Driver interface {
 	Close() error
 }
 
+// Conn is a stream to a machine's agent and back.
+type Conn interface {
+	io.ReadWriteCloser
+	// SetDeadline ends what waits, and all that comes, at a moment; the zero time is never.
+	SetDeadline(t time.Time) error
+}
+
 // Machine is one sandbox with the agent inside.
 type Machine interface {
 	// Dial returns the one connection to the agent. The caller closes it.
-	Dial(ctx context.Context) (net.Conn, error)
+	Dial(ctx context.Context) (Conn, error)
 	// Usage reads the counters. After Destroy it returns the last reading.
 	Usage() Usage
 	// Dead is closed when the machine has ended by itself or by Destroy.
@@ -89,16 +99,30 @@ type Machine interface {
 
 // Abilities are what not every driver can do. A nil field: this one cannot.
 type Abilities struct {
+	Keeper  Keeper
 	Zygoter Zygoter
 }
 
 // MachineAbilities are what not every machine can do. A nil field: this one cannot.
 // Whoever wraps a machine and changes one of these puts itself in its place here.
 type MachineAbilities struct {
+	// Redial says that Dial may be called again, which ends the stream before, and that
+	// a stream outlives the connections that carry it: it breaks only with the machine.
+	Redial bool
+
 	Looker    Looker
 	Sleeper   Sleeper
 	Discarder Discarder
 	RunMeter  RunMeter
+}
+
+// Keeper is a driver whose machines outlive the process that made them.
+type Keeper interface {
+	// List returns the IDs of the machines that live and whose maker does not, or is we.
+	List(ctx context.Context) (ids []string, err error)
+	// Adopt returns a machine of that ID, and what it was made from. Its agent is to be
+	// dialled anew; what an earlier host had going in there ends by that.
+	Adopt(ctx context.Context, id string) (Machine, Plan, error)
 }
 
 // Looker is a machine into whose directories and files the host can look by

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"net"
 	"sync/atomic"
 	"testing"
 
@@ -116,7 +115,7 @@ func (b *breaking) Create(ctx context.Context, plan driver.Plan) (driver.Machine
 
 type brokenMachine struct{ driver.Machine }
 
-func (brokenMachine) Dial(context.Context) (net.Conn, error) { panic("a fault of ours") }
+func (brokenMachine) Dial(context.Context) (driver.Conn, error) { panic("a fault of ours") }
 
 // A fault of ours ends the run in which it shows, and nothing else: not the server,
 // not the machine's end, not the record.

@@ -3,7 +3,7 @@ package guest
 import (
 	"context"
 	"errors"
-	"net"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +26,7 @@ const handshakeTime = 10 * time.Second
 // Guest is the inside of one sandbox. All methods are safe for concurrent use.
 // Calls return promptly once their context or the connection ends.
 type Guest struct {
-	conn    net.Conn
+	conn    Link
 	hello   wire.Hello // ours
 	build   string
 	out     *outbox
@@ -40,10 +40,16 @@ type Guest struct {
 	last     uint32
 }
 
+// Link is a stream to an agent and back. What waits on it ends at its deadline.
+type Link interface {
+	io.ReadWriteCloser
+	SetDeadline(t time.Time) error
+}
+
 // New greets the agent on a fresh connection and takes the connection over;
 // it is closed when New fails. hello tells the agent its user and home; the
 // version is filled in.
-func New(ctx context.Context, conn net.Conn, hello wire.Hello) (*Guest, error) {
+func New(ctx context.Context, conn Link, hello wire.Hello) (*Guest, error) {
 	hello.Version = wire.Version
 	g := &Guest{conn: conn, hello: hello, done: make(chan struct{}), channels: map[uint32]*channel{}}
 	g.out = newOutbox(conn, func(err error) { g.end(gone(err)) })

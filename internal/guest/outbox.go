@@ -2,7 +2,6 @@ package guest
 
 import (
 	"io"
-	"net"
 	"sync"
 )
 
@@ -34,7 +33,7 @@ type outbox struct {
 	flushes sync.WaitGroup
 }
 
-func newOutbox(conn net.Conn, failed func(error)) *outbox {
+func newOutbox(conn Link, failed func(error)) *outbox {
 	return &outbox{w: conn, try: tryWriter(conn), failed: failed}
 }
 

@@ -16,7 +16,7 @@ type TryWriter interface {
 
 // tryWriter returns what writes to a connection without waiting. Of a
 // connection that cannot do that it writes nothing.
-func tryWriter(conn net.Conn) func([]byte) int {
+func tryWriter(conn Link) func([]byte) int {
 	switch conn := conn.(type) {
 	case TryWriter:
 		return conn.TryWrite

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -179,7 +178,7 @@ func (a *arena) open(l sandbox.Limits) (*guest.Guest, driver.Machine, error) {
 			a.Errorf("destroying a sandbox: %v", err)
 		}
 	}
-	var conn net.Conn
+	var conn driver.Conn
 	if conn, err = m.Dial(ctx); err == nil {
 		var g *guest.Guest
 		g, err = guest.New(ctx, conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, SwitchUser: plan.SwitchUser, Home: sandbox.Home})

@@ -4,7 +4,6 @@ package attacks
 
 import (
 	"context"
-	"net"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -55,7 +54,7 @@ func (m *countingMachine) Abilities() driver.MachineAbilities {
 	return can
 }
 
-func (m *countingMachine) Dial(ctx context.Context) (net.Conn, error) {
+func (m *countingMachine) Dial(ctx context.Context) (driver.Conn, error) {
 	m.counting.woken.Add(1)
 	return m.Machine.Dial(ctx)
 }

@@ -36,8 +36,10 @@ const Probe = "pinfold/internal/driver/drivertest/guestprobe"
 // Options say what a driver's machines are like.
 type Options struct {
 	// Kernel says that machines hold real processes under a real kernel.
-	// Without it only the life of a machine is tested.
 	Kernel bool
+	// Host says that they show the host template, within limits. What is in there and
+	// what is enforced is tested only then.
+	Host bool
 	// KillAgent ends a machine's agent from outside, as a crash would.
 	KillAgent func(m driver.Machine) error
 	// Break changes a plan so that making the machine fails, and returns a
@@ -59,13 +61,13 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver, o Options) {
 		{"report", reportTests, false},
 		{"life", lifeTests, false},
 		{"living", livingTests, false},
-		{"limits", limitTests, !o.Kernel},
-		{"isolation", isolationTests, !o.Kernel},
+		{"limits", limitTests, !o.Host},
+		{"isolation", isolationTests, !o.Host},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
 			if g.skip {
-				t.Skip("this driver's machines hold no real processes")
+				t.Skip("this driver's machines do not show the host template")
 			}
 			for _, c := range g.tests {
 				t.Run(c.name, func(t *testing.T) { c.run(s.begin(t)) })
@@ -87,6 +89,7 @@ type suite struct {
 // harness is one test with a driver of its own.
 type harness struct {
 	*testing.T
+	suite  *suite
 	driver driver.Driver
 	report driver.Report
 	o      Options
@@ -105,7 +108,7 @@ func (s *suite) begin(t *testing.T) *harness {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	h := &harness{T: t, driver: s.open(t), o: s.o, ctx: ctx}
+	h := &harness{T: t, suite: s, driver: s.open(t), o: s.o, ctx: ctx}
 	r, err := h.driver.Probe(ctx)
 	if err != nil {
 		t.Fatalf("Probe: %v", err)
@@ -142,9 +145,14 @@ func (h *harness) plan(l sandbox.Limits) driver.Plan {
 }
 
 // create makes a machine that is gone when the test ends.
-func (h *harness) create(l sandbox.Limits) driver.Machine {
+func (h *harness) create() driver.Machine {
 	h.Helper()
-	m, err := h.driver.Create(h.ctx, h.plan(l))
+	return h.createFrom(h.plan(sandbox.Limits{}))
+}
+
+func (h *harness) createFrom(p driver.Plan) driver.Machine {
+	h.Helper()
+	m, err := h.driver.Create(h.ctx, p)
 	if err != nil {
 		h.Fatalf("Create: %v", err)
 	}
@@ -164,14 +172,16 @@ type box struct {
 	driver.Machine
 	*guest.Guest
 	h      *harness
+	plan   driver.Plan
 	limits sandbox.Limits
 }
 
 // box makes a machine and greets its agent.
 func (h *harness) box(l sandbox.Limits) *box {
 	h.Helper()
-	m := h.create(l)
-	return &box{Machine: m, Guest: h.greet(m), h: h, limits: l.WithDefaults()}
+	plan := h.plan(l)
+	m := h.createFrom(plan)
+	return &box{Machine: m, Guest: h.greet(m), h: h, plan: plan, limits: l.WithDefaults()}
 }
 
 func (h *harness) greet(m driver.Machine) *guest.Guest {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -78,7 +79,7 @@ func (h *harness) testPlanRefuses() {
 var lifeTests = []test{
 	{"create and destroy", (*harness).testCreateDestroy},
 	{"destroy is idempotent", (*harness).testDestroyTwice},
-	{"dial once", (*harness).testDialOnce},
+	{"dial again", (*harness).testDialAgain},
 	{"hello and echo", (*harness).testEcho},
 	{"files", (*harness).testFiles},
 	{"dead when destroyed", (*harness).testDeath},
@@ -89,10 +90,11 @@ var lifeTests = []test{
 	{"cancelled while it is made", (*harness).testCancelledCreate},
 	{"a step fails", (*harness).testStepFails},
 	{"nothing of a living owner is a leftover", (*harness).testNoLeftovers},
+	{"adopted", (*harness).testAdopt},
 }
 
 func (h *harness) testCreateDestroy() {
-	m := h.create(sandbox.Limits{})
+	m := h.create()
 	select {
 	case <-m.Dead():
 		h.Fatalf("dead at once: %+v", m.Death())
@@ -104,7 +106,7 @@ func (h *harness) testCreateDestroy() {
 }
 
 func (h *harness) testDestroyTwice() {
-	m := h.create(sandbox.Limits{})
+	m := h.create()
 	h.destroy(m)
 	last := m.Usage()
 	h.destroy(m)
@@ -118,12 +120,36 @@ func (h *harness) testDestroyTwice() {
 	}
 }
 
-func (h *harness) testDialOnce() {
-	m := h.create(sandbox.Limits{})
-	h.greet(m)
-	if conn, err := m.Dial(h.ctx); err == nil {
-		_ = conn.Close()
-		h.Error("a second Dial succeeds")
+// A second Dial succeeds only where that is promised; then it ends the first.
+func (h *harness) testDialAgain() {
+	m := h.create()
+	first := h.greet(m)
+	if !m.Abilities().Redial {
+		if conn, err := m.Dial(h.ctx); err == nil {
+			_ = conn.Close()
+			h.Error("a second Dial succeeds")
+		}
+		return
+	}
+	p, err := first.Start(h.ctx, guest.Command{Args: []string{"/bin/sleep", "60"}, Env: env}, guest.Streams{})
+	if err != nil {
+		h.Fatal(err)
+	}
+	if err := first.WriteFile(h.ctx, "kept", 0o600, 4, strings.NewReader("kept")); err != nil {
+		h.Fatal(err)
+	}
+	second := h.greet(m)
+	if _, err := p.Wait(h.ctx); err == nil {
+		h.Error("a process outlived the stream that it was started by")
+	}
+	var kept bytes.Buffer
+	if _, err := second.ReadFile(h.ctx, "kept", 100, &kept); err != nil || kept.String() != "kept" {
+		h.Errorf("%q, %v", kept.String(), err)
+	}
+	select {
+	case <-m.Dead():
+		h.Error("the machine is dead")
+	default:
 	}
 }
 
@@ -157,7 +183,7 @@ func (h *harness) testFiles() {
 }
 
 func (h *harness) testDeath() {
-	m := h.create(sandbox.Limits{})
+	m := h.create()
 	h.destroy(m)
 	select {
 	case <-m.Dead():
@@ -201,7 +227,7 @@ func (h *harness) testAgentDies() {
 // That the connection broke is not a death by itself; whatever follows, the
 // machine can be destroyed.
 func (h *harness) testConnectionBreaks() {
-	m := h.create(sandbox.Limits{})
+	m := h.create()
 	conn, err := m.Dial(h.ctx)
 	if err != nil {
 		h.Fatal(err)
@@ -213,7 +239,7 @@ func (h *harness) testConnectionBreaks() {
 
 func (h *harness) testEverythingAtOnce() {
 	for range 8 {
-		m := h.create(sandbox.Limits{})
+		m := h.create()
 		var wg sync.WaitGroup
 		wg.Go(func() { h.useUntilItEnds(m) })
 		for range 3 {
@@ -350,5 +376,51 @@ func (h *harness) testNoLeftovers() {
 	}
 	if got := b.run("/bin/echo", "alive").out; got != "alive\n" {
 		h.Errorf("after Leftovers the machine says %q", got)
+	}
+}
+
+// What outlives its maker is found, with its files, by a driver that knows nothing but
+// its state; and what is gone is found no more.
+func (h *harness) testAdopt() {
+	keeper := h.driver.Abilities().Keeper
+	if keeper == nil {
+		h.Skip("this driver's machines end with the process that made them")
+	}
+	b := h.box(sandbox.Limits{})
+	if err := b.WriteFile(h.ctx, "kept", 0o600, 4, strings.NewReader("kept")); err != nil {
+		h.Fatal(err)
+	}
+	again := h.suite.open(h.T)
+	if _, err := again.Leftovers(h.ctx); err != nil {
+		h.Error(err)
+	}
+	keeper = again.Abilities().Keeper
+	ids, err := keeper.List(h.ctx)
+	if err != nil || !slices.Contains(ids, b.plan.ID) {
+		h.Fatalf("%q are listed, without %q: %v", ids, b.plan.ID, err)
+	}
+	m, plan, err := keeper.Adopt(h.ctx, b.plan.ID)
+	if err != nil {
+		h.Fatal(err)
+	}
+	h.Cleanup(func() { h.destroy(m) })
+	if diff := cmp.Diff(b.plan, plan); diff != "" {
+		h.Errorf("it was made from another plan (-made +adopted):\n%s", diff)
+	}
+	var kept bytes.Buffer
+	if _, err := h.greet(m).ReadFile(h.ctx, "kept", 100, &kept); err != nil || kept.String() != "kept" {
+		h.Errorf("%q, %v", kept.String(), err)
+	}
+	h.destroy(m)
+	select {
+	case <-b.Dead():
+	case <-time.After(time.Minute):
+		h.Error("its maker does not notice its end")
+	}
+	if ids, err := keeper.List(h.ctx); err != nil || slices.Contains(ids, plan.ID) {
+		h.Errorf("after its end %q are listed: %v", ids, err)
+	}
+	if _, _, err := keeper.Adopt(h.ctx, plan.ID); sandbox.AsError(err).Code != sandbox.CodeNotFound {
+		h.Errorf("adopting what is gone: %v", err)
 	}
 }

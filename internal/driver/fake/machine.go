@@ -46,7 +46,7 @@ func newMachine(plan driver.Plan, s Script) *Machine {
 }
 
 // Dial returns the connection to the agent, once.
-func (m *Machine) Dial(context.Context) (conn net.Conn, err error) {
+func (m *Machine) Dial(context.Context) (conn driver.Conn, err error) {
 	err = errors.New("fake: the connection to the agent was taken before")
 	m.dial.Do(func() { conn, err = m.ours, nil })
 	return conn, err

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -95,7 +94,7 @@ func (m *machine) Abilities() driver.MachineAbilities {
 func (m *machine) Discard() { m.meter.discard() }
 
 // Dial returns the connection to the agent, once. An agent that sleeps is woken.
-func (m *machine) Dial(context.Context) (conn net.Conn, err error) {
+func (m *machine) Dial(context.Context) (conn driver.Conn, err error) {
 	err = errors.New("native: the connection to the agent was taken before")
 	m.connOnce.Do(func() {
 		if err = m.wake(); err == nil {

@@ -76,6 +76,7 @@ func TestConformance(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return newDriver(t, state) }, drivertest.Options{
 		Kernel:    true,
+		Host:      true,
 		KillAgent: func(m driver.Machine) error { return unix.Kill(m.(*machine).child.PID, unix.SIGKILL) },
 		Break: func(_ *testing.T, p *driver.Plan) string {
 			p.Hostname = strings.Repeat("x", 65) // the kernel takes 64 bytes

@@ -38,7 +38,7 @@ func (a *asleep) EndGuest(context.Context) error {
 	return a.fails
 }
 
-func (a *asleep) Dial(ctx context.Context) (net.Conn, error) {
+func (a *asleep) Dial(ctx context.Context) (driver.Conn, error) {
 	a.note("dial")
 	if a.mute {
 		ours, theirs := net.Pipe()

@@ -1,0 +1,127 @@
+package resume
+
+import (
+	"encoding/binary"
+	"io"
+	"sync"
+)
+
+// maxStrangers is how many connections may be open that have not shown the secret yet.
+// The oldest makes room: whoever has the secret shows it at once.
+const maxStrangers = 16
+
+// Server is the agent's end: it holds the stream of the host that came last.
+type Server struct {
+	secret  Secret
+	streams chan *Stream
+
+	mu        sync.Mutex
+	current   *Stream
+	strangers []io.Closer
+}
+
+// NewServer returns a server without a stream.
+func NewServer(secret Secret) *Server {
+	return &Server{secret: secret, streams: make(chan *Stream, 1)}
+}
+
+// Next waits for the stream of another host. The one before has ended by then, or is
+// about to.
+func (v *Server) Next() *Stream { return <-v.streams }
+
+// Accept takes a connection that was made to the agent, and returns when it carries a
+// stream, or is closed since it does not come from the host.
+func (v *Server) Accept(conn io.ReadWriteCloser) {
+	v.arrived(conn)
+	setDeadline(conn, handshakeTimeout)
+	var hello [helloSize]byte
+	_, err := io.ReadFull(conn, hello[:])
+	v.known(conn)
+	rest := hello[len(magic):]
+	if err != nil || string(hello[:len(magic)]) != magic || !same(rest[:SecretSize], v.secret[:]) {
+		_ = conn.Close()
+		return
+	}
+	rest = rest[SecretSize:]
+	v.host(conn, rest[0], [sessionSize]byte(rest[1:]), binary.BigEndian.Uint64(rest[1+sessionSize:]))
+}
+
+// same compares in a time that says nothing about where two secrets differ.
+func same(a, b []byte) bool {
+	var differ byte
+	for i := range a {
+		differ |= a[i] ^ b[i]
+	}
+	return differ == 0
+}
+
+// arrived remembers a connection of nobody knows whom.
+func (v *Server) arrived(conn io.Closer) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.strangers) == maxStrangers {
+		_ = v.strangers[0].Close()
+		v.strangers = v.strangers[1:]
+	}
+	v.strangers = append(v.strangers, conn)
+}
+
+func (v *Server) known(conn io.Closer) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i, c := range v.strangers {
+		if c == conn {
+			v.strangers = append(v.strangers[:i:i], v.strangers[i+1:]...)
+			return
+		}
+	}
+}
+
+// host goes on with a session on a connection of the host's, or begins one.
+func (v *Server) host(conn io.ReadWriteCloser, kind byte, session [sessionSize]byte, theirs uint64) {
+	s := v.stream(kind, session)
+	if s == nil {
+		_, _ = conn.Write(answer(statusUnknown, 0))
+		_ = conn.Close()
+		return
+	}
+	epoch, received := s.offer()
+	_, err := conn.Write(answer(statusGo, received))
+	setDeadline(conn, 0)
+	if err == nil {
+		err = s.attach(conn, epoch, theirs, received)
+	}
+	if err == errViolation { //nolint:errorlint // ours, never wrapped
+		s.end(err)
+	}
+	if err != nil {
+		_ = conn.Close()
+	}
+}
+
+// stream returns a session's stream: nil when it is to go on and is not the current one.
+func (v *Server) stream(kind byte, session [sessionSize]byte) *Stream {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.current != nil && v.current.session == session {
+		return v.current
+	}
+	if kind != kindBegin {
+		return nil
+	}
+	if v.current != nil {
+		v.current.end(errReplaced)
+	}
+	v.current = newStream()
+	v.current.session = session
+	select {
+	case <-v.streams: // nobody has taken that one up
+	default:
+	}
+	v.streams <- v.current
+	return v.current
+}
+
+func answer(status byte, received uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{status}, received)
+}

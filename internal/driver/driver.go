@@ -18,7 +18,7 @@
 //     everything that the plan enforces is in force.
 //  4. Dial returns the connection to the agent. It is called once, unless the machine
 //     can be dialled again (MachineAbilities.Redial). In a machine
-//     that sleeps (Sleeper) it has the agent start.
+//     that begins with an InitStub it has the agent start.
 //  5. Usage may be called at any time until Destroy returns, from any
 //     goroutine. While guest code runs the engine calls it every few
 //     milliseconds; a driver may use the call to settle what depends on what
@@ -111,7 +111,7 @@ type MachineAbilities struct {
 	Redial bool
 
 	Looker    Looker
-	Sleeper   Sleeper
+	InitStub  InitStub
 	Discarder Discarder
 	RunMeter  RunMeter
 }
@@ -138,14 +138,14 @@ type Looker interface {
 	Read(path string, most int) (content []byte, ok bool)
 }
 
-// Sleeper is a machine in which the agent starts only when Dial asks for it, since
-// its program comes by a fork. Dial is called before the program is handed over, or
-// after EndGuest: a guest that runs could take away what the agent needs to start.
-type Sleeper interface {
-	// EndGuest ends every process of the guest, returns when they are gone, and
-	// leaves the agent asleep. It fails when the agent is awake, which does this
-	// itself, and when the machine has ended. After an error Dial fails, too.
-	EndGuest(ctx context.Context) error
+// InitStub is a machine whose first process becomes the agent only when Dial asks for it,
+// since its program is forked from a zygote. Dial is called before the program is handed
+// over, or after KillGuest: a guest that runs could take away what the agent needs to start.
+type InitStub interface {
+	// KillGuest kills every process of the guest and returns when they are gone, without
+	// the agent. It fails when the agent runs, which does this itself, and when the
+	// machine has ended. After an error Dial fails, too.
+	KillGuest(ctx context.Context) error
 }
 
 // Discarder is a machine that can save itself the last reading of its counters.

@@ -22,7 +22,7 @@ type Zygoter interface {
 type Zygote interface {
 	// Fork makes the machine that the plan describes, with everything that it
 	// enforces in force, and a child of the zygote in it, which waits for its
-	// program on its standard input. The machine may be a Sleeper.
+	// program on its standard input. The machine may have an InitStub.
 	Fork(ctx context.Context, plan Plan) (Machine, *zygote.Child, error)
 	// Dead is closed when the zygote has ended. Its machines have ended with it.
 	Dead() <-chan struct{}

@@ -51,7 +51,7 @@ func (j *job) compiled(ctx context.Context) (p products, ok bool, err error) {
 	var clean bool
 	f.session, ok, clean, err = j.compile(ctx)
 	// What the compiler left running must not write into what is copied.
-	if clean && f.session.EndGuest(ctx, execution.KillBeforeCollecting) {
+	if clean && f.session.KillGuest(ctx, execution.KillBeforeCollecting) {
 		said := compilecache.Said{Stdout: j.result.Compile.Stdout, Stderr: j.result.Compile.Stderr}
 		f.record = cache.Put(tenant, key)
 		f.keep = func() { j.keep(f.record.Keep(said)) }

@@ -107,6 +107,6 @@ func (p *pool) fork(ctx context.Context, plan driver.Plan) (w *readyMachine, ok 
 	if f == nil {
 		return nil, ok, err
 	}
-	s := execution.Asleep(f.Machine, forkedPlan(plan), f.Release)
+	s := execution.Ungreeted(f.Machine, forkedPlan(plan), f.Release)
 	return &readyMachine{session: s, interpreter: warm.Forked(f.Child), forked: f, made: time.Now()}, true, nil
 }

@@ -83,7 +83,7 @@ func (s *Sandbox) act(u driver.Usage) bool {
 	for _, p := range running {
 		p.stop(t)
 	}
-	if !s.session.EndGuest(context.Background(), execution.KillTimeout) {
+	if !s.session.KillGuest(context.Background(), execution.KillTimeout) {
 		s.endFor(verdict.Evidence{Limits: s.info.Limits, Usage: u}.Refusal(sandbox.CauseProcesses))
 	}
 	return true

@@ -55,7 +55,7 @@ func (j *job) readResults(ctx context.Context, s *execution.Session) {
 	j.result.ResultsSkipped = read.Skipped
 }
 
-// readValues reads the file of values. Where the agent sleeps, the host reads a small
+// readValues reads the file of values. Where no agent runs, the host reads a small
 // one by itself, which is less work than the agent's start.
 func readValues(ctx context.Context, s *execution.Session, name string) ([]byte, error) {
 	if looker := s.Machine.Abilities().Looker; looker != nil && s.Greeted() == nil {

@@ -153,16 +153,16 @@ func (r *relative) end() error {
 	return err
 }
 
-// wakes ends what the fork has become, wakes the agent, which has slept until now,
+// startsAgent ends what the fork has become, starts the agent in place of the init stub,
 // and has it find the program's file.
-func (r *relative) wakes() error {
+func (r *relative) startsAgent() error {
 	ctx, cancel := context.WithTimeout(r.family.Context(), time.Minute)
 	defer cancel()
-	sleeper := r.machine.Abilities().Sleeper
-	if sleeper == nil {
+	stub := r.machine.Abilities().InitStub
+	if stub == nil {
 		return errors.New("the machine does not sleep")
 	}
-	if err := sleeper.EndGuest(ctx); err != nil {
+	if err := stub.KillGuest(ctx); err != nil {
 		return err
 	}
 	conn, err := r.machine.Dial(ctx)

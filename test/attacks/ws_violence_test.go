@@ -34,7 +34,7 @@ for _ in range(20000):
 func violenceCase() Case {
 	return Case{
 		ID: "WS-06", Title: "killing, stopping, bombing, filling and flooding from a fork", Level: User, Severity: PeerDoS, Source: "own",
-		Root: true, Expect: "the parent, a sibling and the agent that slept go on; new forks are made",
+		Root: true, Expect: "the parent, a sibling and the agent that starts go on; new forks are made",
 		Do: func(t *trial) error { return t.violence() },
 		Control: Control{Without: "namespaces of one's own", Run: func(a *arena) error {
 			out, err := a.jail(Payload{Code: `
@@ -93,7 +93,7 @@ func (f *family) endures(sibling *relative, name, code string) error {
 		err = f.serves()
 	}
 	if err == nil {
-		err = r.wakes()
+		err = r.startsAgent()
 	}
 	begin := time.Now()
 	err = errors.Join(err, r.end())

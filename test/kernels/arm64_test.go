@@ -22,11 +22,11 @@ func TestDebian13ARM64(t *testing.T) {
 // and what makes calls by the other architecture's numbers.
 var arm64Suites = []suite{
 	{name: "machine code", pkg: "pinfold/internal/linux/walker", beside: "internal/language/support"},
-	{name: "sleeper", pkg: "pinfold/internal/linux/sleeper"},
+	{name: "init stub", pkg: "pinfold/internal/linux/initstub"},
 	{name: "system calls", pkg: "pinfold/internal/linux/seccomp", args: []string{"-test.run=^Test(Probe|Refused|NoNamespaceByClone|SocketFamilies|EveryRefusedCall|ConstantsAreTheKernels|CloseEndsServe)$"}},
 	{name: "warm and cold", pkg: attacksPkg, args: []string{"-test.run=^TestPythonOfThisRoot$"}, programs: attackPrograms, env: []string{"PINFOLD_TEST_PYTHON=3.13", "PINFOLD_TEST_FOREVER=1", "PINFOLD_TEST_NUMPY=1"}, delegate: true},
 	{name: "installed", pkg: installedPkg, args: []string{"-test.run=^TestInstalled$/^(root|reload|crash|stop)$"}, env: []string{"PINFOLD_TEST_CHECKOUT=" + checkoutDir}},
-	{name: "native as root", pkg: nativePkg, args: []string{"-test.run=^Test(Posture|OOMScore|Fork|Asleep|Wake)$"}, programs: nativePrograms, delegate: true},
+	{name: "native as root", pkg: nativePkg, args: []string{"-test.run=^Test(Posture|OOMScore|Fork|InitStub|InitStubBecomesAgent)$"}, programs: nativePrograms, delegate: true},
 	{name: "forked posture", pkg: nativePkg, args: []string{"-test.run=^TestForkedPosture$"}, programs: nativePrograms, delegate: true},
 	{name: "conformance as root", pkg: nativePkg, args: []string{"-test.run=^TestConformance$", "-test.skip=" + crowd}, programs: nativePrograms, delegate: true},
 	{name: "causes as root", pkg: e2ePkg, args: []string{"-test.run=^TestCauses$", "-test.skip=/(forbidden.*|" + slowCauses[2:]}, programs: []string{"pinfold/cmd/pinfold", agenttest.Agent}, delegate: true},

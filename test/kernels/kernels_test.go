@@ -26,7 +26,7 @@ const crowd = "^TestConformance$/^life$/^32_at_once$"
 
 var (
 	nativeArgs     = []string{"-test.run=^TestConformance$", "-test.skip=" + crowd}
-	forkArgs       = []string{"-test.run=^Test(Fork|Asleep|Wake|WakeIntoFullMachines|WakeThatFails)$"}
+	forkArgs       = []string{"-test.run=^Test(Fork|InitStub|InitStubBecomesAgent|AgentStartsInFullMachines|AgentThatDoesNotStart)$"}
 	cgroupUserArgs = []string{"-test.skip=^TestKillLiftsLimits$"} // only root can keep a process from being killed
 	nativePrograms = []string{agenttest.Agent, drivertest.Probe}
 )

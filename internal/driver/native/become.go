@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
-	"pinfold/internal/linux/sleeper"
+	"pinfold/internal/linux/initstub"
 	"pinfold/internal/linux/spawn"
 )
 
@@ -15,9 +15,9 @@ import (
 const agentFD = 3
 
 // become ends the table: the process becomes the agent, or, where the program
-// is forked into it, what waits until the agent is needed.
+// is forked into it, the init stub, which waits until the agent is needed.
 func (n *initSpec) become(p *spawn.Program) {
-	if n.sleeper <= 0 {
+	if n.initStub <= 0 {
 		p.CloseOnExecFrom(agentFD)
 		p.Dup2(n.socket, agentFD)
 		thrift(p)
@@ -26,11 +26,11 @@ func (n *initSpec) become(p *spawn.Program) {
 		return
 	}
 	// Whatever their numbers are here, none is in another's place.
-	program := p.Result("copy descriptor", unix.SYS_FCNTL, n.sleeper, unix.F_DUPFD_CLOEXEC, sleeper.AgentFD+1)
-	agent := p.Result("copy descriptor", unix.SYS_FCNTL, n.agent, unix.F_DUPFD_CLOEXEC, sleeper.AgentFD+1)
-	p.CloseOnExecFrom(sleeper.ConnFD)
-	p.Dup2(n.socket, sleeper.ConnFD)
-	p.Call("duplicate descriptor", unix.SYS_DUP3, agent.Ref(), sleeper.AgentFD, 0)
+	program := p.Result("copy descriptor", unix.SYS_FCNTL, n.initStub, unix.F_DUPFD_CLOEXEC, initstub.AgentFD+1)
+	agent := p.Result("copy descriptor", unix.SYS_FCNTL, n.agent, unix.F_DUPFD_CLOEXEC, initstub.AgentFD+1)
+	p.CloseOnExecFrom(initstub.ConnFD)
+	p.Dup2(n.socket, initstub.ConnFD)
+	p.Call("duplicate descriptor", unix.SYS_DUP3, agent.Ref(), initstub.AgentFD, 0)
 	thrift(p)
 	ignore := make([]byte, 32) // struct sigaction
 	binary.NativeEndian.PutUint64(ignore, 1)

@@ -154,7 +154,7 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	h := m.host
 	defer theirs.Close() //nolint:errcheck // the child has its own
 	n := m.initSpec(int(theirs.Fd()))
-	err := m.layAsleep(n)
+	err := m.useInitStub(n)
 	if err != nil {
 		return nil, err
 	}

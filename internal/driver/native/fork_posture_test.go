@@ -53,11 +53,11 @@ var forkedDiffers = []struct {
 	{"Program.Args", "[python3 harness main]", "[python3 zygote]", "the command line is what was executed"},
 }
 
-// How what sleeps differs from the agent, and nothing else does.
-var asleepDiffers = []struct {
-	field, awake, asleep, why string // asleep: the beginning
+// How the init stub differs from the agent, and nothing else does.
+var stubDiffers = []struct {
+	field, agent, stub, why string // stub: the beginning
 }{
-	{"Agent.Executable", "/memfd:pinfold-agent (deleted)", "/memfd:pinfold-sleeper (deleted)", "it is another program"},
+	{"Agent.Executable", "/memfd:pinfold-agent (deleted)", "/memfd:pinfold-initstub (deleted)", "it is another program"},
 	{
 		"Agent.Descriptors", "[/ /dev/null /dev/null /dev/null anon_inode:[eventfd] anon_inode:[eventfd] anon_inode:[eventpoll] socket:]",
 		"[/dev/null /dev/null /dev/null /memfd:pinfold-agent (deleted) socket:]", "it holds what it will become",
@@ -80,16 +80,16 @@ func TestForkedPosture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	started, forked, asleep := flat(t, lookAtStarted(t, d, plan)), flat(t, lookAtForked(t, d, p, plan, true)), flat(t, lookAtForked(t, d, p, plan, false))
-	for _, differs := range asleepDiffers {
-		if forked[differs.field] != differs.awake || !strings.HasPrefix(asleep[differs.field], differs.asleep) {
-			t.Errorf("%s is %q with an agent that is awake and %q with one that sleeps, not %q and %q",
-				differs.field, forked[differs.field], asleep[differs.field], differs.awake, differs.asleep)
+	started, forked, stub := flat(t, lookAtStarted(t, d, plan)), flat(t, lookAtForked(t, d, p, plan, true)), flat(t, lookAtForked(t, d, p, plan, false))
+	for _, differs := range stubDiffers {
+		if forked[differs.field] != differs.agent || !strings.HasPrefix(stub[differs.field], differs.stub) {
+			t.Errorf("%s is %q beside the agent and %q beside the init stub, not %q and %q",
+				differs.field, forked[differs.field], stub[differs.field], differs.agent, differs.stub)
 		}
-		asleep[differs.field] = forked[differs.field]
+		stub[differs.field] = forked[differs.field]
 	}
-	if diff := cmp.Diff(forked, asleep); diff != "" {
-		t.Errorf("a fork beside an agent that sleeps (+) is not what it is beside one that is awake (-):\n%s", diff)
+	if diff := cmp.Diff(forked, stub); diff != "" {
+		t.Errorf("a fork beside an init stub (+) is not what it is beside the agent (-):\n%s", diff)
 	}
 	for _, differs := range forkedDiffers {
 		if started[differs.field] != differs.started || forked[differs.field] != differs.forked {
@@ -186,9 +186,9 @@ func lookAtStarted(t *testing.T, d *Driver, plan driver.Plan) sight {
 	return lookAt(t, d, m, out)
 }
 
-// lookAtForked hands the program to a fork, beside an agent that has been woken or
-// sleeps.
-func lookAtForked(t *testing.T, d *Driver, p driver.Zygote, plan driver.Plan, wake bool) sight {
+// lookAtForked hands the program to a forked interpreter, beside the agent or the
+// init stub.
+func lookAtForked(t *testing.T, d *Driver, p driver.Zygote, plan driver.Plan, agent bool) sight {
 	t.Helper()
 	plan.ID = fmt.Sprintf("forked-%d", forkCount.Add(1))
 	made, f, err := p.Fork(t.Context(), plan)
@@ -198,7 +198,7 @@ func lookAtForked(t *testing.T, d *Driver, p driver.Zygote, plan driver.Plan, wa
 	m := made.(*machine)
 	defer destroy(t, m)
 	defer closeFiles([]*os.File{f.Stdin, f.Stdout, f.Stderr})
-	if wake {
+	if agent {
 		conn, err := m.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -67,7 +67,7 @@ type initSpec struct {
 	socket      int   // the agent's end of the connection; later also carries the init spec's descriptors to the host
 	agent       int   // the agent's program
 	agentOnDisk bool  // it is a file of the host's
-	sleeper     int   // what is the agent until it is needed; 0: nothing
+	initStub    int   // the init stub, which becomes the agent when that is needed; 0: the agent starts at once
 	join        []int // cgroup v1: files to write "0" to
 
 	ownDevices bool     // on tmpfs
@@ -95,8 +95,8 @@ type initSpec struct {
 func (n *initSpec) program() *spawn.Program {
 	keep := append([]int{n.socket, n.agent}, n.join...)
 	keep = n.keepRoot(keep)
-	if n.sleeper > 0 {
-		keep = append(keep, n.sleeper)
+	if n.initStub > 0 {
+		keep = append(keep, n.initStub)
 	}
 	for _, t := range n.trees {
 		if t != nil {

@@ -51,7 +51,7 @@ type machine struct {
 	connOnce sync.Once
 	dialled  atomic.Bool // somebody reads what the agent says
 	conn     *channel
-	sleep    sleep
+	stub     initStub
 
 	dead  chan struct{}
 	meter meter
@@ -87,17 +87,17 @@ func (m *machine) Usage() driver.Usage {
 
 // Abilities implements driver.Machine.
 func (m *machine) Abilities() driver.MachineAbilities {
-	return driver.MachineAbilities{Looker: m, Sleeper: m, Discarder: m, RunMeter: m}
+	return driver.MachineAbilities{Looker: m, InitStub: m, Discarder: m, RunMeter: m}
 }
 
 // Discard implements driver.Discarder.
 func (m *machine) Discard() { m.meter.discard() }
 
-// Dial returns the connection to the agent, once. An agent that sleeps is woken.
+// Dial returns the connection to the agent, once. An init stub becomes the agent.
 func (m *machine) Dial(context.Context) (conn driver.Conn, err error) {
 	err = errors.New("native: the connection to the agent was taken before")
 	m.connOnce.Do(func() {
-		if err = m.wake(); err == nil {
+		if err = m.startAgent(); err == nil {
 			m.conn.ended = m.child.StayAwake
 			m.dialled.Store(true)
 			conn = told{m.conn, &m.meter}

@@ -85,9 +85,9 @@ type host struct {
 
 	undestroyed atomic.Int64 // machines that could not be destroyed in time, and are still there
 
-	sleeperOnce sync.Once
-	sleeper     *os.File // what is process 1 until the agent is needed; nil before the first machine of a zygote's child
-	sleeperErr  error
+	initStubOnce sync.Once
+	initStub     *os.File // what is process 1 until the agent is needed; nil before the first machine of a zygote's child
+	initStubErr  error
 
 	claimOnce sync.Once
 	claimErr  error
@@ -199,7 +199,7 @@ func (h *host) claim(d *Driver) error {
 func (h *host) close() {
 	h.turn.close()
 	h.prepared.close()
-	for _, f := range []*os.File{h.agent, h.sleeper} {
+	for _, f := range []*os.File{h.agent, h.initStub} {
 		if f != nil {
 			_ = f.Close()
 		}

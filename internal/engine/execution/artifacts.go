@@ -62,7 +62,7 @@ func (s *Session) Collect(ctx context.Context, a Artifacts, result *sandbox.Resu
 		return // what is still running may make some; it is killed all the same
 	}
 	c := &collector{Artifacts: a, session: s, result: result}
-	if !s.EndGuest(ctx, KillBeforeCollecting) {
+	if !s.KillGuest(ctx, KillBeforeCollecting) {
 		c.reject("", sandbox.CodeResourceUnavailable, "no file could come out: the sandbox was already gone, or its processes did not end in time")
 		return
 	}

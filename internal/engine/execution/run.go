@@ -137,7 +137,7 @@ func (s *Session) await(ctx context.Context, p warm.Program, w *watch, r *Outcom
 		w.fire(Cancelled(ctx))
 		_ = s.Close(ctx)
 	case <-w.stop:
-		if !s.EndGuest(ctx, KillTimeout) {
+		if !s.KillGuest(ctx, KillTimeout) {
 			_ = s.Close(ctx)
 		}
 	case <-s.Machine.Dead():

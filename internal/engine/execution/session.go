@@ -31,8 +31,8 @@ func Starting(ctx context.Context) (context.Context, context.CancelFunc) {
 // when asked; after it the whole machine is ended from outside.
 const KillTimeout = 500 * time.Millisecond
 
-// Session is one living machine and the connection to its agent. That of a fork's
-// machine may sleep: what a run needs the agent for goes through Agent. It is safe for
+// Session is one living machine and the connection to its agent. There may be
+// an init stub in its place: what a run needs the agent for goes through Agent. It is safe for
 // concurrent use; Plan and Machine never change.
 type Session struct {
 	Plan    driver.Plan
@@ -43,7 +43,7 @@ type Session struct {
 	mu      sync.Mutex
 	guest   *guest.Guest // the agent; nil until it has been greeted
 	refused error        // why it could not be greeted
-	handed  bool         // to a fork: its program
+	handed  bool         // to a forked interpreter: its program
 	late    error        // why it could not be destroyed in time, when that was tried last
 }
 
@@ -66,14 +66,14 @@ func Open(ctx context.Context, d driver.Driver, plan driver.Plan) (opened *Sessi
 	return s, nil
 }
 
-// Asleep is the session of a machine whose agent has not been greeted. after is called
+// Ungreeted is the session of a machine whose agent has not been greeted. after is called
 // when the machine is gone, more than once perhaps.
-func Asleep(m driver.Machine, plan driver.Plan, after func()) *Session {
+func Ungreeted(m driver.Machine, plan driver.Plan, after func()) *Session {
 	return &Session{Plan: plan, Machine: m, after: after}
 }
 
-// Agent returns the machine's agent. The first call greets it, and wakes it where
-// it sleeps; what that came to is the answer to all others. A fork that has its
+// Agent returns the machine's agent. The first call greets it, after an
+// init stub has become the agent; what came of that is the answer to all others. A forked
 // program, and all that it has started, end before that.
 func (s *Session) Agent(ctx context.Context) (*guest.Guest, error) {
 	s.mu.Lock()
@@ -88,8 +88,8 @@ func (s *Session) Agent(ctx context.Context) (*guest.Guest, error) {
 func (s *Session) greet(ctx context.Context) (*guest.Guest, error) {
 	ctx, cancel := context.WithTimeout(ctx, HandshakeTimeout)
 	defer cancel()
-	if sleeper := s.Machine.Abilities().Sleeper; sleeper != nil && s.handed {
-		if err := sleeper.EndGuest(ctx); err != nil {
+	if stub := s.Machine.Abilities().InitStub; stub != nil && s.handed {
+		if err := stub.KillGuest(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -133,16 +133,16 @@ func (s *Session) Late() error {
 	return s.late
 }
 
-// EndGuest ends every process of the guest, which does not wake an agent that
-// sleeps. It says whether that worked; the agent may be hostile.
-func (s *Session) EndGuest(ctx context.Context, timeout time.Duration) bool {
+// KillGuest ends every process of the guest. Where process 1 is an init stub, it does that
+// and remains. It says whether that worked; the agent may be hostile.
+func (s *Session) KillGuest(ctx context.Context, timeout time.Duration) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	if g := s.Greeted(); g != nil {
 		return g.KillAll(ctx) == nil
 	}
-	sleeper := s.Machine.Abilities().Sleeper
-	return sleeper != nil && sleeper.EndGuest(ctx) == nil
+	stub := s.Machine.Abilities().InitStub
+	return stub != nil && stub.KillGuest(ctx) == nil
 }
 
 // Dead says whether the machine has ended by itself.

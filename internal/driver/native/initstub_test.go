@@ -18,15 +18,15 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
-	"pinfold/internal/linux/sleeper"
+	"pinfold/internal/linux/initstub"
 	"pinfold/internal/wire"
 	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
 )
 
-// sleeping is a fork in a machine whose agent sleeps.
-type sleeping struct {
+// stubbed is a forked interpreter in a machine with an init stub.
+type stubbed struct {
 	*testing.T
 	*machine
 	forked *zygote.Child
@@ -34,9 +34,9 @@ type sleeping struct {
 }
 
 // lull makes a fork that nobody has told anything.
-func lull(t *testing.T, p driver.Zygote, plan driver.Plan) *sleeping {
+func lull(t *testing.T, p driver.Zygote, plan driver.Plan) *stubbed {
 	t.Helper()
-	plan.ID = fmt.Sprintf("asleep-%d", forkCount.Add(1))
+	plan.ID = fmt.Sprintf("stub-%d", forkCount.Add(1))
 	m, f, err := p.Fork(t.Context(), plan)
 	if err != nil {
 		t.Fatal(err)
@@ -47,11 +47,11 @@ func lull(t *testing.T, p driver.Zygote, plan driver.Plan) *sleeping {
 			t.Error(err)
 		}
 	})
-	return &sleeping{t, m.(*machine), f, bufio.NewReader(f.Stdout)}
+	return &stubbed{t, m.(*machine), f, bufio.NewReader(f.Stdout)}
 }
 
 // run hands over a program and waits until it says "ready".
-func (s *sleeping) run(code string) {
+func (s *stubbed) run(code string) {
 	s.Helper()
 	hand(s, s.forked, code)
 	if line, err := s.out.ReadString('\n'); err != nil || line != "ready\n" {
@@ -62,19 +62,19 @@ func (s *sleeping) run(code string) {
 	}
 }
 
-// awake says whether process 1 is the agent, and how many tasks it is.
-func (s *sleeping) awake() (agent bool, tasks int) {
+// state says whether process 1 is the agent, and how many tasks it is.
+func (s *stubbed) state() (agent bool, tasks int) {
 	s.Helper()
 	program, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", s.child.PID))
 	if err != nil {
 		s.Fatal(err)
 	}
 	all, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", s.child.PID))
-	return !strings.Contains(program, "pinfold-sleeper"), len(all)
+	return !strings.Contains(program, "pinfold-initstub"), len(all)
 }
 
-// greet wakes the agent.
-func (s *sleeping) greet() *guest.Guest {
+// greet has the agent start.
+func (s *stubbed) greet() *guest.Guest {
 	s.Helper()
 	conn, err := s.Dial(s.Context())
 	if err != nil {
@@ -89,11 +89,11 @@ func (s *sleeping) greet() *guest.Guest {
 }
 
 // end ends the guest, soon.
-func (s *sleeping) end() {
+func (s *stubbed) end() {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
 	defer cancel()
-	if err := s.EndGuest(ctx); err != nil {
+	if err := s.KillGuest(ctx); err != nil {
 		s.Fatal(err)
 	}
 	if left := insideOf(s.T, s.child.PID); len(left) > 0 {
@@ -102,7 +102,7 @@ func (s *sleeping) end() {
 }
 
 // zombies counts the dead whom nobody has collected.
-func (s *sleeping) zombies() (n int) {
+func (s *stubbed) zombies() (n int) {
 	s.Helper()
 	for _, pid := range insideOf(s.T, s.child.PID) {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -113,9 +113,9 @@ func (s *sleeping) zombies() (n int) {
 	return n
 }
 
-// asleepZygote starts a zygote for the tests of machines that sleep, or returns
+// newZygote starts a zygote for the tests of init stubs, or returns
 // nil where there is none.
-func asleepZygote(t *testing.T, limits sandbox.Limits) (driver.Zygote, driver.Plan) {
+func newZygote(t *testing.T, limits sandbox.Limits) (driver.Zygote, driver.Plan) {
 	t.Helper()
 	state := filepath.Join(t.TempDir(), "state")
 	agenttest.Bytes(t)
@@ -140,8 +140,8 @@ func asleepZygote(t *testing.T, limits sandbox.Limits) (driver.Zygote, driver.Pl
 }
 
 // A run that needs no agent has none, whatever it leaves behind.
-func TestAsleep(t *testing.T) {
-	p, plan := asleepZygote(t, sandbox.Limits{})
+func TestInitStub(t *testing.T) {
+	p, plan := newZygote(t, sandbox.Limits{})
 	if p == nil {
 		return
 	}
@@ -152,7 +152,7 @@ func TestAsleep(t *testing.T) {
 			t.Fatal("nobody collects orphans")
 		}
 	}
-	if agent, tasks := s.awake(); agent || tasks != 1 {
+	if agent, tasks := s.state(); agent || tasks != 1 {
 		t.Errorf("process 1 has become the agent: %v, in %d tasks", agent, tasks)
 	}
 	if u := s.Usage(); u.Processes != 1 {
@@ -172,7 +172,7 @@ func TestAsleep(t *testing.T) {
 
 // A limit of one process leaves room for a fork, and for one more at most.
 func TestForkAlone(t *testing.T) {
-	p, plan := asleepZygote(t, sandbox.Limits{Processes: 1})
+	p, plan := newZygote(t, sandbox.Limits{Processes: 1})
 	if p == nil {
 		return
 	}
@@ -181,10 +181,10 @@ func TestForkAlone(t *testing.T) {
 	s.end()
 }
 
-// The agent wakes where the program waits, and where it has run, and does all its
+// The agent starts where the program waits, and where it has run, and does all its
 // work. Orphans that ended before it was there are gone.
-func TestWake(t *testing.T) {
-	p, plan := asleepZygote(t, sandbox.Limits{})
+func TestInitStubBecomesAgent(t *testing.T) {
+	p, plan := newZygote(t, sandbox.Limits{})
 	if p == nil {
 		return
 	}
@@ -196,19 +196,19 @@ func TestWake(t *testing.T) {
 	before.run("open('out', 'w').write(open('in').read() + 'out'); print('ready', flush=True); open(0).read()")
 	after := lull(t, p, plan)
 	after.run("import os, time; open('out', 'w').write('inout'); os.fork(); os.fork(); print('ready', flush=True) if os.getppid() == 0 else 0; time.sleep(60)")
-	if err := before.EndGuest(t.Context()); err == nil {
-		t.Error("a machine that is awake has ended its guest by itself")
+	if err := before.KillGuest(t.Context()); err == nil {
+		t.Error("an init stub has killed the guest where the agent runs")
 	}
 	if err := g.KillAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	after.end()
 	after.end() // again
-	for _, s := range []*sleeping{before, after} {
+	for _, s := range []*stubbed{before, after} {
 		if s == after {
 			g = s.greet()
 		}
-		if agent, tasks := s.awake(); !agent || tasks > wire.MaxTasks {
+		if agent, tasks := s.state(); !agent || tasks > wire.MaxTasks {
 			t.Errorf("process 1 has become the agent: %v, in %d tasks", agent, tasks)
 		}
 		var out bytes.Buffer
@@ -233,9 +233,9 @@ func TestWake(t *testing.T) {
 
 // Whatever the guest has filled, there is room for the agent when it is needed,
 // and the limits of the guest are what they are.
-func TestWakeIntoFullMachines(t *testing.T) {
+func TestAgentStartsInFullMachines(t *testing.T) {
 	limits := sandbox.Limits{MemoryBytes: 64 << 20, Processes: 12, DiskBytes: 8 << 20, Inodes: 1024}
-	p, plan := asleepZygote(t, limits)
+	p, plan := newZygote(t, limits)
 	if p == nil {
 		return
 	}
@@ -274,14 +274,14 @@ func TestWakeIntoFullMachines(t *testing.T) {
 
 // A machine that has ended, or whose process 1 says something else than it should,
 // or nothing, is an error, at once or when time is over, and stays one.
-func TestWakeThatFails(t *testing.T) {
+func TestAgentThatDoesNotStart(t *testing.T) {
 	t.Run("a machine that has ended", func(t *testing.T) {
-		p, plan := asleepZygote(t, sandbox.Limits{})
+		p, plan := newZygote(t, sandbox.Limits{})
 		if p == nil {
 			return
 		}
 		for _, ask := range []func(*machine) error{
-			func(m *machine) error { return m.EndGuest(t.Context()) },
+			func(m *machine) error { return m.KillGuest(t.Context()) },
 			func(m *machine) error { _, err := m.Dial(t.Context()); return err },
 		} {
 			s := lull(t, p, plan)
@@ -310,10 +310,10 @@ func TestWakeThatFails(t *testing.T) {
 			}
 			defer ours.Close()
 			defer theirs.Close()
-			m := &machine{conn: ours, dead: make(chan struct{}), sleep: sleep{asleep: true}}
+			m := &machine{conn: ours, dead: make(chan struct{}), stub: initStub{waits: true}}
 			go func() {
 				if b := make([]byte, 1); test.want != "" {
-					if n, err := theirs.Read(b); err != nil || n != 1 || b[0] != sleeper.End {
+					if n, err := theirs.Read(b); err != nil || n != 1 || b[0] != initstub.KillGuest {
 						t.Errorf("asked for %q: %v", b[:n], err)
 					}
 				}
@@ -321,12 +321,12 @@ func TestWakeThatFails(t *testing.T) {
 			}()
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
-			err = m.EndGuest(ctx)
+			err = m.KillGuest(ctx)
 			var known *sandbox.Error
 			if !errors.As(err, &known) || known.Code != sandbox.CodeSetupFailed || !strings.Contains(err.Error(), test.want) {
 				t.Fatalf("got %v", err)
 			}
-			if again := m.EndGuest(t.Context()); !errors.Is(again, err) {
+			if again := m.KillGuest(t.Context()); !errors.Is(again, err) {
 				t.Errorf("the second time: %v", again)
 			}
 			if conn, dialErr := m.Dial(t.Context()); conn != nil || !errors.Is(dialErr, err) {

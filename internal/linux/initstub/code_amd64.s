@@ -29,9 +29,9 @@ next:
 	CMPQ AX, $1
 	JNE  quit
 	MOVBLZX (SP), AX
-	CMPL AX, $0x77     // Wake
-	JEQ  wake
-	CMPL AX, $0x65     // End
+	CMPL AX, $0x77     // BecomeAgent
+	JEQ  become
+	CMPL AX, $0x65     // KillGuest
 	JNE  quit
 	MOVL $39, AX       // getpid: elsewhere it would kill the whole host
 	SYSCALL
@@ -72,7 +72,7 @@ ended:
 	SYSCALL
 	JMP  next
 
-wake:
+become:
 	MOVB $0, (SP)
 	MOVL $322, AX      // execveat
 	MOVL $4, DI        // AgentFD

@@ -1,6 +1,6 @@
 //go:build linux
 
-package sleeper
+package initstub
 
 import "encoding/binary"
 

@@ -1,13 +1,13 @@
-// Package sleeper is a program of some five hundred bytes that is process 1 of a
-// sandbox until somebody needs the agent. Most sandboxes whose program was forked
+// Package initstub is a program of some five hundred bytes that is process 1 of a
+// sandbox (init) until somebody needs the agent. Most sandboxes whose program was forked
 // never do, and the start of the agent would be a good part of what they cost.
 //
 // It reads bytes from its connection to the host (ConnFD), one at a time, and
 // nothing else ever:
 //
-//   - Wake: it becomes the agent (AgentFD), with its own arguments and environment.
+//   - BecomeAgent: it becomes the agent (AgentFD), with its own arguments and environment.
 //     The next byte belongs to the agent.
-//   - End: it kills every other process that it can see, as process 1 those of
+//   - KillGuest: it kills every other process that it can see, as process 1 those of
 //     its pid namespace. When they are gone it writes the byte back.
 //   - The end of the connection, or anything else: it ends, and the sandbox with it.
 //
@@ -15,12 +15,12 @@
 // orphans, and with one argument. Like the agent it lives beside hostile processes:
 // it cannot be traced, has no memory but its stack, which holds no secret, calls
 // nothing, and handles no signal, so that as process 1 none reaches it.
-package sleeper
+package initstub
 
 // What the host says, and where the program finds what it needs.
 const (
-	Wake = 'w'
-	End  = 'e'
+	BecomeAgent = 'w'
+	KillGuest   = 'e'
 
 	ConnFD  = 3
 	AgentFD = 4

@@ -1,6 +1,6 @@
 //go:build linux
 
-package sleeper
+package initstub
 
 // machine is EM_X86_64.
 const machine = 62

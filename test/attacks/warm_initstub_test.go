@@ -16,11 +16,11 @@ import (
 	"pinfold/test/ledger"
 )
 
-// counting is a driver that counts how many agents of forks' machines were woken,
+// counting is a driver that counts how many agents of forked runs were started,
 // and how many guests ended without one.
 type counting struct {
 	*native.Driver
-	woken, ended atomic.Int64
+	started, ended atomic.Int64
 }
 
 func (c *counting) Abilities() driver.Abilities { return driver.Abilities{Zygoter: c} }
@@ -50,18 +50,18 @@ type countingMachine struct {
 
 func (m *countingMachine) Abilities() driver.MachineAbilities {
 	can := m.Machine.Abilities()
-	can.Sleeper = m
+	can.InitStub = m
 	return can
 }
 
 func (m *countingMachine) Dial(ctx context.Context) (driver.Conn, error) {
-	m.counting.woken.Add(1)
+	m.counting.started.Add(1)
 	return m.Machine.Dial(ctx)
 }
 
-func (m *countingMachine) EndGuest(ctx context.Context) error {
+func (m *countingMachine) KillGuest(ctx context.Context) error {
 	m.counting.ended.Add(1)
-	return m.Machine.Abilities().Sleeper.EndGuest(ctx)
+	return m.Machine.Abilities().InitStub.KillGuest(ctx)
 }
 
 // fakeValues is the beginning of a program that puts something where values are
@@ -71,9 +71,9 @@ import os, pinfold_harness
 name = os.path.dirname(pinfold_harness.__file__) + "/results.jsonl"
 `
 
-// A run wakes its sandbox's agent when it has files or many values to bring in or out, once,
+// A forked run starts its sandbox's agent when it has files or many values to bring in or out, once,
 // and for nothing else.
-func TestRunsThatWakeTheAgent(t *testing.T) {
+func TestRunsThatStartTheAgent(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user's interpreters are not forked")
 	}
@@ -95,7 +95,7 @@ func TestRunsThatWakeTheAgent(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		spec     sandbox.Spec
-		woken    int64
+		started  int64
 		ended    bool // without the agent
 		stdout   string
 		artifact string
@@ -120,7 +120,7 @@ func TestRunsThatWakeTheAgent(t *testing.T) {
 			wall := spec.Limits.WallTimeMS
 			spec.Language, spec.Limits = "python", warmLimits
 			spec.Limits.WallTimeMS = wall
-			woken, ended := c.woken.Load(), c.ended.Load()
+			started, ended := c.started.Load(), c.ended.Load()
 			r, err := e.Run(t.Context(), engine.Request{Spec: spec})
 			if err != nil {
 				t.Fatal(err)
@@ -131,8 +131,8 @@ func TestRunsThatWakeTheAgent(t *testing.T) {
 			if out := len(r.Artifacts) == 1 && r.Artifacts[0].Path == test.artifact; out != (test.artifact != "") {
 				t.Errorf("the files are %+v", r.Artifacts)
 			}
-			if woken = c.woken.Load() - woken; woken != test.woken {
-				t.Errorf("the agent was woken %d times, not %d", woken, test.woken)
+			if started = c.started.Load() - started; started != test.started {
+				t.Errorf("the agent was started %d times, not %d", started, test.started)
 			}
 			if (c.ended.Load() > ended) != test.ended {
 				t.Errorf("that the guest was ended without it should be %t", test.ended)

@@ -1,6 +1,6 @@
 //go:build linux
 
-package sleeper
+package initstub
 
 import (
 	"bytes"
@@ -25,5 +25,5 @@ func code() []byte {
 			return bytes.Clone(b[:n-len(mark)])
 		}
 	}
-	panic("sleeper: the code has no end") // of a build that a test would have refused
+	panic("initstub: the code has no end") // of a build that a test would have refused
 }

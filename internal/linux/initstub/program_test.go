@@ -1,6 +1,6 @@
 //go:build linux
 
-package sleeper_test
+package initstub_test
 
 import (
 	"bytes"
@@ -17,13 +17,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"pinfold/internal/linux/sleeper"
+	"pinfold/internal/linux/initstub"
 )
 
 // The file is small, and has one part that is executed and none that is written to
 // and executed.
 func TestFile(t *testing.T) {
-	b := sleeper.Program()
+	b := initstub.Program()
 	f, err := elf.NewFile(bytes.NewReader(b))
 	if err != nil {
 		t.Fatal(err)
@@ -48,20 +48,20 @@ func TestBytes(t *testing.T) {
 		out        string // what the agent sends, which is a shell here
 	}{
 		{"nothing", "", 0, ""},
-		{"wake, and what belongs to the agent", "wrest", 0, "rest pinfold-agent A=1 closed"},
+		{"become the agent, and what belongs to the agent", "wrest", 0, "rest pinfold-agent A=1 closed"},
 		{"no known byte", "x", 127, ""},
 		{"zero", "\x00", 127, ""},
-		{"end, beside others", "e", 127, ""}, // it would be everybody of the host
+		{"kill the guest, beside others", "e", 127, ""}, // it would be everybody of the host
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			out, exit := sleep(t, test.says, "/bin/sh")
+			out, exit := talk(t, test.says, "/bin/sh")
 			if exit != test.exit || out != test.out {
 				t.Errorf("exit status %d after %q, not %d after %q", exit, out, test.exit, test.out)
 			}
 		})
 	}
 	t.Run("an agent that cannot be executed", func(t *testing.T) {
-		if out, exit := sleep(t, "w", "/etc/passwd"); exit != 127 || out != "" {
+		if out, exit := talk(t, "w", "/etc/passwd"); exit != 127 || out != "" {
 			t.Errorf("exit status %d after %q", exit, out)
 		}
 	})
@@ -71,11 +71,11 @@ func TestBytes(t *testing.T) {
 // variable, and whether its own file is closed.
 const shell = `read -r line <&3; test -e /proc/self/fd/4 || closed=closed; echo -n $line $0 A=$A $closed >&3`
 
-// sleep runs the program, says something to it, and returns what comes back.
-func sleep(t *testing.T, says, agent string) (out string, exit int) {
+// talk runs the program, says something to it, and returns what comes back.
+func talk(t *testing.T, says, agent string) (out string, exit int) {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "sleeper")
-	if err := os.WriteFile(program, sleeper.Program(), 0o700); err != nil {
+	program := filepath.Join(t.TempDir(), "initstub")
+	if err := os.WriteFile(program, initstub.Program(), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -118,8 +118,8 @@ func sleep(t *testing.T, says, agent string) (out string, exit int) {
 
 // Nobody can look into the program, not even its own user.
 func TestUndumpable(t *testing.T) {
-	asleep, sh := lie(t, sleeper.Program()), lie(t, nil)
-	for until := time.Now().Add(time.Minute); owner(t, asleep) != 0; time.Sleep(time.Millisecond) {
+	stub, sh := lie(t, initstub.Program()), lie(t, nil)
+	for until := time.Now().Add(time.Minute); owner(t, stub) != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("its files are its user's")
 		}

@@ -1,6 +1,6 @@
 //go:build linux
 
-package sleeper
+package initstub
 
 // machine is EM_AARCH64.
 const machine = 183

@@ -14,31 +14,31 @@ import (
 	"pinfold/sandbox"
 )
 
-// asleep is a machine that sleeps, and notes what it is asked for. Its agent is
+// stubbed is a machine with an init stub, and notes what it is asked for. Its agent is
 // another machine's.
-type asleep struct {
+type stubbed struct {
 	driver.Machine
 
 	mu    sync.Mutex
 	asked []string
-	fails error // EndGuest does
+	fails error // KillGuest does
 	mute  bool  // the agent hangs up
 }
 
-func (a *asleep) note(what string) {
+func (a *stubbed) note(what string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.asked = append(a.asked, what)
 }
 
-func (a *asleep) Abilities() driver.MachineAbilities { return driver.MachineAbilities{Sleeper: a} }
+func (a *stubbed) Abilities() driver.MachineAbilities { return driver.MachineAbilities{InitStub: a} }
 
-func (a *asleep) EndGuest(context.Context) error {
-	a.note("end")
+func (a *stubbed) KillGuest(context.Context) error {
+	a.note("kill")
 	return a.fails
 }
 
-func (a *asleep) Dial(ctx context.Context) (driver.Conn, error) {
+func (a *stubbed) Dial(ctx context.Context) (driver.Conn, error) {
 	a.note("dial")
 	if a.mute {
 		ours, theirs := net.Pipe()
@@ -47,9 +47,9 @@ func (a *asleep) Dial(ctx context.Context) (driver.Conn, error) {
 	return a.Machine.Dial(ctx)
 }
 
-// An agent that sleeps is woken once, when it is needed, and after the guest's end
-// if the guest has run. What cannot be woken stays so.
-func TestAgentIsWokenOnce(t *testing.T) {
+// An init stub becomes the agent once, when that is needed, and after the guest's end
+// if the guest has run. Where that fails, it is not tried again.
+func TestAgentStartsOnce(t *testing.T) {
 	broken := errors.New("broken")
 	for _, test := range []struct {
 		name   string
@@ -61,33 +61,33 @@ func TestAgentIsWokenOnce(t *testing.T) {
 	}{
 		{"never needed", true, nil, false, func(*testing.T, *Session) {}, nil},
 		{"before the program", false, nil, false, func(t *testing.T, s *Session) { wantAgent(t, s, true) }, []string{"dial"}},
-		{"after it", true, nil, false, func(t *testing.T, s *Session) { wantAgent(t, s, true) }, []string{"end", "dial"}},
+		{"after it", true, nil, false, func(t *testing.T, s *Session) { wantAgent(t, s, true) }, []string{"kill", "dial"}},
 		{"by many", true, nil, false, func(t *testing.T, s *Session) {
 			var all sync.WaitGroup
 			for range 8 {
 				all.Go(func() { wantAgent(t, s, true) })
 			}
 			all.Wait()
-		}, []string{"end", "dial"}},
+		}, []string{"kill", "dial"}},
 		{"the guest's end only", true, nil, false, func(t *testing.T, s *Session) {
-			if !s.EndGuest(t.Context(), time.Second) {
+			if !s.KillGuest(t.Context(), time.Second) {
 				t.Error("the guest did not end")
 			}
-		}, []string{"end"}},
-		{"the guest's end where it is awake", true, nil, false, func(t *testing.T, s *Session) {
+		}, []string{"kill"}},
+		{"the guest's end where the agent runs", true, nil, false, func(t *testing.T, s *Session) {
 			wantAgent(t, s, true)
-			if !s.EndGuest(t.Context(), time.Second) {
+			if !s.KillGuest(t.Context(), time.Second) {
 				t.Error("the guest did not end")
 			}
-		}, []string{"end", "dial"}},
+		}, []string{"kill", "dial"}},
 		{"a guest that does not end", true, broken, false, func(t *testing.T, s *Session) {
 			wantAgent(t, s, false)
 			wantAgent(t, s, false)
-		}, []string{"end"}},
+		}, []string{"kill"}},
 		{"an agent that hangs up", true, nil, true, func(t *testing.T, s *Session) {
 			wantAgent(t, s, false)
 			wantAgent(t, s, false)
-		}, []string{"end", "dial"}},
+		}, []string{"kill", "dial"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := fake.New(fake.Options{})
@@ -95,7 +95,7 @@ func TestAgentIsWokenOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, "asleep")
+			plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, "stubbed")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,10 +103,10 @@ func TestAgentIsWokenOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := &asleep{Machine: m, fails: test.fails, mute: test.mute}
+			a := &stubbed{Machine: m, fails: test.fails, mute: test.mute}
 			s := &Session{Plan: plan, Machine: a, handed: test.handed}
 			if s.Dead() {
-				t.Error("it is dead because it sleeps")
+				t.Error("it is dead because no agent runs")
 			}
 			test.use(t, s)
 			if err := s.Close(t.Context()); err != nil {

@@ -28,9 +28,9 @@ next:
 	CMP  $1, R0
 	BNE  quit
 	MOVBU (R19), R0
-	CMP  $0x77, R0     // Wake
-	BEQ  wake
-	CMP  $0x65, R0     // End
+	CMP  $0x77, R0     // BecomeAgent
+	BEQ  become
+	CMP  $0x65, R0     // KillGuest
 	BNE  quit
 	MOVD $172, R8      // getpid: elsewhere it would kill the whole host
 	SVC
@@ -73,7 +73,7 @@ ended:
 	SVC
 	B    next
 
-wake:
+become:
 	MOVB ZR, (R19)
 	MOVD $281, R8      // execveat
 	MOVD $4, R0        // AgentFD

@@ -79,12 +79,13 @@ type app struct {
 func (a *app) root() *cobra.Command {
 	var version bool
 	root := &cobra.Command{
-		Use:           "pinfold",
-		Short:         "Run code nobody has read, in a fresh sandbox, and say honestly what happened",
-		Example:       rootExamples,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          unknownCommand,
+		Use:              "pinfold",
+		Short:            "Run code nobody has read, in a fresh sandbox, and say honestly what happened",
+		Example:          rootExamples,
+		SilenceErrors:    true,
+		SilenceUsage:     true,
+		Args:             unknownCommand,
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) { a.speech = flagWords{cmd.Flags(), cmd.Name()} },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {
 				return a.write([]byte(a.versionInfo().line()))

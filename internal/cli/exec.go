@@ -56,7 +56,6 @@ func (a *app) execCommand() *cobra.Command {
 		Args:              needArgs(2, -1, "a sandbox and a command"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			a.speech = flagWords{cmd.Flags(), cmd.Name()}
 			words, err := commandWords(args)
 			if err != nil {
 				return err
@@ -227,7 +226,7 @@ func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o
 		info.StdoutRaw, info.StderrRaw = out.bytes(), warn.bytes()
 	}
 	a.exit = processStatus(info)
-	return a.writeJSON(withLivingHint(info))
+	return a.writeJSON(a.speech.process(info))
 }
 
 // tailBuffer keeps the end of what is written, in at most twice the memory.

@@ -57,34 +57,7 @@ func (s flagWords) livingEnding(p sandbox.Process, over bool) string {
 	if over {
 		with = "; the sandbox ended with it"
 	}
-	return sandbox.SafeText(string(r.Status), 20) + ": " + limitText(r, info, "") + with + hintText(livingHint(r.Cause, info))
-}
-
-// livingHint is what raises a limit that a process in a living sandbox met: its
-// own, or one of the whole sandbox, which it got when it was made.
-func livingHint(c sandbox.Cause, info sandbox.LimitInfo) string {
-	if c.Limit <= 0 || c.Limit >= info.Max { // it cannot be raised
-		return ""
-	}
-	flag := limitHint(c, info)
-	if info.Cause == sandbox.CauseWallTime || info.Cause == sandbox.CauseOutput {
-		return "pinfold exec " + flag
-	}
-	return "pinfold create " + flag
-}
-
-// withLivingHint replaces the hint about a limit, which is for those who make a
-// request.
-func withLivingHint(p sandbox.Process) sandbox.Process {
-	if p.Cause == nil {
-		return p
-	}
-	if info, ok := limitOf(p.Cause.Kind); ok {
-		c := *p.Cause
-		c.Hint = livingHint(c, info)
-		p.Cause = &c
-	}
-	return p
+	return sandbox.SafeText(string(r.Status), 20) + ": " + limitText(r, info, "") + with + hintText(r.Cause.Hint)
 }
 
 // How long the news that a sandbox has ended may be behind the news of its

@@ -15,22 +15,22 @@ func TestLivingLimitsNameCreate(t *testing.T) {
 		want  string
 	}{
 		{
-			sandbox.Cause{Kind: sandbox.CauseMemory, Limit: 256 << 20, Observed: 256 << 20, Hint: "raise limits.memory_bytes (--memory 512MiB)"},
+			sandbox.Cause{Kind: sandbox.CauseMemory, Limit: 256 << 20, Observed: 256 << 20}.WithAdvice(raise("limits.memory_bytes", 512<<20)),
 			true,
 			"killed: memory limit 256MiB reached (observed 256MiB); the sandbox ended with it. Hint: pinfold create --memory 512MiB",
 		},
 		{
-			sandbox.Cause{Kind: sandbox.CauseDisk, Limit: 1 << 20, Observed: 1 << 20, Hint: "--disk"},
+			sandbox.Cause{Kind: sandbox.CauseDisk, Limit: 1 << 20, Observed: 1 << 20}.WithAdvice(raise("limits.disk_bytes", 2<<20)),
 			false,
 			"killed: disk limit 1MiB reached (observed 1MiB). Hint: pinfold create --disk 2MiB",
 		},
 		{
-			sandbox.Cause{Kind: sandbox.CauseWallTime, Limit: 200, Observed: 210},
+			sandbox.Cause{Kind: sandbox.CauseWallTime, Limit: 200, Observed: 210}.WithAdvice(raise("wall_time_ms", 400)),
 			false,
-			"killed: wall time limit 200ms reached (observed 210ms). Hint: pinfold exec --timeout 400ms",
+			"killed: wall time limit 200ms reached (observed 210ms). Hint: --timeout 400ms",
 		},
 		{
-			sandbox.Cause{Kind: sandbox.CauseMemory, Limit: 1 << 42, Observed: 1 << 42, Hint: "--memory 4TiB"},
+			sandbox.Cause{Kind: sandbox.CauseMemory, Limit: 1 << 42, Observed: 1 << 42},
 			false,
 			"killed: memory limit 4TiB reached (observed 4TiB)",
 		},
@@ -41,17 +41,26 @@ func TestLivingLimitsNameCreate(t *testing.T) {
 		},
 		{sandbox.Cause{Kind: sandbox.CauseExited}, false, ""},
 	} {
+		a := &app{}
+		s := flagWords{a.execCommand().Flags(), "exec"}
 		p := sandbox.Process{Status: sandbox.StatusKilled, Cause: &c.cause}
-		if got := (flagWords{}).livingEnding(p, c.over); got != c.want {
+		if got := s.livingEnding(p, c.over); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 		before := c.cause.Hint
-		in := withLivingHint(p)
-		if in.Cause.Limit > 0 && before != "" && (in.Cause.Hint == before || strings.HasPrefix(in.Cause.Hint, "--")) {
+		if in := s.process(p); before != "" && !strings.HasSuffix(c.want, "Hint: "+in.Cause.Hint) {
 			t.Errorf("%s: hint %q", c.cause.Kind, in.Cause.Hint)
 		}
 		if c.cause.Hint != before {
 			t.Error("the caller's cause was changed")
 		}
 	}
+	logs := flagWords{(&app{}).logsCommand().Flags(), "logs"}
+	if got := logs.cause(sandbox.Cause{Limit: 200}.WithAdvice(raise("wall_time_ms", 400))).Hint; got != "pinfold exec --timeout 400ms" {
+		t.Errorf("logs: %q", got)
+	}
+}
+
+func raise(field string, to int64) sandbox.Advice {
+	return sandbox.Advise("raise it: %s", sandbox.Set(field, to))
 }

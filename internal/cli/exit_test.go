@@ -39,25 +39,3 @@ func TestExitStatus(t *testing.T) {
 		}
 	}
 }
-
-// TestRoundUp: the limit that a hint proposes is at least twice the old one,
-// is accepted, and reads back as it was written.
-func TestRoundUp(t *testing.T) {
-	for _, info := range sandbox.LimitTable() {
-		for _, limit := range []int64{info.Min, info.Min + 1, 12345678 % info.Max, info.Max / 2, info.Max - 1} {
-			if info.Check(limit) != nil {
-				continue
-			}
-			proposed := min(roundUp(limit, info), info.Max)
-			var l sandbox.Limits
-			v := limitValue{info, &l}
-			if err := v.Set(sandbox.FormatQuantity(proposed, info.Unit)); err != nil {
-				t.Errorf("%s: %d proposes %d: %v", info.Flag, limit, proposed, err)
-				continue
-			}
-			if l.Get(info.Field) <= limit {
-				t.Errorf("%s: %d proposes %d, which is no more", info.Flag, limit, l.Get(info.Field))
-			}
-		}
-	}
-}

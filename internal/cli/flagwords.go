@@ -104,7 +104,7 @@ func (s flagWords) lists(call string) string {
 // result says what is for people in a result in the words of the command line.
 func (s flagWords) result(r *sandbox.Result) *sandbox.Result {
 	c := *r
-	c.Cause.Hint = s.say(c.Cause.Hint, c.Cause.Advice)
+	c.Cause = s.cause(c.Cause)
 	if c.Error != nil {
 		c.Error = s.translate(c.Error)
 	}
@@ -113,6 +113,25 @@ func (s flagWords) result(r *sandbox.Result) *sandbox.Result {
 		c.Isolation.NotEnforced[i].Fix = s.say(gap.Fix, gap.Advice)
 	}
 	return &c
+}
+
+// process is result for a process of a living sandbox.
+func (s flagWords) process(p sandbox.Process) sandbox.Process {
+	if p.Cause != nil {
+		c := s.cause(*p.Cause)
+		p.Cause = &c
+	}
+	return p
+}
+
+// cause says what to change. Of a limit that is the flag alone: its line has said
+// the rest.
+func (s flagWords) cause(c sandbox.Cause) sandbox.Cause {
+	c.Hint = s.say(c.Hint, c.Advice)
+	if more, ok := c.Advice.Find(sandbox.FixSet); ok && c.Limit > 0 {
+		c.Hint = s.words(more)
+	}
+	return c
 }
 
 // say says an advice in flags; where it has no data, or a fix of a kind that this
@@ -135,9 +154,12 @@ func (s flagWords) words(f sandbox.Fix) string {
 		return "leave --" + flag + " out"
 	case f.Kind == sandbox.FixSet && flag != "":
 		return setFlag(s.set.Lookup(flag).Value.Type(), flag, f)
-	case f.Kind == sandbox.FixSet && slices.Contains(inSandboxes, s.command) && strings.HasPrefix(f.Name, "limits."):
-		create := flagWords{set: (&app{}).createCommand().Flags()}
-		return "pinfold create " + create.words(f)
+	case f.Kind == sandbox.FixSet && slices.Contains(inSandboxes, s.command):
+		other := (&app{}).execCommand()
+		if strings.HasPrefix(f.Name, "limits.") {
+			other = (&app{}).createCommand()
+		}
+		return "pinfold " + other.Name() + " " + flagWords{set: other.Flags()}.words(f)
 	}
 	return f.JSON()
 }
@@ -148,9 +170,9 @@ var callWords = map[string]string{
 	sandbox.CallListRuns: "pinfold runs", sandbox.CallListSandboxes: "pinfold ls --all",
 }
 
-// inSandboxes are the commands whose files and limits are those of the sandbox, which
-// it got when it was made.
-var inSandboxes = []string{"exec", "cp"}
+// inSandboxes are the commands about what is in a sandbox, whose limits and files are
+// its own.
+var inSandboxes = []string{"exec", "cp", "logs"}
 
 // setFlag is the flag that gives a field its value.
 func setFlag(kind, flag string, f sandbox.Fix) string {

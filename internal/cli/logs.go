@@ -149,5 +149,5 @@ func (a *app) logsJSON(ctx context.Context, p *client.Process, follow, _ bool) e
 	info.Stdout, info.StdoutTruncated = out.text()
 	info.Stderr, info.StderrTruncated = warn.text()
 	info.StdoutTruncated, info.StderrTruncated = info.StdoutTruncated || goneOut, info.StderrTruncated || goneErr
-	return a.writeJSON(withLivingHint(info))
+	return a.writeJSON(a.speech.process(info))
 }

@@ -98,9 +98,13 @@ func sendInputs(spec *sandbox.Spec, inputs []engine.Input) error {
 
 func filesTooLarge(total int64) error {
 	disk := max(total+total/8, sandbox.DefaultLimits().DiskBytes) // some is for directories
-	return prefixed("--file", (&sandbox.Error{
+	e := &sandbox.Error{
 		Code: sandbox.CodeTooLarge, Message: "more than " + sandbox.FormatSize(maxSentBytes) + " in all cannot go to a server with a run",
-	}).WithHint("pinfold create "+diskFlag(disk)+", then pinfold cp DATA SANDBOX: and pinfold exec"))
+	}
+	if room, ok := roomFor(disk); ok {
+		e = e.WithAdvice(sandbox.Advise("pinfold create %s, then pinfold cp DATA SANDBOX: and pinfold exec", room))
+	}
+	return prefixed("--file", e)
 }
 
 func readInput(in engine.Input) ([]byte, error) {

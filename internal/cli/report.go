@@ -170,7 +170,7 @@ func ending(r *sandbox.Result) string {
 		return strings.TrimSuffix(status+": the sandbox was lost: "+evidence, ": ")
 	}
 	if info, ok := limitOf(r.Cause.Kind); ok {
-		return status + ": " + limitText(r, info, limitHint(r.Cause, info))
+		return status + ": " + limitText(r, info, r.Cause.Hint)
 	}
 	if r.Error != nil {
 		return status + ": " + sandbox.SafeText(r.Error.Error(), maxMessage) + hintText(r.Error.Hint)
@@ -201,19 +201,6 @@ func limitText(r *sandbox.Result, info sandbox.LimitInfo, hint string) string {
 		sandbox.FormatQuantity(c.Limit, info.Unit), beside(c.Observed, c.Limit, info.Unit), hintText(hint))
 }
 
-// limitHint is the flag with a value that is likely to do: twice the limit, or
-// for output more than was seen.
-func limitHint(c sandbox.Cause, info sandbox.LimitInfo) string {
-	if c.Phase != "" || c.Limit <= 0 || c.Limit >= info.Max {
-		return c.Hint
-	}
-	higher := roundUp(c.Limit, info)
-	if info.Cause == sandbox.CauseOutput && c.Observed > higher && c.Observed < info.Max {
-		higher = enough(c.Observed + 1)
-	}
-	return "--" + info.Flag + " " + sandbox.FormatQuantity(min(higher, info.Max), info.Unit)
-}
-
 // beside writes a value that stands beside a limit in the limit's unit, so that
 // both can be compared at a glance. What would then look like the limit and is
 // not is written exactly.
@@ -234,20 +221,6 @@ func beside(v, limit int64, unit sandbox.Unit) string {
 		return text
 	}
 	return exact
-}
-
-// roundUp is twice the limit, in a form that FormatQuantity writes exactly.
-func roundUp(limit int64, info sandbox.LimitInfo) int64 {
-	twice := 2 * limit
-	if info.Unit != sandbox.UnitBytes {
-		return twice
-	}
-	for unit := int64(1 << 40); unit > 1; unit >>= 10 {
-		if twice >= unit {
-			return (twice + unit - 1) / unit * unit
-		}
-	}
-	return twice
 }
 
 func hintText(hint string) string {

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"pinfold/client"
 	"pinfold/internal/engine"
 	"pinfold/sandbox"
@@ -15,12 +17,16 @@ import (
 // TestRoomForCopies: what does not fit was once a bare "the disk is full", and the hint of
 // a run with too many files led to a sandbox in which they did not fit either.
 func TestRoomForCopies(t *testing.T) {
-	full := &sandbox.Error{Code: sandbox.CodeTooLarge, Message: "big.bin: the sandbox's disk is full"}
+	full := (&sandbox.Error{Code: sandbox.CodeTooLarge, Message: "big.bin: the sandbox's disk is full"}).
+		WithAdvice(sandbox.Advise("make the sandbox with %s", sandbox.Set("limits.disk_bytes", 512<<20)))
+	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	new(runFlags).bind(set)
+	run, cp := flagWords{set, "run"}, flagWords{command: "cp"}
 	req := engine.Request{Inputs: []engine.Input{{Size: 200 << 20}, {Size: 100 << 20}, {Dir: true, Size: 4096}}}
-	if got := sandbox.AsError(roomForInputs(full, req)).Hint; got != "--disk 1GiB" {
+	if got := run.translate(roomForInputs(full, req)).Hint; got != "--disk 1GiB" {
 		t.Errorf("a run: %q", got)
 	}
-	if got := sandbox.AsError(filesTooLarge(300 << 20)).Hint; got != "pinfold create --disk 512MiB, then pinfold cp DATA SANDBOX: and pinfold exec" {
+	if got := run.translate(filesTooLarge(300 << 20)).Hint; got != "pinfold create --disk 512MiB, then pinfold cp DATA SANDBOX: and pinfold exec" {
 		t.Errorf("files over a server: %q", got)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -36,14 +42,14 @@ func TestRoomForCopies(t *testing.T) {
 	for size, want := range map[int64]string{
 		300 << 20: "make room in it, or make another with pinfold create --disk 1GiB",
 		-1:        "make room in it, or make another with pinfold create --disk 512MiB",
-		1 << 62:   "",
+		1 << 62:   "make the sandbox with pinfold create --disk 512MiB", // as the server says
 	} {
-		if got := sandbox.AsError(roomInSandbox(t.Context(), c.Sandbox(someBox), full, size)).Hint; got != want {
+		if got := cp.translate(roomInSandbox(t.Context(), c.Sandbox(someBox), full, size)).Hint; got != want {
 			t.Errorf("%d bytes: %q, want %q", size, got, want)
 		}
 	}
 	inodes := (&sandbox.Error{Code: sandbox.CodeTooLarge, Field: "limits.inodes"}).WithAdvice(sandbox.Advise("make the sandbox with %s", sandbox.Set("limits.inodes", 32768)))
-	if got := (flagWords{command: "cp"}).translate(roomInSandbox(t.Context(), c.Sandbox(someBox), inodes, 1)).Hint; got != "make room in it, or make another with pinfold create --inodes 32768" {
+	if got := cp.translate(roomInSandbox(t.Context(), c.Sandbox(someBox), inodes, 1)).Hint; got != "make room in it, or make another with pinfold create --inodes 32768" {
 		t.Errorf("no inodes: %q", got)
 	}
 	other := errors.New("something else")

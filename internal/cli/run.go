@@ -47,7 +47,6 @@ func (a *app) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			a.speech = flagWords{cmd.Flags(), cmd.Name()}
 			return a.run(cmd.Context(), f, program, rest)
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

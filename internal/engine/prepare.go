@@ -167,9 +167,9 @@ func (j *job) compileFailed(r *execution.Outcome, e verdict.Evidence) {
 	j.judge(e)
 	j.result.Cause.Phase = sandbox.PhaseCompile
 	if j.result.Cause.Kind == sandbox.CauseExited {
-		j.result.Cause.Hint = "the program does not compile; stderr has the compiler's messages"
+		j.result.Cause = j.result.Cause.WithAdvice(sandbox.Advise("the program does not compile; stderr has the compiler's messages"))
 	} else if j.result.Cause.Limit != 0 {
-		j.result.Cause.Hint = "the compiler needed more than the compile step's own limits allow; make the program smaller"
+		j.result.Cause = j.result.Cause.WithAdvice(sandbox.Advise("the compiler needed more than the compile step's own limits allow; make the program smaller"))
 	}
 	streams := j.request.Streams
 	if streams.Stdout != nil {

@@ -250,6 +250,9 @@ type FileEntry struct {
 	MtimeNS int64
 }
 
-// NoInodes is the message of a fault of code too_large where the disk has no inode
-// left. The host names the limit instead.
-const NoInodes = "the sandbox's disk has no inode left"
+// The messages of faults of code too_large where the disk has no room: no inode left,
+// for which the host names the limit, or no block.
+const (
+	NoInodes = "the sandbox's disk has no inode left"
+	DiskFull = "the sandbox's disk is full"
+)

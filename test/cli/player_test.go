@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/verdict"
 	"pinfold/sandbox"
 )
 
@@ -231,7 +232,13 @@ func (p *play) cause(words []string) {
 		p.result.Cause.Syscall = words[1]
 		return
 	}
-	p.result.Cause.Limit, p.result.Cause.Observed = int64(number(words[1])), int64(number(words[2]))
+	var limits sandbox.Limits
+	for _, info := range sandbox.LimitTable() {
+		if string(info.Cause) == words[0] {
+			limits.Set(info.Field, int64(number(words[1])))
+		}
+	}
+	p.result.Cause = verdict.Evidence{Limits: limits}.LimitCause(sandbox.CauseKind(words[0]), int64(number(words[2])), "")
 	p.result.TimedOut = slices.Contains([]string{"wall_time", "cpu_time"}, words[0])
 }
 

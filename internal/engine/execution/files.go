@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"pinfold/internal/engine/verdict"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -35,6 +36,9 @@ func (s *Session) RoomError(err error) error {
 	if e == nil || e.Code != sandbox.CodeTooLarge {
 		return err
 	}
+	if strings.HasSuffix(e.Message, wire.DiskFull) {
+		return e.WithAdvice(s.larger(sandbox.CauseDisk))
+	}
 	inodes := s.Plan.Limits.Inodes
 	name, ok := strings.CutSuffix(e.Message, wire.NoInodes)
 	if !ok || inodes <= 0 {
@@ -42,7 +46,16 @@ func (s *Session) RoomError(err error) error {
 	}
 	c := *e
 	c.Field, c.Message = "limits.inodes", fmt.Sprintf("%sthe limit of %d inodes (files and directories) is reached", name, inodes)
-	return c.WithAdvice(sandbox.Advise("make the sandbox with %s", sandbox.Set("limits.inodes", 2*inodes)))
+	return c.WithAdvice(s.larger(sandbox.CauseInodes))
+}
+
+// larger is advice for whoever finds a limit of the sandbox too small.
+func (s *Session) larger(limit sandbox.CauseKind) sandbox.Advice {
+	more, ok := verdict.Evidence{Limits: s.Plan.Limits}.LimitCause(limit, 0, "").Advice.Find(sandbox.FixSet)
+	if !ok { // it is as large as can be
+		return nil
+	}
+	return sandbox.Advise("make the sandbox with %s", more)
 }
 
 // settled reads at most settleEvery bytes between two readings of the counters.

@@ -12,12 +12,17 @@ import (
 // A disk without inodes is not called full: the limit is named, with what raises it.
 func TestNoInodesIsNotAFullDisk(t *testing.T) {
 	s := &Session{Plan: driver.Plan{Limits: sandbox.Limits{Inodes: 16384}}}
+	s.Plan.Limits.DiskBytes = 1 << 20
+	noBlocks := &sandbox.Error{Code: sandbox.CodeTooLarge, Message: "a: " + wire.DiskFull}
+	if e := sandbox.AsError(s.RoomError(noBlocks)); e.Message != noBlocks.Message || e.Hint != `make the sandbox with "limits": {"disk_bytes": 2097152}` {
+		t.Errorf("%+v", e)
+	}
 	full := &sandbox.Error{Code: sandbox.CodeTooLarge, Message: "a/b: " + wire.NoInodes}
 	e := sandbox.AsError(s.RoomError(full))
 	if e.Field != "limits.inodes" || e.Message != "a/b: the limit of 16384 inodes (files and directories) is reached" || e.Hint != `make the sandbox with "limits": {"inodes": 32768}` {
 		t.Errorf("%+v", e)
 	}
-	for _, other := range []error{nil, errors.New("x"), &sandbox.Error{Code: sandbox.CodeTooLarge, Message: "a: the sandbox's disk is full"}} {
+	for _, other := range []error{nil, errors.New("x")} {
 		if got := s.RoomError(other); !errors.Is(got, other) {
 			t.Errorf("%v became %v", other, got)
 		}

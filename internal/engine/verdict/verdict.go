@@ -163,7 +163,9 @@ func (e Evidence) LimitCause(kind sandbox.CauseKind, observed int64, why string)
 			continue
 		}
 		c.Limit = e.Limits.Get(info.Field)
-		more := min(2*c.Limit, info.Max)
+		if c.Limit <= 0 || c.Limit >= info.Max { // it cannot be raised
+			return c
+		}
 		how, field := "raise it if the program is right to need more: %s", "limits."+info.Field
 		switch {
 		case !e.Living:
@@ -172,9 +174,33 @@ func (e Evidence) LimitCause(kind sandbox.CauseKind, observed int64, why string)
 		default:
 			how = "create a sandbox with a higher limit if the program is right to need more: %s"
 		}
-		return c.WithAdvice(sandbox.Advise(how, sandbox.Set(field, more)))
+		return c.WithAdvice(sandbox.Advise(how, sandbox.Set(field, raised(c, info))))
 	}
 	return c
+}
+
+// raised is a limit that is likely to do: twice the one that was met, or for output
+// more than was seen.
+func raised(c sandbox.Cause, info sandbox.LimitInfo) int64 {
+	more := roundUp(c.Limit, info)
+	for info.Cause == sandbox.CauseOutput && more <= c.Observed && more < info.Max {
+		more *= 2
+	}
+	return min(more, info.Max)
+}
+
+// roundUp is twice the limit, in a form that FormatQuantity writes exactly.
+func roundUp(limit int64, info sandbox.LimitInfo) int64 {
+	twice := 2 * limit
+	if info.Unit != sandbox.UnitBytes {
+		return twice
+	}
+	for unit := int64(1 << 40); unit > 1; unit >>= 10 {
+		if twice >= unit {
+			return (twice + unit - 1) / unit * unit
+		}
+	}
+	return twice
 }
 
 // TimedOut says whether the cause is a lack of time.

@@ -165,3 +165,37 @@ func TestHintsOfProcesses(t *testing.T) {
 		}
 	}
 }
+
+// The limit that a hint proposes is at least twice the old one where that is allowed,
+// is accepted, and reads back as it is written.
+func TestRaised(t *testing.T) {
+	for _, info := range sandbox.LimitTable() {
+		for _, limit := range []int64{info.Min, info.Min + 1, 12345678 % info.Max, info.Max / 2, info.Max - 1} {
+			if info.Check(limit) != nil {
+				continue
+			}
+			more := raised(sandbox.Cause{Limit: limit}, info)
+			if more <= limit || more < min(2*limit, info.Max) || info.Check(more) != nil {
+				t.Errorf("%s: %d proposes %d", info.Field, limit, more)
+			}
+			if read, err := sandbox.ParseSize(sandbox.FormatSize(more)); info.Unit == sandbox.UnitBytes && (err != nil || read != more) {
+				t.Errorf("%s: %d reads back as %d, %v", info.Field, more, read, err)
+			}
+		}
+		if c := (Evidence{Limits: limitsOf(info.Field, info.Max)}).LimitCause(info.Cause, 1, ""); c.Hint != "" {
+			t.Errorf("%s cannot be raised: %s", info.Field, c.Hint)
+		}
+		if info.Cause == sandbox.CauseOutput {
+			for observed, want := range map[int64]int64{0: 2 << 20, 17 << 20: 32 << 20, 1 << 62: info.Max} {
+				if more := raised(sandbox.Cause{Limit: 1 << 20, Observed: observed}, info); more != want {
+					t.Errorf("%d bytes of output propose %d", observed, more)
+				}
+			}
+		}
+	}
+}
+
+func limitsOf(field string, v int64) (l sandbox.Limits) {
+	l.Set(field, v)
+	return l
+}

@@ -102,10 +102,6 @@ func (p *pipes) close() {
 	}
 }
 
-// grace is how long the output of a process is read after its end, when
-// another process still holds it.
-const grace = 250 * time.Millisecond
-
 // chunk is how much of a stream or a file is read at once.
 const chunk = 60 << 10
 
@@ -145,7 +141,7 @@ func (s *streams) drain() (held bool) {
 		}
 		s.c.in.Close()
 	}
-	until := time.Now().Add(grace)
+	until := time.Now().Add(wire.OutputGrace)
 	for _, f := range s.pipes.ours[wire.Stdout:] {
 		if f != nil {
 			_ = f.SetReadDeadline(until) // closed by its pump: nothing to cut

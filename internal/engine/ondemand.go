@@ -189,7 +189,7 @@ func (p *pool) lastUse() time.Time {
 	return p.used
 }
 
-// awaitWarm waits for a pool that is being made, or whose parent is loading, and
+// awaitWarm waits for a pool that is being made, or whose zygote is loading, and
 // takes what the request asked for there. It gives up where nothing comes.
 func (e *Engine) awaitWarm(ctx context.Context, plan driver.Plan, of shape, require []string) (*readyMachine, *pool) {
 	name := onDemandName(of)

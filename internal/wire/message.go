@@ -1,5 +1,7 @@
 package wire
 
+import "time"
+
 // Version is the protocol's version. Both sides must say the same.
 const Version = 3
 
@@ -13,6 +15,9 @@ const (
 	// processes limit. One is for what the runtime makes now and then beyond
 	// what it needs.
 	MaxTasks = 4
+	// OutputGrace is how long the output of a program is read after its end, when another
+	// process still holds it.
+	OutputGrace = 250 * time.Millisecond
 	// MaxText is the most bytes of a message that a person may read.
 	MaxText = 4096
 	// MaxFiles is the most files one glob lists, MaxWalk the most directory

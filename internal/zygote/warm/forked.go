@@ -10,12 +10,9 @@ import (
 	"time"
 
 	"pinfold/internal/guest"
+	"pinfold/internal/wire"
 	"pinfold/internal/zygote"
 )
-
-// outputGrace is how long the output of a forked program is read after its end,
-// when another process still holds it. The agent does the same.
-const outputGrace = 250 * time.Millisecond
 
 // pipeSize is what a pipe holds at most, as Linux makes them.
 const pipeSize = 64 << 10
@@ -43,7 +40,7 @@ func follow(c *zygote.Child, stdout, stderr io.Writer) *forked {
 			p.err = zygote.ErrEnded
 		}
 		close(p.exited)
-		until := time.Now().Add(outputGrace)
+		until := time.Now().Add(wire.OutputGrace) // as the agent does
 		_ = c.Stdout.SetReadDeadline(until)
 		_ = c.Stderr.SetReadDeadline(until)
 		pumps.Wait()

@@ -2,14 +2,10 @@ package engine
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base32"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,6 +13,7 @@ import (
 	"pinfold/internal/compilecache"
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/planner"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/image"
 	"pinfold/internal/processors"
@@ -66,6 +63,7 @@ type Engine struct {
 	log      *slog.Logger
 	observer Observer
 	gate     *admission.Gate
+	planner  *planner.Planner
 	records  *records.Keeper // nil: there is no store
 
 	running    sync.WaitGroup // runs
@@ -78,8 +76,6 @@ type Engine struct {
 	cancelRuns context.CancelFunc
 	languages  languages
 	toolchains toolchains
-	probed     ttlCache[string, driver.Report] // by driver
-	programs   ttlCache[string, string]        // see lookup
 	processors processors.Shares
 	parsing    sync.Mutex // held while results that are not small are taken apart, for their memory's sake
 
@@ -98,7 +94,7 @@ type Engine struct {
 // New returns an engine. It owns the drivers from now on.
 func New(o Options) *Engine {
 	e := &Engine{
-		options: o, log: o.Log, observer: o.Observer, gate: admission.NewGate(o.Capacity, o.Quota),
+		options: o, log: o.Log, observer: o.Observer, gate: admission.NewGate(o.Capacity, o.Quota), planner: planner.New(o.Drivers, o.Template, o.Host),
 		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
 		sandboxes: map[string]*Sandbox{}, runs: map[string]*liveRun{}, pools: map[string]*pool{}, claims: map[runKey]*keyClaim{}, onDemand: map[string]*onDemand{},
 	}
@@ -119,7 +115,7 @@ func New(o Options) *Engine {
 // from all sides at once and leaves nothing there. Errors come back with the run.
 func (e *Engine) Warm(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { _, _ = e.options.Template(sandbox.TemplateHost) })
+	wg.Go(func() { _, _ = e.planner.Template(sandbox.TemplateHost) })
 	for _, d := range e.options.Drivers {
 		wg.Go(func() { _, _ = d.Probe(ctx) })
 	}
@@ -165,46 +161,3 @@ func (e *Engine) Reports(ctx context.Context) ([]driver.Report, error) {
 	}
 	return reports, nil
 }
-
-// plan chooses the driver of a machine and plans it. Weaker drivers are asked about this
-// host only where the stronger ones cannot make it.
-func (e *Engine) plan(ctx context.Context, spec sandbox.MachineSpec, id string) (driver.Driver, driver.Plan, error) {
-	var names []string
-	var reports []driver.Report
-	var refusal error
-	for _, d := range e.options.Drivers {
-		names = append(names, d.Name())
-		if spec.Driver != sandbox.DriverAuto && spec.Driver != d.Name() {
-			continue
-		}
-		r, err := e.probe(ctx, d)
-		if err != nil {
-			return nil, driver.Plan{}, err
-		}
-		reports = append(reports, r)
-		var plan driver.Plan
-		if plan, refusal = driver.Choose(spec, reports, machineID(id)); refusal == nil {
-			return d, plan, nil
-		}
-	}
-	if refusal != nil {
-		return nil, driver.Plan{}, refusal
-	}
-	return nil, driver.Plan{}, &sandbox.Error{
-		Code: sandbox.CodeDriverUnknown, Field: "driver",
-		Message: fmt.Sprintf("no driver \"%s\"", sandbox.SafeText(spec.Driver, 60)),
-		Hint:    "the drivers are auto, " + strings.Join(names, ", "),
-	}
-}
-
-// newID returns a new id: a prefix and 26 characters of [a-z2-7].
-func newID(prefix string) string {
-	b := make([]byte, 16)
-	if _, err := rand.Read(b); err != nil {
-		panic("engine: no random numbers: " + err.Error()) // crypto/rand never fails on Linux
-	}
-	return prefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b))
-}
-
-// machineID is the part of a run's id that may name things on the host.
-func machineID(runID string) string { return strings.TrimPrefix(runID, "run_") }

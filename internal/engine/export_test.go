@@ -1,14 +1,8 @@
 package engine
 
-import "time"
-
 // BeforeTake has f called between choosing a pool and taking from it. It is set
 // before the first request.
 func (e *Engine) BeforeTake(f func()) { e.beforeTake = f }
 
 // ForgetProbes has the next request look at the host anew.
-func (e *Engine) ForgetProbes() {
-	e.probed.mu.Lock()
-	defer e.probed.mu.Unlock()
-	e.probed.since = time.Time{}
-}
+func (e *Engine) ForgetProbes() { e.planner.Forget() }

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"pinfold/internal/driver"
 	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/zygote"
 	"pinfold/internal/zygote/warm"
@@ -157,11 +157,7 @@ func (p *pool) make() (*readyMachine, error) {
 	ctx, cancel := context.WithTimeout(p.alive, warm.LoadTimeout+execution.HandshakeTimeout)
 	defer cancel()
 	spec := p.description()
-	report, err := p.engine.probe(ctx, p.driver)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := driver.MakePlan(spec.Machine(), report, machineID(newID("run_")))
+	plan, err := p.engine.planner.PlanOn(ctx, p.driver, spec.Machine(), records.NewID(""))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/language"
 	"pinfold/internal/zygote"
 	"pinfold/internal/zygote/warm"
@@ -42,11 +43,7 @@ func (e *Engine) startZygote(ctx context.Context, d driver.Driver, spec sandbox.
 	if z.Setup, err = json.Marshal(zygote.Modules{Modules: step.Modules}); err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a zygote's modules: %w", err)
 	}
-	report, err := e.probe(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := driver.MakePlan(spec.Machine(), report, machineID(newID("run_")))
+	plan, err := e.planner.PlanOn(ctx, d, spec.Machine(), records.NewID(""))
 	if err != nil {
 		return nil, err
 	}
@@ -93,11 +90,11 @@ func (e *Engine) languageOf(spec sandbox.PoolSpec) (language.Language, language.
 	if err != nil {
 		return lang, nil, err
 	}
-	template, err := e.options.Template(spec.Template)
+	template, err := e.planner.Template(spec.Template)
 	if err != nil {
 		return lang, nil, err
 	}
-	return lang, e.lookup(spec.Template, template), nil
+	return lang, e.planner.Lookup(template), nil
 }
 
 // fork makes a machine with a child of the pool's zygote in it. ok is false when the pool's

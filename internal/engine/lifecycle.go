@@ -42,7 +42,7 @@ func (e *Engine) Open(ctx context.Context) error {
 		}
 	}
 	if e.options.CompileCache != nil { // so that the first program that is compiled can be kept
-		if t, err := e.options.Template(sandbox.TemplateHost); err == nil {
+		if t, err := e.planner.Template(sandbox.TemplateHost); err == nil {
 			e.fingerprint(t)
 		}
 	}

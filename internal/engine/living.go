@@ -158,7 +158,7 @@ func (e *Engine) newSandbox(tenant string, c sandbox.Create, plan driver.Plan, r
 		expires: now.Add(ttl), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
 		judge: verdict.Judge{Limits: limits, KillOne: plan.KillOne},
 		info: sandbox.Info{
-			ID: newID("sbx_"), State: sandbox.StateCreating, Template: c.Template, Limits: limits,
+			ID: records.NewID("sbx_"), State: sandbox.StateCreating, Template: c.Template, Limits: limits,
 			Metadata: c.Metadata, Isolation: plan.Posture, CreatedAt: now.UTC().Round(0), ExpiresAt: now.Add(ttl).UTC().Round(0),
 			IdleMS: c.IdleMS, UsedAt: now.UTC().Round(0),
 		},

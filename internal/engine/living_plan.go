@@ -6,19 +6,20 @@ import (
 	"slices"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
 // planSandbox chooses the driver and makes the plan for a living sandbox.
 func (e *Engine) planSandbox(ctx context.Context, c sandbox.Create) (driver.Driver, driver.Plan, error) {
-	if _, err := e.options.Template(c.Template); err != nil {
+	if _, err := e.planner.Template(c.Template); err != nil {
 		return nil, driver.Plan{}, err
 	}
 	spec := c.Machine()
 	if c.OnOutOfMemory == sandbox.OutOfMemoryProcess { // else nobody ends a single one
 		spec.Require = append(slices.Clone(spec.Require), sandbox.FeatureMemory)
 	}
-	d, plan, err := e.plan(ctx, spec, newID("run_"))
+	d, plan, err := e.planner.Plan(ctx, spec, records.NewID(""))
 	if e := sandbox.AsError(err); e != nil && e.Field == fmt.Sprintf("require[%d]", len(c.Require)) { // the one that was added
 		err = e.WithField("on_out_of_memory")
 	}

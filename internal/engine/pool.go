@@ -10,6 +10,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/language"
 	"pinfold/internal/zygote/supervisor"
@@ -125,11 +126,11 @@ func (e *Engine) SetPool(ctx context.Context, spec sandbox.PoolSpec) (sandbox.Po
 	if err != nil {
 		return sandbox.PoolInfo{}, err
 	}
-	d, _, err := e.plan(ctx, spec.Machine(), newID("run_"))
+	d, _, err := e.planner.Plan(ctx, spec.Machine(), records.NewID(""))
 	if err != nil {
 		return sandbox.PoolInfo{}, err
 	}
-	if _, err := e.options.Template(spec.Template); err != nil {
+	if _, err := e.planner.Template(spec.Template); err != nil {
 		return sandbox.PoolInfo{}, err
 	}
 	key := shapeOf(spec.Template, d.Name(), spec.Limits)

@@ -12,6 +12,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/engine/verdict"
 	"pinfold/internal/failpoint"
@@ -118,7 +119,7 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 }
 
 func (s *Sandbox) newProcess(c sandbox.Command) *Process {
-	p := &Process{id: newID("prc_"), sandbox: s, command: c, limits: s.info.Limits, done: make(chan struct{})}
+	p := &Process{id: records.NewID("prc_"), sandbox: s, command: c, limits: s.info.Limits, done: make(chan struct{})}
 	if c.WallTimeMS > 0 {
 		p.limits.WallTimeMS = c.WallTimeMS
 	}

@@ -202,16 +202,16 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	template, err := e.options.Template(spec.Template)
+	template, err := e.planner.Template(spec.Template)
 	if err != nil {
 		return nil, err
 	}
-	steps, err := lang.Plan(spec.Entrypoint, spec.Args, spec.Limits, e.lookup(spec.Template, template))
+	steps, err := lang.Plan(spec.Entrypoint, spec.Args, spec.Limits, e.planner.Lookup(template))
 	if err != nil {
 		return nil, err
 	}
-	id := newID("run_")
-	d, plan, err := e.plan(ctx, spec.Machine(), id)
+	id := records.NewID("run_")
+	d, plan, err := e.planner.Plan(ctx, spec.Machine(), strings.TrimPrefix(id, "run_"))
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,10 @@ package records
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base32"
 	"slices"
+	"strings"
 	"time"
 
 	"pinfold/sandbox"
@@ -162,4 +165,13 @@ type DayUsage struct {
 	Day string `json:"day"` // 2006-01-02, UTC
 
 	Consumption
+}
+
+// NewID returns a new id: a prefix and 26 characters of [a-z2-7].
+func NewID(prefix string) string {
+	b := make([]byte, 16)
+	if _, err := rand.Read(b); err != nil {
+		panic("records: no random numbers: " + err.Error()) // crypto/rand never fails on Linux
+	}
+	return prefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b))
 }

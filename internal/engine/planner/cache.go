@@ -1,14 +1,8 @@
-package engine
+package planner
 
 import (
-	"context"
-	"strings"
 	"sync"
 	"time"
-
-	"pinfold/internal/driver"
-	"pinfold/internal/image"
-	"pinfold/internal/language"
 )
 
 // cacheTTL is for how long what was seen of the host is taken to be so still.
@@ -42,21 +36,9 @@ func (l *ttlCache[K, V]) get(key K, look func() (V, bool)) (V, bool) {
 	return v, ok
 }
 
-// probe says what a driver can do here.
-func (e *Engine) probe(ctx context.Context, d driver.Driver) (r driver.Report, err error) {
-	r, _ = e.probed.get(d.Name(), func() (driver.Report, bool) {
-		var found driver.Report
-		found, err = d.Probe(ctx)
-		return found, err == nil && found.Blocked == nil
-	})
-	return r, err
-}
-
-// lookup looks for programs in a template.
-func (e *Engine) lookup(name string, template image.Template) language.Lookup {
-	return func(candidates []string) (string, bool) {
-		return e.programs.get(name+"\x00"+strings.Join(candidates, "\x00"), func() (string, bool) {
-			return template.Lookup(e.options.Host, candidates)
-		})
-	}
+// forget has everything looked for anew.
+func (l *ttlCache[K, V]) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.since = time.Time{}
 }

@@ -1,0 +1,97 @@
+// Package planner says what a machine will be before it is made: by which driver, from
+// which template, where the programs in it lie. It remembers for a moment what was seen
+// of the host: a server looks for each run otherwise, hundreds of times a second.
+package planner
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/image"
+	"pinfold/internal/language"
+	"pinfold/sandbox"
+)
+
+// Planner plans machines. It is safe for concurrent use.
+type Planner struct {
+	drivers  []driver.Driver
+	template func(name string) (image.Template, error)
+	host     fs.FS
+
+	reports  ttlCache[string, driver.Report] // by driver
+	programs ttlCache[string, string]        // by template and candidates
+}
+
+// New returns a planner for drivers, in the order in which they are taken. Programs of a
+// template are looked up in the host's file tree.
+func New(drivers []driver.Driver, template func(name string) (image.Template, error), host fs.FS) *Planner {
+	return &Planner{drivers: drivers, template: template, host: host}
+}
+
+// Forget has the next request look at the drivers anew.
+func (p *Planner) Forget() { p.reports.forget() }
+
+// Template describes what the sandboxes of a template hold.
+func (p *Planner) Template(name string) (image.Template, error) { return p.template(name) }
+
+// Lookup looks for programs in a template.
+func (p *Planner) Lookup(t image.Template) language.Lookup {
+	return func(candidates []string) (string, bool) {
+		return p.programs.get(t.Name+"\x00"+strings.Join(candidates, "\x00"), func() (string, bool) {
+			return t.Lookup(p.host, candidates)
+		})
+	}
+}
+
+// Plan chooses the driver of a machine and plans it, under the id. Weaker drivers are asked about this
+// host only where the stronger ones cannot make it.
+func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string) (driver.Driver, driver.Plan, error) {
+	var names []string
+	var reports []driver.Report
+	var refusal error
+	for _, d := range p.drivers {
+		names = append(names, d.Name())
+		if spec.Driver != sandbox.DriverAuto && spec.Driver != d.Name() {
+			continue
+		}
+		r, err := p.report(ctx, d)
+		if err != nil {
+			return nil, driver.Plan{}, err
+		}
+		reports = append(reports, r)
+		var plan driver.Plan
+		if plan, refusal = driver.Choose(spec, reports, id); refusal == nil {
+			return d, plan, nil
+		}
+	}
+	if refusal != nil {
+		return nil, driver.Plan{}, refusal
+	}
+	return nil, driver.Plan{}, &sandbox.Error{
+		Code: sandbox.CodeDriverUnknown, Field: "driver",
+		Message: fmt.Sprintf("no driver \"%s\"", sandbox.SafeText(spec.Driver, 60)),
+		Hint:    "the drivers are auto, " + strings.Join(names, ", "),
+	}
+}
+
+// PlanOn plans a machine of a driver, under the id.
+func (p *Planner) PlanOn(ctx context.Context, d driver.Driver, spec sandbox.MachineSpec, id string) (driver.Plan, error) {
+	r, err := p.report(ctx, d)
+	if err != nil {
+		return driver.Plan{}, err
+	}
+	return driver.MakePlan(spec, r, id)
+}
+
+// report says what a driver can do here.
+func (p *Planner) report(ctx context.Context, d driver.Driver) (r driver.Report, err error) {
+	r, _ = p.reports.get(d.Name(), func() (driver.Report, bool) {
+		var found driver.Report
+		found, err = d.Probe(ctx)
+		return found, err == nil && found.Blocked == nil
+	})
+	return r, err
+}

@@ -5,20 +5,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/pool"
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
 
-// remainder is a sandbox of a run that could not be destroyed in time.
-type remainder struct {
-	session *execution.Session
-	pool    *pool
-}
-
 // end destroys a run's sandbox, or leaves that to the background, and completes
 // the result.
-func (j *job) end(ctx context.Context, s *execution.Session, p *pool, runErr error) error {
+func (j *job) end(ctx context.Context, m *pool.Machine, runErr error) error {
 	if j.engine.options.DestroyLater && runErr == nil {
 		select {
 		case j.engine.late <- struct{}{}: // the peaks are those of the program's end
@@ -26,10 +20,10 @@ func (j *job) end(ctx context.Context, s *execution.Session, p *pool, runErr err
 			j.engine.background.Go(func() {
 				defer j.room.letGo()
 				<-j.told
-				if d := s.Machine.Abilities().Discarder; d != nil {
+				if d := m.Machine.Abilities().Discarder; d != nil {
 					d.Discard() // the result is complete
 				}
-				j.engine.destroyLater(remainder{s, p})
+				j.engine.destroyLater(m)
 				<-j.engine.late
 			})
 			return nil
@@ -37,51 +31,62 @@ func (j *job) end(ctx context.Context, s *execution.Session, p *pool, runErr err
 		}
 	}
 	start := time.Now()
-	j.destroy(ctx, s, p)
+	j.destroy(ctx, m)
 	j.result.Timings.DestroyMS = milliseconds(time.Since(start))
-	j.fillPeaks(s.Machine.Usage())
+	j.fillPeaks(m.Machine.Usage())
 	return runErr
 }
 
 // destroy ends a sandbox. What became of the program is known by then, so a
 // sandbox that does not end in time does not change it: the result says that it
 // is still there, and the background goes on.
-func (j *job) destroy(ctx context.Context, s *execution.Session, p *pool) {
-	err := s.Late() // then its time is over
+func (j *job) destroy(ctx context.Context, m *pool.Machine) {
+	err := m.Late() // then its time is over
 	if err == nil {
-		err = s.Close(ctx)
+		err = m.Close(ctx)
 	}
 	if err == nil {
-		gone(p)
+		gone(m)
 		return
 	}
-	j.engine.log.Error("cannot destroy the sandbox of a run in time", "machine", s.Plan.ID, "error", err)
+	j.engine.log.Error("cannot destroy the sandbox of a run in time", "machine", m.Plan.ID, "error", err)
 	known := sandbox.AsError(err)
 	j.result.Cleanup = &sandbox.Error{
 		Code: known.Code, Message: "the sandbox was ended, but something of it is still on the host: " + known.Message,
 		Hint: "nothing has to be done: a server goes on until it is gone, and otherwise the next pinfold on this host removes it",
 	}
-	j.left = append(j.left, remainder{s, p})
+	j.left = append(j.left, m)
 }
 
-// destroyLater destroys a machine however often it takes, unless the engine is
-// closed: then it is the next one's, which finds it by its name.
-func (e *Engine) destroyLater(r remainder) {
+// destroyLater destroys the machine of a run however often it takes.
+func (e *Engine) destroyLater(m *pool.Machine) {
+	if e.destroyUntilGone(m) {
+		gone(m)
+	}
+}
+
+// destroyRetry is the pause after a destruction that failed.
+const destroyRetry = time.Second
+
+// destroyUntilGone destroys a machine however often it takes, and says whether it is
+// gone: not where the engine is closed before. Then it is the next one's, which finds
+// it by its name.
+func (e *Engine) destroyUntilGone(m *pool.Machine) bool {
 	failed := false
-	for err := r.session.Close(context.Background()); err != nil; err = r.session.Close(context.Background()) {
-		e.log.Error("cannot destroy the sandbox of a run; trying again", "machine", r.session.Plan.ID, "error", err)
+	for err := m.Close(context.Background()); err != nil; err = m.Close(context.Background()) {
+		e.log.Error("cannot destroy a sandbox; trying again", "machine", m.Plan.ID, "error", err)
 		if !failed {
 			e.countUndestroyed(1)
 		}
 		failed = true
 		if !e.pause(destroyRetry) {
-			return
+			return false
 		}
 	}
 	if failed {
 		e.countUndestroyed(-1)
 	}
-	gone(r.pool)
+	return true
 }
 
 // pause says whether the engine is still open afterwards.
@@ -95,11 +100,9 @@ func (e *Engine) pause(d time.Duration) bool {
 }
 
 // gone says that the machine of a run is no more.
-func gone(from *pool) {
+func gone(m *pool.Machine) {
 	failpoint.Hit("run.destroyed")
-	if from != nil {
-		from.returned()
-	}
+	m.Gone()
 }
 
 // room is what admission granted to a run. It is given back when nothing of the run

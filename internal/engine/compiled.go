@@ -16,6 +16,7 @@ import (
 
 	"pinfold/internal/compilecache"
 	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/pool"
 	"pinfold/sandbox"
 )
 
@@ -188,7 +189,7 @@ func (f *fresh) close(ctx context.Context) error {
 func (f *fresh) destroy(ctx context.Context) {
 	if s := f.session; s != nil {
 		f.session = nil
-		f.job.destroy(ctx, s, nil)
+		f.job.destroy(ctx, &pool.Machine{Session: s})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/planner"
+	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/image"
 	"pinfold/internal/processors"
@@ -64,11 +65,11 @@ type Engine struct {
 	observer Observer
 	gate     *admission.Gate
 	planner  *planner.Planner
+	pools    *pool.Pools
 	records  *records.Keeper // nil: there is no store
 
 	running    sync.WaitGroup // runs
 	background sync.WaitGroup // everything that goes on by itself
-	making     atomic.Int64   // requests that make a machine right now
 	opened     atomic.Bool
 	quit       chan struct{}
 	late       chan struct{} // places for destructions after the answer
@@ -79,14 +80,10 @@ type Engine struct {
 	processors processors.Shares
 	parsing    sync.Mutex // held while results that are not small are taken apart, for their memory's sake
 
-	beforeTake func() // of tests: called between choosing a pool and taking from it; nil
-
 	mu          sync.Mutex
 	sandboxes   map[string]*Sandbox
 	runs        map[string]*liveRun
-	pools       map[string]*pool
 	claims      map[runKey]*keyClaim
-	onDemand    map[string]*onDemand // by the pool's name
 	draining    bool
 	undestroyed int
 }
@@ -96,11 +93,12 @@ func New(o Options) *Engine {
 	e := &Engine{
 		options: o, log: o.Log, observer: o.Observer, gate: admission.NewGate(o.Capacity, o.Quota), planner: planner.New(o.Drivers, o.Template, o.Host),
 		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
-		sandboxes: map[string]*Sandbox{}, runs: map[string]*liveRun{}, pools: map[string]*pool{}, claims: map[runKey]*keyClaim{}, onDemand: map[string]*onDemand{},
+		sandboxes: map[string]*Sandbox{}, runs: map[string]*liveRun{}, claims: map[runKey]*keyClaim{},
 	}
 	if e.log == nil {
 		e.log = discardLog()
 	}
+	e.pools = pool.New(pool.Options{Planner: e.planner, Policy: o.Policy, Log: e.log})
 	if o.Store != nil {
 		e.records = records.NewKeeper(o.Store, e.log)
 	}
@@ -130,6 +128,7 @@ func (e *Engine) Close() error {
 	errs := []error{e.Drain(now)}
 	close(e.quit)
 	e.background.Wait()
+	e.pools.Close()
 	e.records.Flush()
 	for _, d := range e.options.Drivers {
 		errs = append(errs, d.Close())

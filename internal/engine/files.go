@@ -137,7 +137,7 @@ func errChanged() *sandbox.Error {
 // was written of it is removed.
 func (s *Sandbox) WriteFile(ctx context.Context, name string, mode uint32, size int64, r io.Reader) error {
 	return s.operate(ctx, func() error {
-		err := s.session.WriteFile(ctx, name, mode, size, r)
+		err := s.machine.WriteFile(ctx, name, mode, size, r)
 		if err != nil {
 			s.dropPart(ctx, name, err)
 		}
@@ -160,7 +160,7 @@ func (s *Sandbox) dropPart(ctx context.Context, name string, why error) {
 
 // Mkdir makes a directory and the missing ones above it.
 func (s *Sandbox) Mkdir(ctx context.Context, name string, mode uint32) error {
-	return s.operate(ctx, func() error { return s.session.RoomError(s.guest.Mkdir(ctx, name, mode)) })
+	return s.operate(ctx, func() error { return s.machine.RoomError(s.guest.Mkdir(ctx, name, mode)) })
 }
 
 // Move renames a file or a directory. A regular file in its place is replaced.
@@ -235,10 +235,10 @@ func (s *Sandbox) Changes(ctx context.Context, limit int) (changes sandbox.Listi
 // Holds is how many bytes the sandbox's files can have together, 0 where nothing
 // bounds them.
 func (s *Sandbox) Holds() int64 {
-	if s.session == nil {
+	if s.machine == nil {
 		return 0
 	}
-	return s.session.Holds(0)
+	return s.machine.Holds(0)
 }
 
 // maxDepth is deeper than any path can be.

@@ -122,8 +122,6 @@ func (e *Engine) takesWork() error {
 func (e *Engine) Drain(ctx context.Context) error {
 	e.mu.Lock()
 	e.draining = true
-	pools := e.pools
-	e.pools = map[string]*pool{}
 	e.mu.Unlock()
 	e.gate.Close(errDraining())
 
@@ -135,9 +133,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 		e.cancelRuns()
 		<-runsOver
 	}
-	for _, p := range pools {
-		e.background.Go(p.close)
-	}
+	e.pools.Drain(errDraining())
 	for _, s := range e.living() {
 		<-s.settled()
 		s.endFor(sandbox.Cause{Kind: sandbox.CauseDestroyed, Evidence: "the server was shut down"})

@@ -11,6 +11,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/verdict"
 	"pinfold/internal/failpoint"
@@ -36,10 +37,9 @@ type Sandbox struct {
 	request sandbox.Create
 	ended   chan struct{}
 
-	session *execution.Session // set before the state is running
-	guest   *guest.Guest       // its agent, set with it
-	release func()             // gives back what admission granted
-	pool    *pool              // it came from, or nil
+	machine *pool.Machine // set before the state is running
+	guest   *guest.Guest  // its agent, set with it
+	release func()        // gives back what admission granted
 
 	mu        sync.Mutex
 	info      sandbox.Info
@@ -114,9 +114,7 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 	}
 	failpoint.Hit("create.journalled")
 	start := time.Now()
-	s.session, s.pool, err = obtain(ctx, c.Require, func() (*execution.Session, *pool, error) {
-		return e.machine(ctx, d, plan, len(c.Mounts) == 0 && !plan.KillOne, c.Require)
-	})
+	s.machine, _, err = e.pools.Obtain(ctx, pool.Request{Tenant: tenant, Spec: c.Machine(), Driver: d, Plan: plan})
 	if err != nil {
 		cause := sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "it could not be made"}
 		if ctx.Err() != nil {
@@ -125,7 +123,7 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 		s.finish(cause, sandbox.AsError(cancelledOr(ctx, err)))
 		return nil, err
 	}
-	s.guest = s.session.Greeted()
+	s.guest = s.machine.Greeted()
 	failpoint.Hit("create.machine")
 	s.start(time.Since(start))
 	failpoint.Hit("create.running")
@@ -207,7 +205,7 @@ func (e *Engine) admit(s *Sandbox) error {
 func (s *Sandbox) start(took time.Duration) {
 	s.mu.Lock()
 	s.info.Timings.CreateMS = milliseconds(took)
-	s.info.Warm, s.info.Isolation = s.pool != nil, s.session.Plan.Posture
+	s.info.Warm, s.info.Isolation = s.machine.Pooled(), s.machine.Plan.Posture
 	s.enter(sandbox.StateRunning)
 	s.timer = time.AfterFunc(s.untilEnd(time.Now()), s.timeUp)
 	info := s.describe()
@@ -223,10 +221,10 @@ func (s *Sandbox) guard() {
 	select {
 	case <-s.ended:
 		return
-	case <-s.session.Machine.Dead():
+	case <-s.machine.Machine.Dead():
 	case <-s.guest.Done():
 	}
-	death := s.session.Death(execution.KillTimeout)
+	death := s.machine.Death(execution.KillTimeout)
 	if death == nil {
 		s.endFor(sandbox.Cause{Kind: sandbox.CauseLost, Evidence: s.guest.Err().Error()})
 		return
@@ -234,7 +232,7 @@ func (s *Sandbox) guard() {
 	if death.Kind == driver.DeathDestroyed {
 		return
 	}
-	_, cause := verdict.Of(verdict.Evidence{Limits: s.info.Limits, Usage: s.session.Machine.Usage(), Death: death})
+	_, cause := verdict.Of(verdict.Evidence{Limits: s.info.Limits, Usage: s.machine.Machine.Usage(), Death: death})
 	s.endFor(cause)
 }
 
@@ -397,9 +395,6 @@ func (s *Sandbox) Destroy(ctx context.Context) (sandbox.Info, error) {
 	}
 }
 
-// destroyRetry is the pause after a destruction that failed.
-const destroyRetry = time.Second
-
 // endFor destroys the sandbox for a reason. Only the first call does anything.
 func (s *Sandbox) endFor(cause sandbox.Cause) {
 	s.mu.Lock()
@@ -421,19 +416,8 @@ func (s *Sandbox) endFor(cause sandbox.Cause) {
 func (s *Sandbox) destroy(cause sandbox.Cause) {
 	start := time.Now()
 	s.read()
-	for failed := false; ; failed = true {
-		err := s.session.Close(context.Background())
-		if err == nil {
-			if failed {
-				s.engine.countUndestroyed(-1)
-			}
-			break
-		}
-		s.engine.log.Error("cannot destroy a sandbox; trying again", "sandbox", s.ID(), "error", err)
-		if !failed {
-			s.engine.countUndestroyed(1)
-		}
-		time.Sleep(destroyRetry)
+	if !s.engine.destroyUntilGone(s.machine) {
+		return
 	}
 	s.read()
 	s.mu.Lock()
@@ -447,9 +431,7 @@ func (s *Sandbox) destroy(cause sandbox.Cause) {
 		p.output.Close() // nothing waits for a reader any more
 		<-p.done
 	}
-	if s.pool != nil {
-		s.pool.returned()
-	}
+	s.machine.Gone()
 	failpoint.Hit("end.destroyed")
 	s.finish(cause, nil)
 	failpoint.Hit("end.finished")
@@ -479,7 +461,7 @@ func (s *Sandbox) finish(cause sandbox.Cause, failure *sandbox.Error) {
 
 // read takes a reading of the counters.
 func (s *Sandbox) read() driver.Usage {
-	u := s.session.Machine.Usage()
+	u := s.machine.Machine.Usage()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = u

@@ -25,7 +25,7 @@ func (s *Sandbox) watch() {
 }
 
 func (s *Sandbox) watchLoop() {
-	s.session.Watch(s.ended, s.wake, func(u driver.Usage, pause time.Duration) (time.Duration, bool) {
+	s.machine.Watch(s.ended, s.wake, func(u driver.Usage, pause time.Duration) (time.Duration, bool) {
 		before := s.note(u)
 		if !s.act(u) || s.rest() {
 			return 0, false
@@ -83,7 +83,7 @@ func (s *Sandbox) act(u driver.Usage) bool {
 	for _, p := range running {
 		p.stop(t)
 	}
-	if !s.session.KillGuest(context.Background(), execution.KillTimeout) {
+	if !s.machine.KillGuest(context.Background(), execution.KillTimeout) {
 		s.endFor(verdict.Evidence{Limits: s.info.Limits, Usage: u}.Refusal(sandbox.CauseProcesses))
 	}
 	return true

@@ -9,6 +9,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/verdict"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
@@ -157,7 +158,7 @@ func (j *job) compile(ctx context.Context) (s *execution.Session, ok, clean bool
 		return s, true, isClean(r, c), nil
 	}
 	j.compileFailed(r, e)
-	j.destroy(ctx, s, nil)
+	j.destroy(ctx, &pool.Machine{Session: s})
 	return nil, false, false, nil
 }
 

@@ -6,7 +6,7 @@ func (s *Sandbox) occupy() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.started++; s.started == 1 {
-		s.cpus = s.engine.processors.Take(s.session.Plan.Processors, s.session.Plan.Limits.CPUs)
+		s.cpus = s.engine.processors.Take(s.machine.Plan.Processors, s.machine.Plan.Limits.CPUs)
 	}
 	return s.cpus
 }

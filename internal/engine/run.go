@@ -13,6 +13,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/engine/verdict"
@@ -174,7 +175,7 @@ type job struct {
 	inputs    map[string]func() execution.Input // files that went in, by path
 	began     time.Time                         // when the program was started
 	collected time.Duration                     // what taking values and files out has cost so far
-	left      []remainder                       // what could not be destroyed in time
+	left      []*pool.Machine                   // what could not be destroyed in time
 }
 
 // prepare does everything that needs no sandbox: a refusal comes from here.
@@ -264,29 +265,29 @@ func (j *job) run(ctx context.Context) error {
 		}
 	}
 	start := time.Now()
-	s, pool, err := obtain(ctx, j.spec.Require, func() (*execution.Session, *pool, error) { return j.machine(ctx) })
+	m, err := j.machine(ctx)
 	if err != nil {
 		return err
 	}
 	ended := false
 	defer func() {
 		if !ended { // a panic: what is in there must not go on
-			j.destroy(ctx, s, pool)
+			j.destroy(ctx, m)
 		}
 	}()
-	j.result.Isolation = s.Plan.Posture
+	j.result.Isolation = m.Plan.Posture
 	failpoint.Hit("run.machine")
-	err = j.fill(ctx, s)
+	err = j.fill(ctx, m.Session)
 	failpoint.Hit("run.filled")
 	if err == nil && made != nil {
-		err = made.copyTo(ctx, s, j.steps.Dir)
+		err = made.copyTo(ctx, m.Session, j.steps.Dir)
 	}
 	j.result.Timings.CreateMS = milliseconds(time.Since(start))
 	if err == nil {
-		err = j.execute(ctx, s)
+		err = j.execute(ctx, m.Session)
 	}
 	ended = true
-	return j.end(ctx, s, pool, err)
+	return j.end(ctx, m, err)
 }
 
 // execute runs the program itself and collects what it made.

@@ -1,8 +1,10 @@
-package engine
+package pool
 
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"pinfold/internal/driver"
@@ -16,12 +18,12 @@ import (
 
 // startZygote starts a zygote for a pool's interpreters. The error is a *zygote.UnfitError
 // where there can be none.
-func (e *Engine) startZygote(ctx context.Context, d driver.Driver, spec sandbox.PoolSpec) (driver.Zygote, error) {
+func (s *Pools) startZygote(ctx context.Context, d driver.Driver, spec sandbox.PoolSpec) (driver.Zygote, error) {
 	zygoter := d.Abilities().Zygoter
 	if zygoter == nil {
 		return nil, &zygote.UnfitError{Why: "this driver has no zygotes"}
 	}
-	lang, lookup, err := e.languageOf(spec)
+	lang, lookup, err := s.languageOf(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +45,7 @@ func (e *Engine) startZygote(ctx context.Context, d driver.Driver, spec sandbox.
 	if z.Setup, err = json.Marshal(zygote.Modules{Modules: step.Modules}); err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a zygote's modules: %w", err)
 	}
-	plan, err := e.planner.PlanOn(ctx, d, spec.Machine(), records.NewID(""))
+	plan, err := s.planner.PlanOn(ctx, d, spec.Machine(), records.NewID(""))
 	if err != nil {
 		return nil, err
 	}
@@ -52,10 +54,10 @@ func (e *Engine) startZygote(ctx context.Context, d driver.Driver, spec sandbox.
 
 // startInterpreter starts a pool's interpreter in a fresh machine and waits until it
 // has loaded its modules.
-func (e *Engine) startInterpreter(ctx context.Context, s *execution.Session, spec sandbox.PoolSpec) (*warm.Interpreter, error) {
+func (s *Pools) startInterpreter(ctx context.Context, m *execution.Session, spec sandbox.PoolSpec) (*warm.Interpreter, error) {
 	ctx, cancel := context.WithTimeout(ctx, warm.LoadTimeout)
 	defer cancel()
-	lang, lookup, err := e.languageOf(spec)
+	lang, lookup, err := s.languageOf(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +65,7 @@ func (e *Engine) startInterpreter(ctx context.Context, s *execution.Session, spe
 	if err != nil {
 		return nil, err
 	}
-	p := s.Parcel()
+	p := m.Parcel()
 	for _, f := range step.Files {
 		if err := p.Add(ctx, "", f.Path, 0o644, f.Content); err != nil {
 			return nil, err
@@ -72,38 +74,62 @@ func (e *Engine) startInterpreter(ctx context.Context, s *execution.Session, spe
 	if err := p.Send(ctx); err != nil {
 		return nil, err
 	}
-	g, err := s.Agent(ctx)
+	g, err := m.Agent(ctx)
 	if err != nil {
 		return nil, err
 	}
 	limits := spec.Limits.WithDefaults()
 	i, err := warm.Start(ctx, g, execution.Command(step.Args, step.Env, limits), step.Modules)
-	if err != nil && s.Machine.Usage().OOMKills > 0 {
+	if err != nil && m.Machine.Usage().OOMKills > 0 {
 		return nil, zygote.TooLittleMemory(limits.MemoryBytes)
 	}
 	return i, err
 }
 
 // languageOf returns the language of a pool's interpreters and what finds its programs.
-func (e *Engine) languageOf(spec sandbox.PoolSpec) (language.Language, language.Lookup, error) {
+func (s *Pools) languageOf(spec sandbox.PoolSpec) (language.Language, language.Lookup, error) {
 	lang, err := language.Find(spec.Language)
 	if err != nil {
 		return lang, nil, err
 	}
-	template, err := e.planner.Template(spec.Template)
+	template, err := s.planner.Template(spec.Template)
 	if err != nil {
 		return lang, nil, err
 	}
-	return lang, e.planner.Lookup(template), nil
+	return lang, s.planner.Lookup(template), nil
 }
 
 // fork makes a machine with a child of the pool's zygote in it. ok is false when the pool's
 // interpreters cannot be forked here and must be started.
-func (p *pool) fork(ctx context.Context, plan driver.Plan) (w *readyMachine, ok bool, err error) {
+func (p *pool) fork(ctx context.Context, plan driver.Plan) (w *ready, ok bool, err error) {
 	f, ok, err := p.zygotes.Fork(ctx, plan)
 	if f == nil {
 		return nil, ok, err
 	}
-	s := execution.Ungreeted(f.Machine, forkedPlan(plan), f.Release)
-	return &readyMachine{session: s, interpreter: warm.Forked(f.Child), forked: f, made: time.Now()}, true, nil
+	m := execution.Ungreeted(f.Machine, forkedPlan(plan), f.Release)
+	return &ready{session: m, interpreter: warm.Forked(f.Child), forked: f, made: time.Now()}, true, nil
+}
+
+// forkedPlan is what is made where a machine's program comes by a fork: everything
+// that was planned, but for what a fork has in common with its siblings.
+func forkedPlan(plan driver.Plan) driver.Plan {
+	i := plan.Posture
+	i.Enforced = slices.DeleteFunc(slices.Clone(i.Enforced), func(f string) bool { return f == sandbox.FeatureASLR })
+	i.NotEnforced = append(slices.Clone(i.NotEnforced), (sandbox.Gap{
+		What: sandbox.FeatureASLR,
+		Why:  "the interpreter was forked from one that had loaded its modules; such siblings have one address layout and one secret for the hashes of strings",
+	}).WithAdvice(sandbox.Advise("%s", sandbox.Set("cold", true))))
+	plan.Posture = i
+	return plan
+}
+
+// interpreterKey is which interpreters can take a program.
+type interpreterKey struct {
+	language string
+	modules  string // sorted, joined by commas
+}
+
+func keyOf(lang string, modules []string) interpreterKey {
+	sorted := slices.Compact(slices.Sorted(slices.Values(modules)))
+	return interpreterKey{lang, strings.Join(sorted, ",")}
 }

@@ -1,4 +1,4 @@
-package engine
+package pool
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"pinfold/internal/driver"
 	"pinfold/sandbox"
 )
 
@@ -26,7 +25,7 @@ const (
 	warmPoll    = 5 * time.Millisecond
 )
 
-// onDemand is one of the places for pools that requests ask for. The engine's lock
+// onDemand is one of the places for pools that requests ask for. The lock of Pools
 // guards it.
 type onDemand struct {
 	tenant string        // who asked first; others use the pool as well
@@ -34,36 +33,36 @@ type onDemand struct {
 	taken  chan struct{} // closed when the place is given to somebody else
 }
 
-// keepWarm begins to keep interpreters with the modules that a request asked
-// for, so that the next one finds one.
-func (e *Engine) keepWarm(tenant string, spec sandbox.Spec, of shape) {
-	if len(e.poolsOf(of)) > 0 { // somebody has set one, and its size
+// keep begins to keep interpreters with the modules that a request asked for, so that
+// the next one finds one.
+func (s *Pools) keep(r Request, of shape) {
+	if len(s.poolsOf(of)) > 0 { // somebody has set one, and its size
 		return
 	}
 	name := onDemandName(of)
-	a := e.reserve(name, tenant)
+	a := s.reserve(name, r.Tenant)
 	if a == nil {
 		return
 	}
-	limits := spec.Limits
-	e.background.Go(func() {
+	spec, limits := r.Spec, r.Spec.Limits
+	s.background.Go(func() {
 		p := sandbox.PoolSpec{
-			Name: name, Template: spec.Template, Driver: spec.Driver, Language: of.interpreter.language, Warm: spec.Warm, Min: onDemandMin,
+			Name: name, Template: spec.Template, Driver: spec.Driver, Language: of.interpreter.language, Warm: r.Modules, Min: onDemandMin,
 			Limits: sandbox.Limits{
 				MemoryBytes: limits.MemoryBytes, CPUs: limits.CPUs, Processes: limits.Processes,
 				DiskBytes: limits.DiskBytes, Inodes: limits.Inodes,
 			},
 		}
-		_, err := e.SetPool(context.Background(), p)
-		e.mu.Lock()
+		_, err := s.Set(context.Background(), p)
+		s.mu.Lock()
 		a.making = false
-		e.mu.Unlock()
+		s.mu.Unlock()
 		if err != nil {
-			e.log.Warn("cannot keep interpreters warm", "modules", of.interpreter.modules, "error", err)
-			e.release(name, a)
+			s.log.Warn("cannot keep interpreters warm", "modules", of.interpreter.modules, "error", err)
+			s.release(name, a)
 			return
 		}
-		e.dropWhenIdle(name, a)
+		s.dropWhenIdle(name, a)
 	})
 }
 
@@ -76,14 +75,14 @@ func onDemandName(of shape) string {
 
 // reserve takes one of the places for a tenant. It returns nil when there is
 // none for it, or when the pool is there or being made.
-func (e *Engine) reserve(name, tenant string) *onDemand {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.onDemand[name] != nil || len(e.onDemand) >= maxOnDemand && !e.makeRoom(tenant) {
+func (s *Pools) reserve(name, tenant string) *onDemand {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.onDemand[name] != nil || len(s.onDemand) >= maxOnDemand && !s.makeRoom(tenant) {
 		return nil
 	}
 	a := &onDemand{tenant: tenant, making: true, taken: make(chan struct{})}
-	e.onDemand[name] = a
+	s.onDemand[name] = a
 	return a
 }
 
@@ -92,15 +91,15 @@ func (e *Engine) reserve(name, tenant string) *onDemand {
 // than this one then has: of its pools the one that served nobody for the
 // longest time. So one tenant may have all places while nobody else asks, and two
 // that both ask end with half of them each. The lock is held.
-func (e *Engine) makeRoom(tenant string) bool {
-	for name, a := range e.onDemand {
-		if p := e.pools[name]; p != nil && !a.making && p.failing() {
-			e.giveUp(name, a)
+func (s *Pools) makeRoom(tenant string) bool {
+	for name, a := range s.onDemand {
+		if p := s.pools[name]; p != nil && !a.making && p.failing() {
+			s.giveUp(name, a)
 			return true
 		}
 	}
 	held := map[string]int{}
-	for _, a := range e.onDemand {
+	for _, a := range s.onDemand {
 		held[a.tenant]++
 	}
 	most := 0
@@ -112,8 +111,8 @@ func (e *Engine) makeRoom(tenant string) bool {
 	}
 	var name string
 	var oldest time.Time
-	for n, a := range e.onDemand {
-		p := e.pools[n]
+	for n, a := range s.onDemand {
+		p := s.pools[n]
 		if held[a.tenant] < most || a.making || p == nil {
 			continue
 		}
@@ -124,47 +123,47 @@ func (e *Engine) makeRoom(tenant string) bool {
 	if name == "" {
 		return false
 	}
-	e.giveUp(name, e.onDemand[name])
+	s.giveUp(name, s.onDemand[name])
 	return true
 }
 
-// giveUp takes a pool that was asked for out of the engine. The lock is held.
-func (e *Engine) giveUp(name string, a *onDemand) {
-	delete(e.onDemand, name)
+// giveUp takes a pool that was asked for out of the set. The lock is held.
+func (s *Pools) giveUp(name string, a *onDemand) {
+	delete(s.onDemand, name)
 	close(a.taken)
-	if p := e.pools[name]; p != nil {
-		delete(e.pools, name)
-		e.background.Go(p.close)
+	if p := s.pools[name]; p != nil {
+		delete(s.pools, name)
+		s.background.Go(p.close)
 	}
 }
 
 // release gives up a place, unless somebody else has it by now.
-func (e *Engine) release(name string, a *onDemand) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.onDemand[name] == a {
-		e.giveUp(name, a)
+func (s *Pools) release(name string, a *onDemand) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.onDemand[name] == a {
+		s.giveUp(name, a)
 	}
 }
 
 // dropWhenIdle removes a pool that was made for a request when nobody has used
 // it for long, or when it cannot be filled.
-func (e *Engine) dropWhenIdle(name string, a *onDemand) {
+func (s *Pools) dropWhenIdle(name string, a *onDemand) {
 	ticker := time.NewTicker(onDemandCheck)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-e.quit:
+		case <-s.quit:
 			return
 		case <-a.taken:
 			return
 		case <-ticker.C:
 		}
-		e.mu.Lock()
-		p := e.pools[name]
-		e.mu.Unlock()
+		s.mu.Lock()
+		p := s.pools[name]
+		s.mu.Unlock()
 		if p == nil || p.idle() {
-			e.release(name, a)
+			s.release(name, a)
 			return
 		}
 	}
@@ -189,39 +188,39 @@ func (p *pool) lastUse() time.Time {
 	return p.used
 }
 
-// awaitWarm waits for a pool that is being made, or whose zygote is loading, and
+// await waits for a pool that is being made, or whose zygote is loading, and
 // takes what the request asked for there. It gives up where nothing comes.
-func (e *Engine) awaitWarm(ctx context.Context, plan driver.Plan, of shape, require []string) (*readyMachine, *pool) {
+func (s *Pools) await(ctx context.Context, of shape, r Request) *Machine {
 	name := onDemandName(of)
 	for until := time.Now().Add(warmTimeout); time.Now().Before(until); {
-		pools := e.poolsOf(of)
-		hope := e.beingMade(name)
+		pools := s.poolsOf(of)
+		hope := s.beingMade(name)
 		for _, p := range pools {
-			if w := p.take(require); w != nil {
-				return w, p
+			if w := p.take(r.Spec.Require); w != nil {
+				return p.handOut(w)
 			}
 			hope = p.expectsMachine() || hope
 		}
-		if w, p := e.forkWarm(ctx, pools, plan, require); w != nil {
-			return w, p
+		if m := s.fork(ctx, pools, r); m != nil {
+			return m
 		}
 		if !hope {
 			break
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil
+			return nil
 		case <-time.After(warmPoll):
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // beingMade says whether a pool that a request asked for is about to be there.
-func (e *Engine) beingMade(name string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	a := e.onDemand[name]
+func (s *Pools) beingMade(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.onDemand[name]
 	return a != nil && a.making
 }
 

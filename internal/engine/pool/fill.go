@@ -1,4 +1,4 @@
-package engine
+package pool
 
 import (
 	"context"
@@ -141,7 +141,7 @@ func (p *pool) lacking() int {
 func (p *pool) fillOne() {
 	for again := true; again; {
 		for range 5 {
-			if p.engine.making.Load() == 0 || !p.sleep(givePlace) {
+			if p.set.making.Load() == 0 || !p.sleep(givePlace) {
 				break
 			}
 		}
@@ -153,11 +153,11 @@ func (p *pool) fillOne() {
 
 // make makes what the pool keeps, while there is the pool. On error nothing is
 // left.
-func (p *pool) make() (*readyMachine, error) {
+func (p *pool) make() (*ready, error) {
 	ctx, cancel := context.WithTimeout(p.alive, warm.LoadTimeout+execution.HandshakeTimeout)
 	defer cancel()
 	spec := p.description()
-	plan, err := p.engine.planner.PlanOn(ctx, p.driver, spec.Machine(), records.NewID(""))
+	plan, err := p.set.planner.PlanOn(ctx, p.driver, spec.Machine(), records.NewID(""))
 	if err != nil {
 		return nil, err
 	}
@@ -170,11 +170,11 @@ func (p *pool) make() (*readyMachine, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &readyMachine{session: s, made: time.Now()}
+	w := &ready{session: s, made: time.Now()}
 	if spec.Language == "" {
 		return w, nil
 	}
-	if w.interpreter, err = p.engine.startInterpreter(ctx, s, spec); err != nil {
+	if w.interpreter, err = p.set.startInterpreter(ctx, s, spec); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
 	return w, nil
@@ -187,14 +187,14 @@ func (p *pool) failed(err error) {
 		return
 	}
 	if p.backoff.fail(err, p.fill) {
-		p.engine.log.Warn("cannot fill a pool; it is tried again, with longer pauses", "pool", p.spec.Name, "error", err)
+		p.set.log.Warn("cannot fill a pool; it is tried again, with longer pauses", "pool", p.spec.Name, "error", err)
 	} else {
-		p.engine.log.Debug("cannot fill a pool yet", "pool", p.spec.Name, "error", err)
+		p.set.log.Debug("cannot fill a pool yet", "pool", p.spec.Name, "error", err)
 	}
 }
 
 // filled takes in what a filler made, and says whether it shall go on.
-func (p *pool) filled(w *readyMachine, err error) (again bool) {
+func (p *pool) filled(w *ready, err error) (again bool) {
 	p.mu.Lock()
 	if err != nil {
 		p.failed(err)
@@ -217,7 +217,7 @@ func (p *pool) filled(w *readyMachine, err error) (again bool) {
 		p.discard([]*execution.Session{w.session})
 	}
 	if recovered {
-		p.engine.log.Info("a pool can be filled again", "pool", name)
+		p.set.log.Info("a pool can be filled again", "pool", name)
 		p.fill() // by more than one
 	}
 	return again

@@ -1,0 +1,212 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/engine/execution"
+	"pinfold/internal/zygote/warm"
+	"pinfold/sandbox"
+)
+
+// Request is what somebody wants a machine for.
+type Request struct {
+	Tenant string
+	Spec   sandbox.MachineSpec // as it was asked for
+	Driver driver.Driver       // that was chosen for it
+	Plan   driver.Plan
+	// Language is that of an interpreter that could take the program, with these
+	// modules loaded; "": none could.
+	Language string
+	Modules  []string
+}
+
+// Machine is one that was handed out, and is its holder's.
+type Machine struct {
+	*execution.Session
+
+	Interpreter *warm.Interpreter // waits for its program; nil: there is none
+	pool        *pool             // it came from; nil: none
+}
+
+// Pooled says whether the machine waited in a pool, or was forked for one.
+func (m *Machine) Pooled() bool { return m.pool != nil }
+
+// Gone says that the machine has been destroyed. It is called once.
+func (m *Machine) Gone() {
+	if m.pool != nil {
+		m.pool.returned()
+	}
+}
+
+// Obtain is the one way in which requests get machines, however those are made:
+// cold, from a pool, by a fork. It holds the posture of what was made, not of what
+// was planned, against what the request requires, before anything of the request
+// is in there. Where modules were asked for and the machine has no interpreter, why
+// says why not.
+func (s *Pools) Obtain(ctx context.Context, r Request) (m *Machine, why string, err error) {
+	if r.Language != "" {
+		m, why = s.withInterpreter(ctx, r)
+	}
+	if m == nil {
+		if m, err = s.plain(ctx, r); err != nil {
+			return nil, "", err
+		}
+	}
+	if err = m.Plan.Meets(r.Spec.Require); err == nil {
+		return m, why, nil
+	}
+	if closeErr := m.Close(ctx); closeErr != nil {
+		err = errors.Join(err, closeErr)
+	} else {
+		m.Gone()
+	}
+	return nil, "", err
+}
+
+// plain gives a machine without an interpreter: a waiting one if a pool has its shape,
+// or else a new one.
+func (s *Pools) plain(ctx context.Context, r Request) (*Machine, error) {
+	if len(r.Plan.Mounts) == 0 && !r.Plan.KillOne {
+		of := shapeOf(r.Plan.Template, r.Driver.Name(), r.Plan.Limits)
+		if m := s.take(ctx, of, r); m != nil {
+			return m, nil
+		}
+		missed(s.poolsOf(of))
+	}
+	s.making.Add(1)
+	defer s.making.Add(-1)
+	opened, err := execution.Open(ctx, r.Driver, r.Plan)
+	if err != nil {
+		return nil, err
+	}
+	return &Machine{Session: opened}, nil
+}
+
+// withInterpreter gives a machine in which an interpreter waits, or comes at once.
+// Where none does, why says so.
+func (s *Pools) withInterpreter(ctx context.Context, r Request) (m *Machine, why string) {
+	of := shapeOf(r.Plan.Template, r.Driver.Name(), r.Plan.Limits)
+	of.interpreter = keyOf(r.Language, r.Modules)
+	fresh := forkedPlan(r.Plan).Meets(r.Spec.Require) != nil // no fork will do
+	if m = s.take(ctx, of, r); m == nil && len(r.Modules) > 0 && !fresh {
+		s.keep(r, of)
+		m = s.await(ctx, of, r)
+	}
+	if m != nil {
+		return m, ""
+	}
+	pools := s.poolsOf(of)
+	missed(pools)
+	return nil, whyNone(pools, fresh)
+}
+
+// whyNone says why none of the pools of a shape had an interpreter.
+func whyNone(pools []*pool, fresh bool) string {
+	if len(pools) == 0 {
+		return "no pool has these modules, and all places for pools that requests ask for are taken"
+	}
+	why := "they were not loaded in time"
+	for _, p := range pools {
+		switch info := p.info(); {
+		case fresh && info.Interpreters == "forked":
+			return sandbox.FeatureASLR + " is required, and interpreters with these modules are forked"
+		case info.Error != nil && (info.Error.Code == sandbox.CodeSpecInvalid || info.Error.Code == sandbox.CodeLimitInvalid):
+			why = info.Error.Message // about the modules; what went wrong on the host is not for everybody
+		case info.Error != nil:
+			why = "their pool cannot be filled at the moment"
+		case info.Max > 0 && info.InUse >= info.Max:
+			why = "all that their pool may have are in use"
+		}
+	}
+	return why
+}
+
+// take takes what waits in a pool of that shape, or forks it at once. It gives
+// nothing that lacks what is required.
+func (s *Pools) take(ctx context.Context, of shape, r Request) *Machine {
+	fitting := s.poolsOf(of)
+	for _, p := range fitting {
+		if s.BeforeTake != nil {
+			s.BeforeTake()
+		}
+		if w := p.take(r.Spec.Require); w != nil {
+			return p.handOut(w)
+		}
+	}
+	return s.fork(ctx, fitting, r)
+}
+
+// fork forks in one of the pools, where that can be done at once.
+func (s *Pools) fork(ctx context.Context, pools []*pool, r Request) *Machine {
+	if forkedPlan(r.Plan).Meets(r.Spec.Require) != nil {
+		return nil
+	}
+	for _, p := range pools {
+		if w := p.forkNow(ctx, r.Plan); w != nil {
+			return p.handOut(w)
+		}
+	}
+	return nil
+}
+
+// handOut makes a machine its holder's.
+func (p *pool) handOut(w *ready) *Machine {
+	return &Machine{Session: w.session, Interpreter: w.interpreter, pool: p}
+}
+
+// poolsOf returns the pools of a shape.
+func (s *Pools) poolsOf(key shape) []*pool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var fitting []*pool
+	for _, p := range s.pools {
+		if p.shape == key {
+			fitting = append(fitting, p)
+		}
+	}
+	return fitting
+}
+
+// missed counts a request that none of the pools of its shape could serve.
+func missed(pools []*pool) {
+	for _, p := range pools {
+		p.mu.Lock()
+		p.misses++
+		p.mu.Unlock()
+	}
+}
+
+// forkNow makes a machine with a fork for a request that found none waiting:
+// that takes less than to start an interpreter. It returns nil where there is
+// nothing to fork from, or no room in the pool, or the fork fails.
+func (p *pool) forkNow(ctx context.Context, plan driver.Plan) *ready {
+	if !p.zygotes.Ready() {
+		return nil
+	}
+	p.mu.Lock()
+	spec := p.spec
+	if p.closed || spec.Max > 0 && len(p.waiting)+p.filling+p.inUse >= spec.Max {
+		p.mu.Unlock()
+		return nil
+	}
+	p.inUse++
+	p.mu.Unlock()
+	p.set.making.Add(1)
+	w, ok, err := p.fork(ctx, plan)
+	p.set.making.Add(-1)
+	if err == nil && ok {
+		p.mu.Lock()
+		p.forked++
+		p.used = time.Now()
+		p.mu.Unlock()
+		return w
+	}
+	p.returned()
+	if err != nil && ctx.Err() == nil {
+		p.set.log.Warn("cannot fork an interpreter", "pool", spec.Name, "error", err)
+	}
+	return nil
+}

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -14,8 +15,10 @@ import (
 
 // A pool whose module blocks while it is loaded does not hold up the end.
 func TestEndWhileModulesLoad(t *testing.T) {
-	s, d := serveForks(t, engine.Options{}, nil)
-	d.blocks.Store(true)
+	s, _ := serveForks(t, engine.Options{}, func(ctx context.Context) error {
+		<-ctx.Done()
+		return &zygote.UnfitError{Why: "it took too long", Load: true}
+	})
 	if _, err := s.SetPool(t.Context(), sandbox.PoolSpec{Name: "p", Language: "python", Warm: []string{"endless"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +35,7 @@ func TestEndWhileModulesLoad(t *testing.T) {
 // A pool that cannot be filled makes room for others, also of the same tenant.
 func TestFailingPoolsMakeRoom(t *testing.T) {
 	var mended atomic.Bool
-	s, _ := serveForks(t, engine.Options{}, func() error {
+	s, _ := serveForks(t, engine.Options{}, func(context.Context) error {
 		if !mended.Load() {
 			return &zygote.UnfitError{Why: "no such module", Load: true}
 		}

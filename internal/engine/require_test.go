@@ -23,13 +23,13 @@ func TestForkThatComesBetween(t *testing.T) {
 	between := func() {}
 	s.BeforeTake(func() { between() })
 	for range 5 {
-		d.zygote(0).stuck.Store(true)
+		d.Zygote(0).SetBusy(true)
 		if _, err := s.Run(soon(t), python(sandbox.Spec{})); err != nil { // takes the one that waits
 			t.Fatal(err)
 		}
 		eventually(t, "none waits", func() bool { return s.Pools()[0].Available == 0 })
 		between = func() {
-			d.zygote(0).stuck.Store(false)
+			d.Zygote(0).SetBusy(false)
 			if _, err := s.SetPool(soon(t), pythons(1).Pools[0]); err != nil {
 				t.Error(err)
 			}

@@ -2,13 +2,9 @@ package engine_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,112 +19,17 @@ import (
 	"pinfold/test/lockedbuffer"
 )
 
-// forking is a fake driver whose interpreters can be forked.
-type forking struct {
-	*fake.Driver
-	fails  func() error // instead of a zygote
-	blocks atomic.Bool  // it never loads what it is told
-
-	mu      sync.Mutex
-	zygotes []*fakeZygote
-}
-
-func (d *forking) NewZygote(ctx context.Context, _ driver.Plan, _ zygote.Spec) (driver.Zygote, error) {
-	if d.blocks.Load() {
-		<-ctx.Done()
-		return nil, &zygote.UnfitError{Why: "it took too long", Load: true}
-	}
-	if d.fails != nil {
-		if err := d.fails(); err != nil {
-			return nil, err
-		}
-	}
-	p := &fakeZygote{driver: d, dead: make(chan struct{})}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.zygotes = append(d.zygotes, p)
-	return p, nil
-}
-
-func (d *forking) Abilities() driver.Abilities { return driver.Abilities{Zygoter: d} }
-
-func (d *forking) zygote(i int) *fakeZygote {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if i >= len(d.zygotes) {
-		return nil
-	}
-	return d.zygotes[i]
-}
-
-type fakeZygote struct {
-	driver *forking
-	memory atomic.Int64
-	stuck  atomic.Bool // it makes no forks
-	once   sync.Once
-	dead   chan struct{}
-}
-
-func (p *fakeZygote) die()                          { p.once.Do(func() { close(p.dead) }) }
-func (p *fakeZygote) Dead() <-chan struct{}         { return p.dead }
-func (p *fakeZygote) Usage() driver.Usage           { return driver.Usage{MemoryBytes: p.memory.Load()} }
-func (p *fakeZygote) Destroy(context.Context) error { p.die(); return nil }
-
-// Fork makes a machine with a program in it that says what it is told to run.
-func (p *fakeZygote) Fork(ctx context.Context, plan driver.Plan) (driver.Machine, *zygote.Child, error) {
-	if p.stuck.Load() {
-		return nil, nil, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: "scripted"}
-	}
-	m, err := p.driver.Create(ctx, plan)
-	if err != nil {
-		return nil, nil, err
-	}
-	var pipes [6]*os.File
-	for i := range 3 {
-		if pipes[2*i], pipes[2*i+1], err = os.Pipe(); err != nil {
-			return nil, nil, err
-		}
-	}
-	context.AfterFunc(ended(m.Dead()), func() { _ = pipes[0].Close() })
-	context.AfterFunc(ended(p.dead), func() { m.(*fake.Machine).Die(driver.Death{Kind: driver.DeathAgent, Evidence: "with its zygote"}) })
-	exited := make(chan zygote.Exit, 1)
-	f := &zygote.Child{Stdin: pipes[1], Stdout: pipes[2], Stderr: pipes[4], PID: 2, Exited: exited}
-	go func() {
-		head := make([]byte, 8)
-		if _, err := io.ReadFull(pipes[0], head); err == nil {
-			n, _ := strconv.ParseInt(string(head), 16, 32)
-			job := make([]byte, n)
-			_, _ = io.ReadFull(pipes[0], job)
-			var told struct{ Code string }
-			_ = json.Unmarshal(job, &told)
-			fmt.Fprint(pipes[3], "forked ", told.Code)
-			exited <- zygote.Exit{}
-		}
-		close(exited)
-		for _, end := range []*os.File{pipes[0], pipes[3], pipes[5]} {
-			_ = end.Close()
-		}
-	}()
-	return m, f, nil
-}
-
-// ended is a context that ends with a channel.
-func ended(by <-chan struct{}) context.Context {
-	ctx, cancel := context.WithCancel(context.Background())
-	go func() {
-		<-by
-		cancel()
-	}()
-	return ctx
-}
-
-// serveForks is an engine over machines whose interpreters are forked.
-func serveForks(t *testing.T, o engine.Options, fails func() error) (*served, *forking) {
+// serveForks is an engine over machines whose interpreters are forked. start is called for
+// each zygote; nil makes one at once.
+func serveForks(t *testing.T, o engine.Options, start func(context.Context) error) (*served, *fake.Driver) {
 	t.Helper()
-	d := &forking{Driver: fake.New(fake.Options{Script: func(driver.Plan) fake.Script { return fake.Script{Program: waits} }}), fails: fails}
+	if start == nil {
+		start = func(context.Context) error { return nil }
+	}
+	d := fake.New(fake.Options{Script: func(driver.Plan) fake.Script { return fake.Script{Program: waits} }, Zygote: start})
 	o.Drivers = []driver.Driver{d}
 	s := serve(t, o, nil)
-	s.driver = d.Driver
+	s.driver = d
 	return s, d
 }
 
@@ -153,7 +54,7 @@ func TestForksAtOnceAreNoMisses(t *testing.T) {
 	if p := pool(); p.Hits+p.Forked != 12 || p.Hits == 0 || p.Forked == 0 || p.Misses != 0 {
 		t.Errorf("%d hits, %d forked, %d misses", p.Hits, p.Forked, p.Misses)
 	}
-	d.zygote(0).stuck.Store(true)
+	d.Zygote(0).SetBusy(true)
 	before := pool()
 	cold := 0
 	for range 20 {
@@ -178,11 +79,11 @@ func TestZygoteThatDies(t *testing.T) {
 	pool := func() sandbox.PoolInfo { return s.Pools()[0] }
 	full := func() bool { p := pool(); return p.Available == 3 && p.Filling == 0 && p.Interpreters == "forked" }
 	eventually(t, "the pool is full", full)
-	d.zygote(0).die()
+	d.Zygote(0).Die()
 	if p := pool(); p.Available != 0 || p.Interpreters != "" {
 		t.Errorf("right after its death: %+v", p)
 	}
-	eventually(t, "there is another one", func() bool { return d.zygote(1) != nil && full() && pool().Error == nil })
+	eventually(t, "there is another one", func() bool { return d.Zygote(1) != nil && full() && pool().Error == nil })
 	if p := pool(); p.Replaced != 3 {
 		t.Errorf("%+v", p)
 	}
@@ -198,22 +99,22 @@ func TestZygoteThatGrowsIsReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.zygote(0).memory.Store(60 << 20)
+	d.Zygote(0).SetMemory(60 << 20)
 	time.Sleep(1100 * time.Millisecond) // until its memory is read again
 	run()
 	eventually(t, "one waits again", func() bool { return s.Pools()[0].Available == 1 })
-	if d.zygote(1) != nil {
+	if d.Zygote(1) != nil {
 		t.Fatal("a zygote that grew a little was replaced")
 	}
-	d.zygote(0).memory.Store(70 << 20)
+	d.Zygote(0).SetMemory(70 << 20)
 	time.Sleep(1100 * time.Millisecond)
 	run()
-	eventually(t, "there is another one", func() bool { return d.zygote(1) != nil })
+	eventually(t, "there is another one", func() bool { return d.Zygote(1) != nil })
 	run() // with the fork of the old one that waited, or one of the new
 	eventually(t, "the old one is ended", func() bool {
 		run()
 		select {
-		case <-d.zygote(0).dead:
+		case <-d.Zygote(0).Dead():
 			return true
 		default:
 			return false
@@ -231,7 +132,7 @@ func TestFailingPoolIsQuiet(t *testing.T) {
 	var tries atomic.Int64
 	var broken atomic.Bool
 	broken.Store(true)
-	s, _ := serveForks(t, engine.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func() error {
+	s, _ := serveForks(t, engine.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(context.Context) error {
 		if broken.Load() {
 			return &zygote.UnfitError{Why: fmt.Sprintf("ModuleNotFoundError, try %d", tries.Add(1)), Load: true}
 		}
@@ -268,7 +169,7 @@ func TestFailingPoolIsQuiet(t *testing.T) {
 func TestPoolThatRecovers(t *testing.T) {
 	var log lockedbuffer.Buffer
 	var tries atomic.Int64
-	s, _ := serveForks(t, engine.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func() error {
+	s, _ := serveForks(t, engine.Options{Log: slog.New(slog.NewTextHandler(&log, nil))}, func(context.Context) error {
 		if tries.Add(1) < 3 {
 			return errors.New("no room")
 		}

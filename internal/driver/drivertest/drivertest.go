@@ -45,6 +45,8 @@ type Options struct {
 	// Break changes a plan so that making the machine fails, and returns a
 	// part of the name of the step that the error must name.
 	Break func(t *testing.T, p *driver.Plan) (step string)
+	// Zygotes say how zygotes are tested; nil: they are not.
+	Zygotes *Zygotes
 	// State lists directories in which the driver keeps state.
 	State []string
 }
@@ -56,24 +58,32 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver, o Options) {
 	groups := []struct {
 		name  string
 		tests []test
-		skip  bool
+		skip  string // why
 	}{
-		{"report", reportTests, false},
-		{"life", lifeTests, false},
-		{"living", livingTests, false},
-		{"limits", limitTests, !o.Host},
-		{"isolation", isolationTests, !o.Host},
+		{"report", reportTests, ""},
+		{"life", lifeTests, ""},
+		{"living", livingTests, ""},
+		{"limits", limitTests, unless(o.Host, "this driver's machines do not show the host template")},
+		{"isolation", isolationTests, unless(o.Host, "this driver's machines do not show the host template")},
+		{"zygotes", zygoteTests, unless(o.Zygotes != nil, "this driver has no zygotes")},
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
-			if g.skip {
-				t.Skip("this driver's machines do not show the host template")
+			if g.skip != "" {
+				t.Skip(g.skip)
 			}
 			for _, c := range g.tests {
 				t.Run(c.name, func(t *testing.T) { c.run(s.begin(t)) })
 			}
 		})
 	}
+}
+
+func unless(has bool, why string) string {
+	if has {
+		return ""
+	}
+	return why
 }
 
 type test struct {

@@ -27,6 +27,8 @@ type Options struct {
 	Name string
 	// Report changes the default report, which says yes to everything.
 	Report func(r *driver.Report)
+	// Zygote is called by NewZygote, and may wait or fail; nil: the driver has no zygotes.
+	Zygote func(ctx context.Context) error
 	// Script says how each machine behaves.
 	Script func(p driver.Plan) Script
 }
@@ -62,6 +64,7 @@ type Driver struct {
 
 	mu       sync.Mutex
 	machines []*Machine
+	zygotes  []*Zygote
 }
 
 // New returns a driver.
@@ -119,8 +122,13 @@ func createError(err error) error {
 // Leftovers finds nothing: memory ends with its process.
 func (d *Driver) Leftovers(context.Context) ([]driver.Leftover, error) { return nil, nil }
 
-// Abilities implements driver.Driver: there are none.
-func (d *Driver) Abilities() driver.Abilities { return driver.Abilities{} }
+// Abilities implements driver.Driver.
+func (d *Driver) Abilities() driver.Abilities {
+	if d.o.Zygote == nil {
+		return driver.Abilities{}
+	}
+	return driver.Abilities{Zygoter: d}
+}
 
 // Close does nothing.
 func (d *Driver) Close() error { return nil }

@@ -11,12 +11,13 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/driver/fake"
+	"pinfold/internal/zygote"
 )
 
 func TestConformance(t *testing.T) {
 	const impossible = "the impossible step"
 	open := func(t *testing.T) driver.Driver {
-		d := fake.New(fake.Options{Script: func(p driver.Plan) fake.Script {
+		d := fake.New(fake.Options{Zygote: takeSomeTime, Script: func(p driver.Plan) fake.Script {
 			if p.Hostname == impossible {
 				return fake.Script{Create: fail(impossible)}
 			}
@@ -35,6 +36,10 @@ func TestConformance(t *testing.T) {
 			return nil
 		},
 		Break: func(_ *testing.T, p *driver.Plan) string { p.Hostname = impossible; return impossible },
+		Zygotes: &drivertest.Zygotes{
+			Spec:  func(*testing.T) zygote.Spec { return zygote.Spec{} },
+			Exit7: "exit 7", Endless: "sleep",
+		},
 	})
 }
 

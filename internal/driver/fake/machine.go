@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pinfold/internal/driver"
@@ -16,10 +17,12 @@ type Machine struct {
 	Plan   driver.Plan
 	Files  *Files
 	script Script
+	stub   *stub // nil where the agent is there from the start
 	born   time.Time
 
 	ours, theirs net.Conn
 	dial         sync.Once
+	dialled      atomic.Bool
 	agent        sync.WaitGroup // the agent and its programs
 	dead         chan struct{}
 
@@ -48,7 +51,10 @@ func newMachine(plan driver.Plan, s Script) *Machine {
 // Dial returns the connection to the agent, once.
 func (m *Machine) Dial(context.Context) (conn driver.Conn, err error) {
 	err = errors.New("fake: the connection to the agent was taken before")
-	m.dial.Do(func() { conn, err = m.ours, nil })
+	m.dial.Do(func() {
+		m.dialled.Store(true)
+		conn, err = m.ours, nil
+	})
 	return conn, err
 }
 
@@ -62,8 +68,13 @@ func (m *Machine) Usage() driver.Usage {
 	return m.last
 }
 
-// Abilities implements driver.Machine: there are none.
-func (m *Machine) Abilities() driver.MachineAbilities { return driver.MachineAbilities{} }
+// Abilities implements driver.Machine.
+func (m *Machine) Abilities() driver.MachineAbilities {
+	if m.stub == nil {
+		return driver.MachineAbilities{}
+	}
+	return driver.MachineAbilities{InitStub: m}
+}
 
 // Dead is closed when the machine has ended.
 func (m *Machine) Dead() <-chan struct{} { return m.dead }

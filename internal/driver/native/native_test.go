@@ -82,7 +82,8 @@ func TestConformance(t *testing.T) {
 			p.Hostname = strings.Repeat("x", 65) // the kernel takes 64 bytes
 			return "set host name"
 		},
-		State: []string{state},
+		Zygotes: zygotes,
+		State:   []string{state},
 	})
 }
 

@@ -54,12 +54,14 @@ func TestConformanceOnGround(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return onGrounds(t, state) }, drivertest.Options{
 		Kernel:    true,
+		Host:      true,
 		KillAgent: func(m driver.Machine) error { return unix.Kill(m.(*machine).child.PID, unix.SIGKILL) },
 		Break: func(_ *testing.T, p *driver.Plan) string {
 			p.Hostname = strings.Repeat("x", 65) // the kernel takes 64 bytes
 			return "set host name"
 		},
-		State: []string{state},
+		Zygotes: zygotes,
+		State:   []string{state},
 	})
 }
 

@@ -50,6 +50,12 @@ func zygoteSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, zygote
 	if err != nil {
 		t.Fatal(err)
 	}
+	return plan, pythonSpec(t, modules...)
+}
+
+// pythonSpec describes a zygote of Python with modules loaded.
+func pythonSpec(t testing.TB, modules ...string) zygote.Spec {
+	t.Helper()
 	python, err := language.Find("python")
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +79,13 @@ func zygoteSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, zygote
 	for _, f := range step.Files {
 		spec.Files = append(spec.Files, zygote.GuestFile{Path: f.Path, Content: f.Content})
 	}
-	return plan, spec
+	return spec
+}
+
+// zygotes are for the conformance suite.
+var zygotes = &drivertest.Zygotes{
+	Spec:  func(t *testing.T) zygote.Spec { return pythonSpec(t, "json") },
+	Exit7: "print('seven')\nraise SystemExit(7)", Endless: "while True: pass",
 }
 
 // startZygote starts a zygote and has it destroyed at the test's end.

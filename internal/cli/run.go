@@ -9,7 +9,6 @@ import (
 
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/execution"
-	"pinfold/internal/hostfiles"
 	"pinfold/sandbox"
 )
 
@@ -101,27 +100,27 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer in.close()
 	stdin, closeStdin, err := a.programStdin(f, spec, program)
 	if err != nil {
 		return err
 	}
 	defer closeStdin()
 	if f.detach {
-		return a.detach(ctx, f, engine.Request{Spec: spec, Inputs: in.List, Streams: execution.Streams{Stdin: stdin}})
+		return a.detach(ctx, f, engine.Request{Spec: spec, Inputs: in.list, Streams: execution.Streams{Stdin: stdin}})
 	}
-	sink, err := openArtifacts(f.artifactsDir)
+	sink, err := newArtifactSink(f.artifactsDir)
 	if err != nil {
 		return err
 	}
-	defer sink.Close()
+	defer sink.close()
 
 	req := engine.Request{
-		Spec: spec, Inputs: in.List, Streams: execution.Streams{Stdin: stdin},
+		Spec: spec, Inputs: in.list, Streams: execution.Streams{Stdin: stdin},
 		NoArtifacts: !f.json && f.artifactsDir == "", NoResults: !f.json,
 	}
 	if len(spec.Artifacts) > 0 || f.artifactsDir != "" {
-		req.Artifact = sink.Take
+		req.Artifact = sink.take
 	}
 	return a.execute(ctx, f, req, sink)
 }
@@ -138,7 +137,7 @@ func (a *app) programStdin(f *runFlags, spec sandbox.Spec, program string) (io.R
 		}
 		return a.Stdin, nothing, nil
 	}
-	file, err := hostfiles.Open(f.stdin)
+	file, err := openProgramFile(f.stdin)
 	if err != nil {
 		return nil, nil, prefixed("--stdin", err)
 	}
@@ -153,7 +152,7 @@ func passesOn(stdin *os.File) bool {
 }
 
 // execute runs the request and reports what became of it.
-func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink *hostfiles.Sink) error {
+func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink *artifactSink) error {
 	defer catchBrokenPipe()()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -178,7 +177,7 @@ func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink
 	case err != nil:
 		return roomForInputs(err, req)
 	}
-	complete := sink.Finish(result)
+	complete := sink.finish(result)
 	a.exit = exitStatus(result)
 	if !complete {
 		a.exit = exitPinfold
@@ -195,13 +194,4 @@ func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink
 		unasked: req.Streams.Stdin == nil && f.stdin == "" && isTerminal(a.Stdin),
 	})
 	return out.lost()
-}
-
-// openArtifacts is where artifacts go: a directory or, without a name, the result.
-func openArtifacts(dir string) (*hostfiles.Sink, error) {
-	sink, err := hostfiles.NewSink(dir)
-	if err != nil {
-		return nil, prefixed("--artifacts-dir", err)
-	}
-	return sink, nil
 }

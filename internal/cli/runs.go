@@ -16,7 +16,6 @@ import (
 
 	"pinfold/client"
 	"pinfold/internal/engine"
-	"pinfold/internal/hostfiles"
 	"pinfold/sandbox"
 )
 
@@ -224,20 +223,20 @@ func (a *app) resultCommand() *cobra.Command {
 // showResult prints a result that was fetched.
 func (a *app) showResult(r *sandbox.Result, dir string, asJSON, raw bool) error {
 	if dir != "" {
-		sink, err := openArtifacts(dir)
+		sink, err := newArtifactSink(dir)
 		if err != nil {
 			return err
 		}
-		defer sink.Close()
+		defer sink.close()
 		for i, artifact := range r.Artifacts {
 			content := artifact.Content
 			artifact.Content, r.Artifacts[i].Content = nil, nil
-			if err := sink.Take(artifact, bytes.NewReader(content)); err != nil {
+			if err := sink.take(artifact, bytes.NewReader(content)); err != nil {
 				return err
 			}
 		}
 		defer func() {
-			if !sink.Finish(r) {
+			if !sink.finish(r) {
 				a.exit = exitPinfold
 			}
 		}()
@@ -344,7 +343,7 @@ func wholeStdin(spec *sandbox.Spec, stdin io.Reader) error {
 	data, err := io.ReadAll(io.LimitReader(stdin, sandbox.MaxStdinBytes+1))
 	switch {
 	case err != nil:
-		return prefixed("--stdin", hostfiles.OpenError("stdin", err))
+		return prefixed("--stdin", openError("stdin", err))
 	case len(data) > sandbox.MaxStdinBytes:
 		return prefixed("--stdin", tooLong(fromStdin, sandbox.MaxStdinBytes))
 	case !utf8.Valid(data):

@@ -13,12 +13,10 @@ import (
 )
 
 // Open makes the engine ready to serve: what an earlier, dead process left on
-// the host is removed; sandboxes that it had are recorded as lost, and so are
+// the host is removed; sandboxes that it had are gone on with where their driver's
+// machines outlive a process (driver.Keeper), and recorded as lost elsewhere; so are
 // runs without a result, each exactly once; the pools begin to fill. An engine
 // that only runs one program need not be opened.
-//
-// Sandboxes do not outlive the process that made them: the kernel ends them with
-// it. So there is nothing to adopt.
 func (e *Engine) Open(ctx context.Context) error {
 	e.opened.Store(true)
 	found, err := e.Leftovers(ctx)
@@ -52,9 +50,14 @@ func (e *Engine) Open(ctx context.Context) error {
 	return nil
 }
 
-// recover records the end of everything that an earlier process had going.
+// recover goes on with what an earlier process had going, or records its end.
 func (e *Engine) recover(ctx context.Context) error {
+	found, err := e.keptMachines(ctx)
+	if err != nil {
+		return err
+	}
 	if e.records == nil {
+		e.destroyUnknown(ctx, found)
 		return nil
 	}
 	sandboxes, runs, err := e.records.Unfinished(ctx)
@@ -63,12 +66,18 @@ func (e *Engine) recover(ctx context.Context) error {
 	}
 	now := time.Now().UTC().Round(0)
 	lost := sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended while it lived", Hint: "create it again"}
+	gone := 0
 	for _, o := range sandboxes {
+		if e.adopt(ctx, o, found) {
+			continue
+		}
+		gone++
 		o.Info.State, o.Info.EndedAt, o.Info.Cause = sandbox.StateEnded, &now, &lost
 		if err := e.records.SaveSandbox(ctx, o.Tenant, o.Info); err != nil {
 			return err
 		}
 	}
+	e.destroyUnknown(ctx, found)
 	failpoint.Hit("recover.sandboxes")
 	for _, r := range runs {
 		if err := e.records.FinishRun(ctx, r.Tenant, r.ID, lostResult(r)); err != nil {
@@ -76,8 +85,11 @@ func (e *Engine) recover(ctx context.Context) error {
 		}
 	}
 	failpoint.Hit("recover.runs")
-	if n := len(sandboxes) + len(runs); n > 0 {
-		e.log.Warn("recorded as lost with an earlier process", "sandboxes", len(sandboxes), "runs", len(runs))
+	if n := len(sandboxes) - gone; n > 0 {
+		e.log.Info("went on with sandboxes of an earlier process", "sandboxes", n)
+	}
+	if n := gone + len(runs); n > 0 {
+		e.log.Warn("recorded as lost with an earlier process", "sandboxes", gone, "runs", len(runs))
 	}
 	return nil
 }
@@ -118,7 +130,7 @@ func (e *Engine) takesWork() error {
 
 // Drain takes no new work, waits for the runs that are under way until ctx
 // ends, cancels the rest, and ends all sandboxes and pools. When it returns nil
-// nothing is left.
+// nothing is left but the sandboxes whose machines outlive us and are recorded.
 func (e *Engine) Drain(ctx context.Context) error {
 	e.mu.Lock()
 	e.draining = true
@@ -136,6 +148,9 @@ func (e *Engine) Drain(ctx context.Context) error {
 	e.pools.Drain(errDraining())
 	for _, s := range e.living() {
 		<-s.settled()
+		if s.leave() {
+			continue
+		}
 		s.endFor(sandbox.Cause{Kind: sandbox.CauseDestroyed, Evidence: "the server was shut down"})
 		<-s.ended
 	}

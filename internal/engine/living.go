@@ -40,6 +40,7 @@ type Sandbox struct {
 	machine *pool.Machine // set before the state is running
 	guest   *guest.Guest  // its agent, set with it
 	release func()        // gives back what admission granted
+	kept    bool          // the machine outlives us, and is recorded
 
 	mu        sync.Mutex
 	info      sandbox.Info
@@ -52,6 +53,7 @@ type Sandbox struct {
 	timer     *time.Timer
 	processes map[string]*Process
 	order     []string // of processes, by age
+	left      bool     // to the next process: nothing ends it any more
 	watching  bool
 	wake      chan struct{} // ends the watch's pause
 	last      driver.Usage
@@ -125,6 +127,7 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 	}
 	s.guest = s.machine.Greeted()
 	failpoint.Hit("create.machine")
+	s.recordMachine()
 	s.start(time.Since(start))
 	failpoint.Hit("create.running")
 	if ctx.Err() != nil { // nobody would learn its id
@@ -398,7 +401,7 @@ func (s *Sandbox) Destroy(ctx context.Context) (sandbox.Info, error) {
 // endFor destroys the sandbox for a reason. Only the first call does anything.
 func (s *Sandbox) endFor(cause sandbox.Cause) {
 	s.mu.Lock()
-	if s.info.State != sandbox.StateRunning {
+	if s.info.State != sandbox.StateRunning || s.left {
 		s.mu.Unlock()
 		return
 	}
@@ -422,6 +425,17 @@ func (s *Sandbox) destroy(cause sandbox.Cause) {
 	s.read()
 	s.mu.Lock()
 	s.info.Timings.DestroyMS = milliseconds(time.Since(start))
+	s.mu.Unlock()
+	s.awaitProcesses()
+	s.machine.Gone()
+	failpoint.Hit("end.destroyed")
+	s.finish(cause, nil)
+	failpoint.Hit("end.finished")
+}
+
+// awaitProcesses waits for the end of all processes, whose agent is gone.
+func (s *Sandbox) awaitProcesses() {
+	s.mu.Lock()
 	processes := make([]*Process, 0, len(s.processes))
 	for _, p := range s.processes {
 		processes = append(processes, p)
@@ -431,10 +445,6 @@ func (s *Sandbox) destroy(cause sandbox.Cause) {
 		p.output.Close() // nothing waits for a reader any more
 		<-p.done
 	}
-	s.machine.Gone()
-	failpoint.Hit("end.destroyed")
-	s.finish(cause, nil)
-	failpoint.Hit("end.finished")
 }
 
 // finish says that the sandbox has ended.

@@ -27,7 +27,21 @@ func (s *Store) SaveSandbox(ctx context.Context, tenant string, info sandbox.Inf
 	args := []any{tenant, info.ID, paging.Nanos(info.CreatedAt), endOf(info), string(info.State), string(metadata), string(body)}
 	return s.write(ctx, doing, len(body), func(ctx context.Context, w *session) error {
 		_, err := w.exec(ctx, `INSERT INTO sandboxes (tenant, id, created_at, ended_at, state, metadata, info) VALUES (?, ?, ?, ?, ?, ?, ?)
-			ON CONFLICT (tenant, id) DO UPDATE SET ended_at = excluded.ended_at, state = excluded.state, metadata = excluded.metadata, info = excluded.info`, args...)
+			ON CONFLICT (tenant, id) DO UPDATE SET ended_at = excluded.ended_at, state = excluded.state, metadata = excluded.metadata, info = excluded.info,
+				machine = CASE WHEN excluded.ended_at IS NULL THEN machine END`, args...)
+		return err
+	})
+}
+
+// SaveMachine adds to a sandbox what is needed to go on with it after a restart.
+func (s *Store) SaveMachine(ctx context.Context, tenant, id string, m records.Machine) error {
+	const doing = "saving a sandbox's machine"
+	body, err := json.Marshal(m)
+	if err != nil {
+		return s.fault(doing, err)
+	}
+	return s.write(ctx, doing, len(body), func(ctx context.Context, w *session) error {
+		_, err := w.exec(ctx, "UPDATE sandboxes SET machine = ? WHERE tenant = ? AND id = ? AND ended_at IS NULL", string(body), tenant, id)
 		return err
 	})
 }
@@ -67,13 +81,16 @@ func scanInfo(rest ...any) ([]any, func() (sandbox.Info, error)) {
 // Unfinished returns the sandboxes that have not ended and the runs without a
 // result, of all tenants, the oldest first.
 func (s *Store) Unfinished(ctx context.Context) ([]records.Sandbox, []records.Run, error) {
-	living, err := all(ctx, s, sandboxRows(), "SELECT seq, tenant, info FROM sandboxes WHERE ended_at IS NULL ORDER BY seq",
+	living, err := all(ctx, s, sandboxRows(), "SELECT seq, tenant, machine, info FROM sandboxes WHERE ended_at IS NULL ORDER BY seq",
 		func(rest ...any) ([]any, func() (records.Sandbox, error)) {
 			var o records.Sandbox
-			dest, get := scanInfo(append(rest, &o.Tenant)...)
+			var machine []byte
+			dest, get := scanInfo(append(rest, &o.Tenant, &machine)...)
 			return dest, func() (records.Sandbox, error) {
 				var err error
-				o.Info, err = get()
+				if o.Info, err = get(); err == nil && machine != nil {
+					err = json.Unmarshal(machine, &o.Machine)
+				}
 				return o, err
 			}
 		})

@@ -18,7 +18,7 @@ const applicationID = 0x50464C44
 
 // migrations lead from an empty file to the newest schema. A released entry
 // never changes: a database remembers how many it has seen (user_version).
-func migrations() []string { return []string{schema1, schema2} }
+func migrations() []string { return []string{schema1, schema2, schema3} }
 
 // Objects stand under (tenant, id), so that no statement can find another
 // tenant's. Results are apart from runs: lists never read them.
@@ -107,6 +107,11 @@ CREATE TABLE quarantined_rows (
 // Runs that are under way are few among those that are kept.
 const schema2 = `
 CREATE INDEX runs_unfinished ON runs (tenant, created_at, id) WHERE finished_at IS NULL;
+`
+
+// What is needed to go on with a sandbox whose machine outlives the server.
+const schema3 = `
+ALTER TABLE sandboxes ADD COLUMN machine TEXT; -- JSON; NULL: none, or it has ended
 `
 
 // create makes a database where there is none. It gets its name when it is

@@ -105,12 +105,12 @@ func begun(pid int) int64 {
 // Abilities says that machines outlive the process that made them.
 func (d *Driver) Abilities() driver.Abilities { return driver.Abilities{Keeper: d} }
 
-// List names the machines that live.
+// List names the machines that live, and whose owner does not or is we.
 func (d *Driver) List(context.Context) ([]string, error) {
 	var ids []string
 	entries, err := os.ReadDir(d.o.StateDir)
 	for _, e := range entries {
-		if m, err := d.load(e.Name()); err == nil && m.Agent.lives() {
+		if m, err := d.load(e.Name()); err == nil && m.Agent.lives() && (!m.Owner.lives() || m.Owner.PID == os.Getpid()) {
 			ids = append(ids, e.Name())
 		}
 	}
@@ -137,6 +137,10 @@ func (d *Driver) Adopt(_ context.Context, id string) (driver.Machine, driver.Pla
 	m, err := d.load(id)
 	if err != nil || !m.Agent.lives() {
 		return nil, driver.Plan{}, &sandbox.Error{Code: sandbox.CodeNotFound, Message: "no machine " + id + " lives"}
+	}
+	m.Owner = named(os.Getpid())
+	if err := m.save(); err != nil {
+		return nil, driver.Plan{}, failed("take over a machine", err)
 	}
 	go func() {
 		for m.Agent.lives() {

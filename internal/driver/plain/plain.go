@@ -104,16 +104,13 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 	for i := range m.Secret {
 		m.Secret[i] = byte(rand.Uint32()) //nolint:gosec // a part of it
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, failed("make a machine", err)
-	}
 	if err := os.MkdirAll(d.o.StateDir, 0o700); err != nil {
 		return nil, failed("make the directory of machines", err)
 	}
 	if err := os.Mkdir(m.dir, 0o700); err != nil {
 		return nil, failed("make the machine's directory", err)
 	}
-	if err := errors.Join(m.save(), m.start()); err != nil {
+	if err := errors.Join(m.save(), m.start(), ctx.Err()); err != nil {
 		_ = m.Destroy(ctx)
 		return nil, failed("start the agent", err)
 	}

@@ -45,6 +45,9 @@ type SandboxStore interface {
 	SaveSandbox(ctx context.Context, tenant string, info sandbox.Info) error
 	LoadSandbox(ctx context.Context, tenant, id string) (sandbox.Info, error)
 	ListSandboxes(ctx context.Context, tenant string, q Query) (Page[sandbox.Info], error)
+	// SaveMachine adds to a sandbox that is saved what is needed to go on with it
+	// after a restart. It is forgotten when the sandbox has ended.
+	SaveMachine(ctx context.Context, tenant, id string, m Machine) error
 }
 
 // RunStore keeps runs and their results.
@@ -67,10 +70,20 @@ type UsageStore interface {
 	UsageOf(ctx context.Context, tenant string, from, to time.Time) ([]DayUsage, error)
 }
 
-// Sandbox is a sandbox's description with its tenant.
+// Sandbox is a sandbox's description with its tenant. Machine is nil where its machine
+// does not outlive the process.
 type Sandbox struct {
-	Tenant string
-	Info   sandbox.Info
+	Tenant  string
+	Info    sandbox.Info
+	Machine *Machine
+}
+
+// Machine is which machine a sandbox has, by its driver's name and its ID there, and what
+// was asked for.
+type Machine struct {
+	Driver  string         `json:"driver"`
+	ID      string         `json:"id"`
+	Request sandbox.Create `json:"request"`
 }
 
 // Run is what is known of a run.

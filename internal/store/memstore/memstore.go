@@ -57,6 +57,7 @@ type row struct {
 	metadata map[string]string
 	body     []byte
 	run      records.Run // of a run: without result
+	machine  []byte      // of a sandbox, or nil
 }
 
 // New returns an empty store.
@@ -93,13 +94,27 @@ func (s *Store) SaveSandbox(ctx context.Context, tenant string, info sandbox.Inf
 		r.endedAt = paging.Nanos(*info.EndedAt)
 	}
 	if old := s.sandboxes.rows[k]; old != nil {
-		r.place = old.place
+		r.place, r.machine = old.place, old.machine
 		s.sandboxes.forget(k)
 	}
 	s.sandboxes.rows[k] = r
 	if r.done {
 		s.sandboxes.end(k, len(body))
 		s.trim()
+	}
+	return nil
+}
+
+// SaveMachine adds to a sandbox what is needed to go on with it after a restart.
+func (s *Store) SaveMachine(ctx context.Context, tenant, id string, m records.Machine) error {
+	body, err := json.Marshal(m)
+	if err = cmp.Or(ctx.Err(), err); err != nil {
+		return sandbox.AsError(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.sandboxes.rows[key{tenant, id}]; r != nil && !r.done {
+		r.machine = body
 	}
 	return nil
 }
@@ -212,7 +227,13 @@ func (s *Store) Unfinished(ctx context.Context) ([]records.Sandbox, []records.Ru
 		if err != nil {
 			return nil, nil, err
 		}
-		living = append(living, records.Sandbox{Tenant: k.tenant, Info: info})
+		o := records.Sandbox{Tenant: k.tenant, Info: info}
+		if machine := s.sandboxes.rows[k].machine; machine != nil {
+			if o.Machine, err = decode[*records.Machine](machine); err != nil {
+				return nil, nil, err
+			}
+		}
+		living = append(living, o)
 	}
 	var runs []records.Run
 	for _, k := range s.runs.unended() {

@@ -252,6 +252,13 @@ func testUnfinished(t *testing.T, s records.Store) {
 		must(t, err)
 	}
 	must(t, s.FinishRun(ctx, "t", "run_a", someResult("run_a")))
+	machine := records.Machine{Driver: "d", ID: "m", Request: sandbox.Create{TTLMS: 5, Env: map[string]string{"K": "v"}}}
+	for i, state := range sandbox.States() { // an ended one keeps none, and neither does another tenant's
+		must(t, s.SaveMachine(ctx, fmt.Sprintf("t%d", i&^1), "sbx_"+string(state), machine))
+	}
+	again := someInfo("sbx_"+string(sandbox.StateCreating), 0)
+	again.State = sandbox.StateCreating
+	must(t, s.SaveSandbox(ctx, "t0", again))
 	living, runs, err := s.Unfinished(ctx)
 	must(t, err)
 	var names []string
@@ -259,6 +266,7 @@ func testUnfinished(t *testing.T, s records.Store) {
 		names = append(names, o.Tenant+" "+o.Info.ID)
 	}
 	same(t, names, []string{"t0 sbx_creating", "t1 sbx_running", "t2 sbx_ending"})
+	same(t, []*records.Machine{living[0].Machine, living[1].Machine, living[2].Machine}, []*records.Machine{&machine, nil, &machine})
 	same(t, runs, []records.Run{someRun("t", "run_b", 1)})
 }
 

@@ -42,21 +42,30 @@ const (
 // Dialer makes one connection to the agent.
 type Dialer func(ctx context.Context) (io.ReadWriteCloser, error)
 
-// Dial begins a stream to an agent. When a connection breaks it makes another one, for
-// as long as it takes, until the stream is closed or dead is: what ended the machine.
-// The error is that of the first connection. The agent ends the stream of an earlier
-// host, if there is one.
+// Dial begins a stream to an agent. When a connection cannot be made, or breaks, it makes
+// another one: until ctx ends, as long as there has been none, and then for as long as it
+// takes, until the stream is closed or dead is, which says that the machine is. The agent
+// ends the stream of an earlier host, if there is one.
 func Dial(ctx context.Context, secret Secret, dead <-chan struct{}, dial Dialer) (*Stream, error) {
 	s := newStream()
 	for i := range s.session { // unlike all others; it is no secret
 		s.session[i] = byte(rand.Uint32()) //nolint:gosec // a part of it
 	}
-	if err := s.connect(ctx, secret, kindBegin, dial); err != nil {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := s.connect(ctx, secret, kindBegin, dial)
+		if err == nil {
+			go s.keep(secret, dead, dial)
+			return s, nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-dead:
+		case <-time.After(pause):
+			continue
+		}
 		s.end(err)
 		return nil, err
 	}
-	go s.keep(secret, dead, dial)
-	return s, nil
 }
 
 // keep makes a connection whenever there is none.

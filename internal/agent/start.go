@@ -43,7 +43,7 @@ func (a *agent) startProcess(req *wire.StartRequest, pipes *pipes) (*child, *wir
 	dir, err := a.openDir(req.Dir)
 	if err != nil {
 		f := fileFault(err)
-		f.Message, f.Step = "working directory: "+f.Message, "open directory"
+		f.Message, f.Step = sandbox.SafeText(req.Dir, 120)+": "+f.Message, wire.StepOpenDir
 		return nil, f
 	}
 	defer sysClose(dir) //nolint:errcheck // a directory

@@ -116,7 +116,7 @@ func (a *app) exec(ctx context.Context, f *execFlags, id string, words []string)
 	case f.terminal:
 		do = a.execTerminal
 	}
-	return f.asFlags(do(ctx, c.Sandbox(id), f))
+	return f.oneLine(do(ctx, c.Sandbox(id), f))
 }
 
 func (a *app) checkExec(f *execFlags) error {

@@ -37,22 +37,12 @@ func flagsFirst(id string, words []string) string {
 	return pasteable(general, append(append(line, id), words[dash:]...))
 }
 
-// asFlags says an error about the command, or about its working directory, in the
-// words of the command line.
-func (f *execFlags) asFlags(err error) error {
+// oneLine says to whoever gave a whole line as one word how to run it.
+func (f *execFlags) oneLine(err error) error {
 	e := sandbox.AsError(err)
-	if e != nil && e.Code == sandbox.CodeCommandNotFound && len(f.command.Args) == 1 && strings.ContainsAny(f.command.Args[0], " \t\n") {
-		return e.WithHint("a line of several words is for a shell: " +
-			pasteable("pinfold exec --shell SANDBOX -- 'LINE'", []string{"pinfold", "exec", "--shell", f.id, "--", f.command.Args[0]}))
-	}
-	if e == nil || f.command.Dir == "" {
+	if e == nil || e.Code != sandbox.CodeCommandNotFound || len(f.command.Args) != 1 || !strings.ContainsAny(f.command.Args[0], " \t\n") {
 		return err
 	}
-	why, ok := strings.CutPrefix(e.Message, "working directory: ")
-	if !ok {
-		return err
-	}
-	c := *e
-	c.Message = "--dir: " + sandbox.SafeText(f.command.Dir, 120) + ": " + why
-	return &c
+	return e.WithHint("a line of several words is for a shell: " +
+		pasteable("pinfold exec --shell SANDBOX -- 'LINE'", []string{"pinfold", "exec", "--shell", f.id, "--", f.command.Args[0]}))
 }

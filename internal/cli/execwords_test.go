@@ -35,20 +35,6 @@ func TestExecFlagsAfterTheSandbox(t *testing.T) {
 	}
 }
 
-// TestExecNamesTheDirectory: the message about a working directory once left out
-// which one.
-func TestExecNamesTheDirectory(t *testing.T) {
-	f := &execFlags{command: sandbox.Command{Dir: "/nope\x1b"}}
-	err := &sandbox.Error{Code: sandbox.CodeFileNotFound, Message: "working directory: no such file or directory"}
-	if got := sandbox.AsError(f.asFlags(err)); got.Message != `--dir: /nope\x1b: no such file or directory` || got.Code != err.Code {
-		t.Errorf("%+v", got)
-	}
-	other := &sandbox.Error{Code: sandbox.CodeFileNotFound, Message: "ls: not found"}
-	if sandbox.AsError(f.asFlags(other)) != other || f.asFlags(nil) != nil {
-		t.Error("another error was changed")
-	}
-}
-
 // TestExecOfOneLine: a whole line as one word is looked for as one program, and the
 // hint is the line that works.
 func TestExecOfOneLine(t *testing.T) {
@@ -59,12 +45,25 @@ func TestExecOfOneLine(t *testing.T) {
 		"lss":              "",
 	} {
 		f := &execFlags{id: someBox, command: sandbox.Command{Args: []string{line}}}
-		if got := sandbox.AsError(f.asFlags(missing)); got.Hint != want || got.Code != missing.Code {
+		if got := sandbox.AsError(f.oneLine(missing)); got.Hint != want || got.Code != missing.Code {
 			t.Errorf("%q: hint %q", line, got.Hint)
 		}
 	}
 	f := &execFlags{id: someBox, command: sandbox.Command{Args: []string{"no thing", "x"}}}
-	if sandbox.AsError(f.asFlags(missing)) != missing {
+	if sandbox.AsError(f.oneLine(missing)) != missing {
 		t.Error("a command of several words got the hint")
+	}
+}
+
+// TestExecNamesTheDirectory: the message about a working directory once left out
+// which one.
+func TestExecNamesTheDirectory(t *testing.T) {
+	set := (&app{}).execCommand().Flags()
+	if err := set.Parse([]string{"--dir", "/nope"}); err != nil {
+		t.Fatal(err)
+	}
+	err := &sandbox.Error{Code: sandbox.CodeFileNotFound, Field: "dir", Message: "/nope: no such file or directory"}
+	if got := (flagWords{set, "exec"}).translate(err); got.Message != "--dir: /nope: no such file or directory" || got.Code != err.Code {
+		t.Errorf("%+v", got)
 	}
 }

@@ -82,5 +82,9 @@ func faultError(f *wire.Fault) error {
 	if f == nil {
 		return nil
 	}
-	return &sandbox.Error{Code: f.Code, Message: sandbox.SafeText(f.Message, wire.MaxText)}
+	e := &sandbox.Error{Code: f.Code, Message: sandbox.SafeText(f.Message, wire.MaxText)}
+	if f.Step == wire.StepOpenDir {
+		e.Field = "dir"
+	}
+	return e
 }

@@ -134,9 +134,9 @@ func TestStartRefusals(t *testing.T) {
 			{"empty file", guest.Command{Args: []string{"./empty"}, Env: env}, sandbox.CodeCommandNotRunnable, "not a program"},
 			{"NUL", guest.Command{Args: []string{"sh", "a\x00b"}, Env: env}, sandbox.CodeSpecInvalid, "NUL"},
 			{"not UTF-8", guest.Command{Args: []string{"sh", "\xff"}, Env: env}, sandbox.CodeSpecInvalid, "UTF-8"},
-			{"no directory", guest.Command{Args: []string{"true"}, Env: env, Dir: "/no/such"}, sandbox.CodeFileNotFound, "working directory"},
-			{"proc", guest.Command{Args: []string{"true"}, Env: env, Dir: "/proc/self/cwd"}, sandbox.CodeNotRegularFile, "working directory"},
-			{"proc itself", guest.Command{Args: []string{"true"}, Env: env, Dir: "/proc"}, sandbox.CodePathInvalid, "working directory"},
+			{"no directory", guest.Command{Args: []string{"true"}, Env: env, Dir: "/no/such"}, sandbox.CodeFileNotFound, "dir: /no/such: "},
+			{"proc", guest.Command{Args: []string{"true"}, Env: env, Dir: "/proc/self/cwd"}, sandbox.CodeNotRegularFile, "dir: /proc/self/cwd: "},
+			{"proc itself", guest.Command{Args: []string{"true"}, Env: env, Dir: "/proc"}, sandbox.CodePathInvalid, "dir: /proc: "},
 			{"huge arguments", guest.Command{Args: []string{"true", strings.Repeat("x", 200_000)}, Env: env}, sandbox.CodeTooLarge, "too large"},
 			{"absurd arguments", guest.Command{Args: []string{"true", strings.Repeat("x", 5<<20)}, Env: env}, sandbox.CodeTooLarge, "bytes"},
 		} {

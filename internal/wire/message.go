@@ -226,6 +226,9 @@ type Fault struct {
 	Errno   int
 }
 
+// StepOpenDir is the step of a start that opens the working directory.
+const StepOpenDir = "open directory"
+
 // Types of files.
 const (
 	TypeFile    = "file"

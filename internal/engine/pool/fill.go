@@ -93,18 +93,18 @@ func (b *backoff) shown() (*sandbox.Error, *time.Time) {
 	return b.failure, &at
 }
 
-// fillSoon fills the pool when the request that has just taken something has
+// fillLater fills the pool when the request that has just taken something has
 // had the machine for itself for a moment.
-func (p *pool) fillSoon() {
+func (p *pool) fillLater() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.soon || p.closed {
+	if p.delayed || p.closed {
 		return
 	}
-	p.soon = true
+	p.delayed = true
 	time.AfterFunc(fillDelay, func() {
 		p.mu.Lock()
-		p.soon = false
+		p.delayed = false
 		p.mu.Unlock()
 		p.fill()
 	})
@@ -230,7 +230,7 @@ func (p *pool) orphaned() {
 	p.failed(zygote.ErrEnded)
 	p.mu.Unlock()
 	select {
-	case p.wake <- struct{}{}:
-	default: // it is about to look
+	case p.check <- struct{}{}:
+	default: // it is about to check
 	}
 }

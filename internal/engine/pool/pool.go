@@ -20,8 +20,8 @@ const (
 	maxSize = 10_000
 	// maxAge is after how long a waiting machine is replaced.
 	maxAge = 15 * time.Minute
-	// lookInterval is how often the waiting machines are looked at.
-	lookInterval = 30 * time.Second
+	// checkInterval is how often the waiting machines are looked at.
+	checkInterval = 30 * time.Second
 )
 
 // shape is what machines of a pool have in common. Limits that the engine or
@@ -59,12 +59,12 @@ type pool struct {
 	backoff      backoff
 	fillingSince time.Time // since when fillers are at work and nothing has come
 	closed       bool
-	soon         bool // it will be filled in a moment
+	delayed      bool // a call of fill is to come: see fillLater
 	fillers      sync.WaitGroup
 	zygotes      *supervisor.Supervisor
 	alive        context.Context //nolint:containedctx // it is the pool's life: what it makes ends with it
 	quit         context.CancelFunc
-	wake         chan struct{} // a send makes look look now
+	check        chan struct{} // a send has maintain check what waits now
 }
 
 // ready is a machine that nobody has used.
@@ -154,7 +154,7 @@ func (p *pool) take(require []string) *ready {
 	p.mu.Unlock()
 	p.discard(dead)
 	if enough {
-		p.fillSoon()
+		p.fillLater()
 	} else {
 		p.fill()
 	}
@@ -171,7 +171,7 @@ func (p *pool) returned() {
 
 // newPool returns a pool that is empty and has no description.
 func newPool(s *Pools, d driver.Driver, of shape, name string) *pool {
-	p := &pool{set: s, driver: d, shape: of, wake: make(chan struct{}, 1), used: time.Now()}
+	p := &pool{set: s, driver: d, shape: of, check: make(chan struct{}, 1), used: time.Now()}
 	p.alive, p.quit = context.WithCancel(context.Background())
 	p.zygotes = supervisor.New(supervisor.Options{
 		Start: func(ctx context.Context) (driver.Zygote, error) { return s.startZygote(ctx, d, p.description()) },
@@ -190,15 +190,15 @@ func (p *pool) sleep(d time.Duration) bool {
 	}
 }
 
-// look replaces machines that have died or grown old, for as long as the pool
+// maintain replaces machines that have died or grown old, for as long as the pool
 // exists.
-func (p *pool) look() {
+func (p *pool) maintain() {
 	for {
 		select {
 		case <-p.alive.Done():
 			return
-		case <-p.wake:
-		case <-time.After(lookInterval):
+		case <-p.check:
+		case <-time.After(checkInterval):
 		}
 		p.mu.Lock()
 		var bad []*execution.Session

@@ -89,7 +89,7 @@ func (s *Pools) Set(ctx context.Context, spec sandbox.PoolSpec) (sandbox.PoolInf
 	if old == nil || old.shape != of {
 		p = newPool(s, d, of, spec.Name)
 		s.pools[spec.Name] = p
-		s.background.Go(p.look)
+		s.background.Go(p.maintain)
 	}
 	s.mu.Unlock()
 	if old != nil && old != p {

@@ -40,6 +40,7 @@ import (
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/store"
 	"pinfold/internal/store/memstore"
 	"pinfold/internal/wiring"
@@ -207,7 +208,7 @@ func (l *Local) closeStore() error {
 //
 // Unlike a server, it also takes Spec.Mounts.
 func (l *Local) Run(ctx context.Context, s sandbox.Spec, o RunOptions) (*sandbox.Result, error) {
-	return l.engine.Run(ctx, engine.Request{
+	return l.engine.Run(ctx, runs.Request{
 		Spec: s, Tenant: records.LocalTenant, IdempotencyKey: o.IdempotencyKey,
 		Streams: execution.Streams{Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr}, Artifact: o.Artifact, NoArtifacts: true,
 	})

@@ -4,15 +4,15 @@ import (
 	"context"
 	"io"
 
-	"pinfold/internal/engine"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
 // StartRun starts a run that goes on by itself and returns as soon as it is
 // recorded. Close cancels it, Shutdown waits for it.
 func (l *Local) StartRun(ctx context.Context, s sandbox.Spec, o StartOptions) (RunRecord, error) {
-	r, err := l.engine.Start(ctx, engine.Request{Spec: s, Tenant: records.LocalTenant, IdempotencyKey: o.IdempotencyKey, NoArtifacts: true})
+	r, err := l.engine.Start(ctx, runs.Request{Spec: s, Tenant: records.LocalTenant, IdempotencyKey: o.IdempotencyKey, NoArtifacts: true})
 	return shownRun(r), err
 }
 

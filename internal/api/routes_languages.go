@@ -3,7 +3,7 @@ package api
 import (
 	"net/http"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 )
 
 func (s *server) languageRoutes() []route {
@@ -11,7 +11,7 @@ func (s *server) languageRoutes() []route {
 	return []route{
 		{
 			method: http.MethodGet, path: "/v1/languages", id: "listLanguages", tag: "Host", summary: "List languages", scopes: anyKey,
-			answers: []reply{jsonReply[List[engine.LanguageInfo]](http.StatusOK, "The languages, and which of them the template has.")},
+			answers: []reply{jsonReply[List[runs.LanguageInfo]](http.StatusOK, "The languages, and which of them the template has.")},
 			example: `curl -s $SERVER/v1/languages -H "Authorization: Bearer $KEY"`,
 			handle:  (*call).listLanguages,
 		},
@@ -23,5 +23,5 @@ func (c *call) listLanguages() error {
 	if err != nil {
 		return err
 	}
-	return c.reply(http.StatusOK, List[engine.LanguageInfo]{Items: append([]engine.LanguageInfo{}, all...)})
+	return c.reply(http.StatusOK, List[runs.LanguageInfo]{Items: append([]runs.LanguageInfo{}, all...)})
 }

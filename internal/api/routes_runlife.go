@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 )
 
 const watchDescription = `A stream of events: state, whose data is the Run, when it begins to wait and to run; stdout and stderr, whose data is an OutputEvent, with all that the result will keep; and at the end result, whose data is the Result. A comment comes every 15 seconds.
@@ -52,7 +52,7 @@ func (s *server) runLifeRoutes() []route {
 }
 
 // startRun answers as soon as a run is recorded.
-func (c *call) startRun(req engine.Request) error {
+func (c *call) startRun(req runs.Request) error {
 	release := req.Released
 	if c.wants == typeEvents {
 		release()
@@ -142,7 +142,7 @@ func (c *call) watchRun() error {
 	}
 }
 
-func sendUpdate(e *events, out *streams, u engine.RunUpdate) error {
+func sendUpdate(e *events, out *streams, u runs.Update) error {
 	switch {
 	case u.Record != nil:
 		return e.send("state", "", shownRun(*u.Record))

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"pinfold/internal/engine"
 	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -210,11 +210,11 @@ func (c *call) run() error {
 		return err
 	}
 	if detached {
-		return c.startRun(engine.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true, OpenStdin: open, Released: done})
+		return c.startRun(runs.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true, OpenStdin: open, Released: done})
 	}
 	defer done()
 	// Files that were not declared would be gone with the sandbox anyway.
-	req := engine.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true, OpenStdin: open}
+	req := runs.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true, OpenStdin: open}
 	if c.wants == typeEvents {
 		return c.streamRun(c.r.Context(), req)
 	}
@@ -231,7 +231,7 @@ func (c *call) run() error {
 // streamRun answers with events. The guest runs no faster than the client
 // reads. A client that does not read at all cancels its run, or, where it has
 // an idempotency key, loses the stream but not the run.
-func (c *call) streamRun(ctx context.Context, req engine.Request) error {
+func (c *call) streamRun(ctx context.Context, req runs.Request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	e := c.newEvents(c.w)

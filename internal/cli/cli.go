@@ -19,14 +19,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
 // Runner runs programs: an *engine.Engine, or a stand-in for tests. A Runner
 // that is also an io.Closer is closed before Main returns.
 type Runner interface {
-	Run(ctx context.Context, req engine.Request) (*sandbox.Result, error)
+	Run(ctx context.Context, req runs.Request) (*sandbox.Result, error)
 }
 
 // Deps is what the command line works with. Every field must be set.

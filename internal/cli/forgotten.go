@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -20,7 +20,7 @@ const (
 // forgotten is a file of this directory that a program, by its last words, did not find
 // inside, as the flag that would have copied it in; or "". These words are the
 // program's: they choose a hint, and nothing else.
-func forgotten(stderr string, given []engine.Input) string {
+func forgotten(stderr string, given []runs.Input) string {
 	stderr = stderr[max(0, len(stderr)-lastWords):]
 	lines, names := strings.Split(stderr, "\n"), 0
 	for _, line := range slices.Backward(lines) {
@@ -58,7 +58,7 @@ func namesIn(line string) (quoted, plain []string) {
 
 // flagForHere is the flag that copies in what has this name here, "" where there is no
 // such thing, or nothing that could be meant. Of words only a file is.
-func flagForHere(name string, quoted bool, given []engine.Input) string {
+func flagForHere(name string, quoted bool, given []runs.Input) string {
 	name = strings.TrimPrefix(name, "./")
 	if name == "" || name[0] == '-' || strings.Contains(name, ":") || path.Clean(name) != name || name == "." ||
 		!filepath.IsLocal(name) || sandbox.CheckGuestPath("", name) != nil || sandbox.SafeText(name, 120) != name {
@@ -68,7 +68,7 @@ func flagForHere(name string, quoted bool, given []engine.Input) string {
 	if err != nil || !info.Mode().IsRegular() && (!quoted || !info.IsDir()) {
 		return ""
 	}
-	if slices.ContainsFunc(given, func(in engine.Input) bool { return in.Path == name }) { // it was there
+	if slices.ContainsFunc(given, func(in runs.Input) bool { return in.Path == name }) { // it was there
 		return ""
 	}
 	flag := name

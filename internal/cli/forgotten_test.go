@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 )
 
 // TestForgottenFile: who forgot --file saw a long traceback and no word about it. The
@@ -21,7 +21,7 @@ func TestForgottenFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	given := []engine.Input{{Path: "given.csv"}}
+	given := []runs.Input{{Path: "given.csv"}}
 	for words, want := range map[string]string{
 		"Traceback\n  File \"main.py\", line 1\nFileNotFoundError: [Errno 2] No such file or directory: 'sales.csv'\n": "--file sales.csv",
 		"No such file or directory: 'two words.csv'": "--file 'two words.csv'",

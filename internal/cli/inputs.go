@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/language"
 	"pinfold/sandbox"
 )
@@ -17,7 +17,7 @@ import (
 // inputs lists what the --file flags copy into the sandbox. Content is opened
 // only when it is copied. The caller closes it after the run.
 type inputs struct {
-	list    []engine.Input
+	list    []runs.Input
 	from    []flagged // of each
 	roots   []*os.Root
 	layout  *sandbox.Layout
@@ -181,7 +181,7 @@ func (in *inputs) append(guest string, info fs.FileInfo, open func() (io.ReadClo
 	if err := add("files", guest); err != nil {
 		return in.program.explain(err, guest, in.adding)
 	}
-	input := engine.Input{Path: guest, Mode: uint32(info.Mode().Perm() & 0o755), Dir: info.IsDir()}
+	input := runs.Input{Path: guest, Mode: uint32(info.Mode().Perm() & 0o755), Dir: info.IsDir()}
 	if !input.Dir {
 		input.Size, input.Open = info.Size(), open
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pinfold/client"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/language"
 	"pinfold/sandbox"
 )
@@ -72,7 +72,7 @@ these, not of another interpreter that you have.`,
 			}
 			if asJSON {
 				return a.writeJSON(struct {
-					Languages []engine.LanguageInfo `json:"languages"`
+					Languages []runs.LanguageInfo `json:"languages"`
 				}{states})
 			}
 			return a.write(languageTable(states))
@@ -86,11 +86,11 @@ these, not of another interpreter that you have.`,
 }
 
 // askServerLanguages takes the server's word for what its default template has.
-func (a *app) askServerLanguages(ctx context.Context, _ sandbox.Spec) (states []engine.LanguageInfo, err error) {
+func (a *app) askServerLanguages(ctx context.Context, _ sandbox.Spec) (states []runs.LanguageInfo, err error) {
 	err = a.with(ctx, func(ctx context.Context, c *client.Client) error {
 		all, err := c.Languages(ctx)
 		for _, l := range all {
-			states = append(states, engine.LanguageInfo(l))
+			states = append(states, runs.LanguageInfo(l))
 		}
 		return err
 	})
@@ -98,7 +98,7 @@ func (a *app) askServerLanguages(ctx context.Context, _ sandbox.Spec) (states []
 }
 
 // askLanguages asks by running programs, in this process or on the server.
-func (a *app) askLanguages(ctx context.Context, base sandbox.Spec) ([]engine.LanguageInfo, error) {
+func (a *app) askLanguages(ctx context.Context, base sandbox.Spec) ([]runs.LanguageInfo, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer cancelOnSignal(cancel)()
@@ -107,12 +107,12 @@ func (a *app) askLanguages(ctx context.Context, base sandbox.Spec) ([]engine.Lan
 		return nil, err
 	}
 	defer closeRunner()
-	return engine.AskLanguages(ctx, runner.Run, base)
+	return runs.AskLanguages(ctx, runner.Run, base)
 }
 
 const maxVersionText = 120 // runes
 
-func languageTable(states []engine.LanguageInfo) []byte {
+func languageTable(states []runs.LanguageInfo) []byte {
 	var b bytes.Buffer
 	for _, s := range states {
 		what := sandbox.SafeText(s.Version, maxVersionText)

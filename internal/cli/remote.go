@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 
 	"pinfold/client"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/language"
 	"pinfold/sandbox"
 )
@@ -23,7 +23,7 @@ type remoteRunner struct{ client *client.Client }
 func (r remoteRunner) Close() error { return r.client.Close() }
 
 // Run implements Runner.
-func (r remoteRunner) Run(ctx context.Context, req engine.Request) (*sandbox.Result, error) {
+func (r remoteRunner) Run(ctx context.Context, req runs.Request) (*sandbox.Result, error) {
 	spec := req.Spec
 	if err := prepareRemote(&spec, req); err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (r remoteRunner) Run(ctx context.Context, req engine.Request) (*sandbox.Res
 }
 
 // prepareRemote puts into the spec what else there is of the request.
-func prepareRemote(spec *sandbox.Spec, req engine.Request) error {
+func prepareRemote(spec *sandbox.Spec, req runs.Request) error {
 	if len(spec.Mounts) > 0 {
 		return usageError("--mount: a server shows no directories of this machine").WithHint("copy it in with --file")
 	}
@@ -65,7 +65,7 @@ func sendCode(spec *sandbox.Spec) error {
 }
 
 // sendInputs puts the --file flags' files into the spec.
-func sendInputs(spec *sandbox.Spec, inputs []engine.Input) error {
+func sendInputs(spec *sandbox.Spec, inputs []runs.Input) error {
 	filled := map[string]bool{}
 	if total := sizeOf(inputs); total > maxSentBytes {
 		return filesTooLarge(total)
@@ -107,7 +107,7 @@ func filesTooLarge(total int64) error {
 	return prefixed("--file", e)
 }
 
-func readInput(in engine.Input) ([]byte, error) {
+func readInput(in runs.Input) ([]byte, error) {
 	f, err := in.Open()
 	if err != nil {
 		return nil, prefixed("--file", openError(in.Path, err))

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -23,7 +23,7 @@ type reportOptions struct {
 	kept     int64    // bytes that were passed on of each stream
 	unasked  bool     // our stdin is a terminal, and was not passed on
 	here     bool     // what the program lacked may lie in this directory
-	inputs   []engine.Input
+	inputs   []runs.Input
 }
 
 // report says on stderr what the program's own output does not: why it ended,

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"pinfold/client"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -29,7 +29,7 @@ func roomFor(bytes int64) (more sandbox.Fix, ok bool) {
 
 // roomForInputs says an error of a run whose files did not fit with the flag that makes
 // room for them.
-func roomForInputs(err error, req engine.Request) error {
+func roomForInputs(err error, req runs.Request) error {
 	if met, _ := noRoom(err); met.Name != "limits.disk_bytes" {
 		return err
 	}
@@ -55,7 +55,7 @@ func roomInSandbox(ctx context.Context, box *client.Sandbox, err error, size int
 	return sandbox.AsError(err).WithAdvice(sandbox.Advise("make room in it, or make another with %s", more))
 }
 
-func sizeOf(inputs []engine.Input) (total int64) {
+func sizeOf(inputs []runs.Input) (total int64) {
 	for _, in := range inputs {
 		if !in.Dir {
 			total += in.Size

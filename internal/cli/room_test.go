@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"pinfold/client"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -22,7 +22,7 @@ func TestRoomForCopies(t *testing.T) {
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	new(runFlags).bind(set)
 	run, cp := flagWords{set, "run"}, flagWords{command: "cp"}
-	req := engine.Request{Inputs: []engine.Input{{Size: 200 << 20}, {Size: 100 << 20}, {Dir: true, Size: 4096}}}
+	req := runs.Request{Inputs: []runs.Input{{Size: 200 << 20}, {Size: 100 << 20}, {Dir: true, Size: 4096}}}
 	if got := run.translate(roomForInputs(full, req)).Hint; got != "--disk 1GiB" {
 		t.Errorf("a run: %q", got)
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pinfold/internal/engine"
 	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -107,7 +107,7 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	}
 	defer closeStdin()
 	if f.detach {
-		return a.detach(ctx, f, engine.Request{Spec: spec, Inputs: in.list, Streams: execution.Streams{Stdin: stdin}})
+		return a.detach(ctx, f, runs.Request{Spec: spec, Inputs: in.list, Streams: execution.Streams{Stdin: stdin}})
 	}
 	sink, err := newArtifactSink(f.artifactsDir)
 	if err != nil {
@@ -115,7 +115,7 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	}
 	defer sink.close()
 
-	req := engine.Request{
+	req := runs.Request{
 		Spec: spec, Inputs: in.list, Streams: execution.Streams{Stdin: stdin},
 		NoArtifacts: !f.json && f.artifactsDir == "", NoResults: !f.json,
 	}
@@ -152,7 +152,7 @@ func passesOn(stdin *os.File) bool {
 }
 
 // execute runs the request and reports what became of it.
-func (a *app) execute(ctx context.Context, f *runFlags, req engine.Request, sink *artifactSink) error {
+func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *artifactSink) error {
 	defer catchBrokenPipe()()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pinfold/client"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -314,7 +314,7 @@ func (a *app) cancelRuns(ctx context.Context, c *client.Client, ids []string, as
 }
 
 // detach starts a run on a server that goes on by itself, and prints its id.
-func (a *app) detach(ctx context.Context, f *runFlags, req engine.Request) error {
+func (a *app) detach(ctx context.Context, f *runFlags, req runs.Request) error {
 	if !a.remote() {
 		return usageError("--detach: without a server the run would end with this command").WithHint(`start one with "pinfold serve", and name it with --server URL`)
 	}

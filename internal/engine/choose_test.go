@@ -6,6 +6,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/image"
 	"pinfold/sandbox"
 )
@@ -34,7 +35,7 @@ func TestDriverByRequirement(t *testing.T) {
 		{"strong", nil, "strong"},
 		{"weak", []string{sandbox.FeatureSeccomp}, ""},
 	} {
-		r, err := e.Run(t.Context(), Request{Spec: sandbox.Spec{Language: "sh", Code: "scripted", Driver: test.driver, Require: test.require}})
+		r, err := e.Run(t.Context(), runs.Request{Spec: sandbox.Spec{Language: "sh", Code: "scripted", Driver: test.driver, Require: test.require}})
 		got := ""
 		if err == nil {
 			got = r.Isolation.Driver

@@ -10,6 +10,8 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
+	"pinfold/internal/engine/pool"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -50,13 +52,13 @@ func TestLateCleanup(t *testing.T) {
 				if s := e.Stats(); s.Runs != 1 {
 					t.Errorf("%d runs hold a place while the sandbox is there", s.Runs)
 				}
-				time.Sleep(2 * destroyRetry) // of the test's clock
+				time.Sleep(2 * pool.DestroyRetry) // of the test's clock
 				synctest.Wait()
 				if s := e.Stats(); s.Undestroyed != 1 {
 					t.Errorf("%d sandboxes are told to be left", s.Undestroyed)
 				}
 				held.Store(false)
-				time.Sleep(2 * destroyRetry)
+				time.Sleep(2 * pool.DestroyRetry)
 				synctest.Wait()
 				if s := e.Stats(); s.Runs != 0 || s.Undestroyed != 0 || d.Living() != 0 {
 					t.Errorf("afterwards %d runs, %d left, %d machines", s.Runs, s.Undestroyed, d.Living())
@@ -80,7 +82,7 @@ func TestCloseGivesUpLateCleanup(t *testing.T) {
 		if err := e.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
-		if took := time.Since(before); took > destroyRetry { // by the test's clock
+		if took := time.Since(before); took > pool.DestroyRetry { // by the test's clock
 			t.Errorf("Close waited %v", took)
 		}
 	})
@@ -99,22 +101,21 @@ func TestLateCompileSandboxKeepsItsPlace(t *testing.T) {
 						return fake.Script{Program: exits(fake.Exit{})}
 					}
 					return clings(&held, func(p *fake.Process) fake.Exit {
-						p.Machine.Files.Put(product, "compiled")
+						p.Machine.Files.Put("/tmp/.pinfold/program", "compiled")
 						return fake.Exit{}
 					})(p)
-				})
-				e.options.DestroyLater = later
-				r := run(t, e, Request{Spec: sandbox.Spec{Language: "c", Code: "int main;"}})
+				}, func(o *Options) { o.DestroyLater = later })
+				r := run(t, e, runs.Request{Spec: sandbox.Spec{Language: "c", Code: "int main;"}})
 				if r.Status != sandbox.StatusSucceeded || r.Cleanup == nil {
 					t.Errorf("%s, cleanup %+v", r.Status, r.Cleanup)
 				}
-				time.Sleep(10 * destroyRetry) // of the test's clock
+				time.Sleep(10 * pool.DestroyRetry) // of the test's clock
 				synctest.Wait()
 				if s := e.Stats(); s.Runs != 1 || s.Undestroyed != 1 || d.Living() != 1 {
 					t.Errorf("the compile sandbox is there: %d runs, %d left, %d machines", s.Runs, s.Undestroyed, d.Living())
 				}
 				held.Store(false)
-				time.Sleep(2 * destroyRetry)
+				time.Sleep(2 * pool.DestroyRetry)
 				synctest.Wait()
 				if s := e.Stats(); s.Runs != 0 || s.Undestroyed != 0 || d.Living() != 0 {
 					t.Errorf("afterwards %d runs, %d left, %d machines", s.Runs, s.Undestroyed, d.Living())

@@ -15,6 +15,7 @@ import (
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
 )
@@ -100,7 +101,7 @@ func TestFullLineOfOneTenant(t *testing.T) {
 	var busy atomic.Int64
 	for range 10 {
 		wg.Go(func() {
-			_, err := s.Run(ctx, engine.Request{Spec: sandbox.Spec{Language: "sh", Code: "x"}, Tenant: "greedy"})
+			_, err := s.Run(ctx, runs.Request{Spec: sandbox.Spec{Language: "sh", Code: "x"}, Tenant: "greedy"})
 			if code(err) == sandbox.CodeBusy {
 				busy.Add(1)
 			}
@@ -263,7 +264,7 @@ func TestShutdownIsTheCause(t *testing.T) {
 	})
 	results := make(chan *sandbox.Result, 1)
 	go func() {
-		r, err := s.Run(context.WithoutCancel(t.Context()), engine.Request{Spec: sandbox.Spec{Language: "sh", Code: "x"}})
+		r, err := s.Run(context.WithoutCancel(t.Context()), runs.Request{Spec: sandbox.Spec{Language: "sh", Code: "x"}})
 		if err != nil {
 			t.Error(err)
 		}

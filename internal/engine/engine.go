@@ -1,3 +1,6 @@
+// Package engine owns every sandbox from admission to destruction. Edges ask it for
+// runs and for sandboxes that stay; the packages below it each have one part of what that
+// takes. It imports no edge and no driver implementation: those are handed in.
 package engine
 
 import (
@@ -5,9 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"pinfold/internal/compilecache"
@@ -16,6 +17,7 @@ import (
 	"pinfold/internal/engine/planner"
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/image"
 	"pinfold/internal/processors"
 	"pinfold/sandbox"
@@ -58,8 +60,10 @@ type Options struct {
 	Observer     Observer     // nil: none
 }
 
-// Engine runs programs. It is safe for concurrent use.
+// Engine runs programs, which its Runner does, and keeps living sandboxes. It is safe for concurrent use.
 type Engine struct {
+	*runs.Runner
+
 	options  Options
 	log      *slog.Logger
 	observer Observer
@@ -68,32 +72,21 @@ type Engine struct {
 	pools    *pool.Pools
 	records  *records.Keeper // nil: there is no store
 
-	running    sync.WaitGroup // runs
 	background sync.WaitGroup // everything that goes on by itself
-	opened     atomic.Bool
 	quit       chan struct{}
-	late       chan struct{} // places for destructions after the answer
-	runCtx     context.Context
-	cancelRuns context.CancelFunc
-	languages  languages
-	toolchains toolchains
 	processors processors.Shares
-	parsing    sync.Mutex // held while results that are not small are taken apart, for their memory's sake
 
-	mu          sync.Mutex
-	sandboxes   map[string]*Sandbox
-	runs        map[string]*liveRun
-	claims      map[runKey]*keyClaim
-	draining    bool
-	undestroyed int
+	mu        sync.Mutex
+	sandboxes map[string]*Sandbox
+	draining  bool
 }
 
 // New returns an engine. It owns the drivers from now on.
 func New(o Options) *Engine {
 	e := &Engine{
 		options: o, log: o.Log, observer: o.Observer, gate: admission.NewGate(o.Capacity, o.Quota), planner: planner.New(o.Drivers, o.Template, o.Host),
-		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
-		sandboxes: map[string]*Sandbox{}, runs: map[string]*liveRun{}, claims: map[runKey]*keyClaim{},
+		quit:      make(chan struct{}),
+		sandboxes: map[string]*Sandbox{},
 	}
 	if e.log == nil {
 		e.log = discardLog()
@@ -105,7 +98,10 @@ func New(o Options) *Engine {
 	if e.observer == nil {
 		e.observer = nobody{}
 	}
-	e.runCtx, e.cancelRuns = context.WithCancel(context.Background())
+	e.Runner = runs.New(runs.Options{
+		Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records,
+		Cache: o.CompileCache, Host: o.Host, DestroyLater: o.DestroyLater, Observer: e.observer, Log: e.log,
+	})
 	return e
 }
 
@@ -128,6 +124,7 @@ func (e *Engine) Close() error {
 	errs := []error{e.Drain(now)}
 	close(e.quit)
 	e.background.Wait()
+	e.Runner.Close()
 	e.pools.Close()
 	e.records.Flush()
 	for _, d := range e.options.Drivers {

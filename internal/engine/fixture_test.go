@@ -9,6 +9,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/image"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
@@ -22,10 +23,10 @@ func hostFiles() fstest.MapFS {
 
 // newEngine makes an engine over machines of memory. When the test ends nothing of
 // them may be left.
-func newEngine(t *testing.T, script func(p driver.Plan) fake.Script) (*Engine, *fake.Driver) {
+func newEngine(t *testing.T, script func(p driver.Plan) fake.Script, change ...func(*Options)) (*Engine, *fake.Driver) {
 	t.Helper()
 	ledger.CheckSelf(t)
-	e, d := openEngine(t, script)
+	e, d := openEngine(t, script, change...)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Errorf("Close: %v", err)
@@ -38,7 +39,7 @@ func newEngine(t *testing.T, script func(p driver.Plan) fake.Script) (*Engine, *
 }
 
 // openEngine makes an engine that the test closes.
-func openEngine(t *testing.T, script func(p driver.Plan) fake.Script) (*Engine, *fake.Driver) {
+func openEngine(t *testing.T, script func(p driver.Plan) fake.Script, change ...func(*Options)) (*Engine, *fake.Driver) {
 	t.Helper()
 	host := hostFiles()
 	template, err := image.Host(host)
@@ -46,11 +47,15 @@ func openEngine(t *testing.T, script func(p driver.Plan) fake.Script) (*Engine, 
 		t.Fatal(err)
 	}
 	d := fake.New(fake.Options{Script: script})
-	return New(Options{
+	o := Options{
 		Drivers:  []driver.Driver{d},
 		Template: func(string) (image.Template, error) { return template, nil },
 		Host:     host,
-	}), d
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	return New(o), d
 }
 
 // always gives every machine the same script.
@@ -59,12 +64,12 @@ func always(s fake.Script) func(driver.Plan) fake.Script {
 }
 
 // shell is a request whose program is scripted.
-func shell(l sandbox.Limits) Request {
-	return Request{Spec: sandbox.Spec{Language: "sh", Code: "scripted", Limits: l}}
+func shell(l sandbox.Limits) runs.Request {
+	return runs.Request{Spec: sandbox.Spec{Language: "sh", Code: "scripted", Limits: l}}
 }
 
 // run runs a request that must give a result within some seconds.
-func run(t *testing.T, e *Engine, req Request) *sandbox.Result {
+func run(t *testing.T, e *Engine, req runs.Request) *sandbox.Result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

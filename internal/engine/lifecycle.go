@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"pinfold/internal/engine/admission"
-	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
 )
@@ -18,7 +18,7 @@ import (
 // runs without a result, each exactly once; the pools begin to fill. An engine
 // that only runs one program need not be opened.
 func (e *Engine) Open(ctx context.Context) error {
-	e.opened.Store(true)
+	e.Runner.Open()
 	found, err := e.Leftovers(ctx)
 	for _, l := range found {
 		if l.Err != nil {
@@ -39,11 +39,6 @@ func (e *Engine) Open(ctx context.Context) error {
 			return sandbox.AsError(err).WithField("pools." + p.Name + "." + sandbox.AsError(err).Field)
 		}
 	}
-	if e.options.CompileCache != nil { // so that the first program that is compiled can be kept
-		if t, err := e.planner.Template(sandbox.TemplateHost); err == nil {
-			e.fingerprint(t)
-		}
-	}
 	if e.records != nil {
 		e.background.Go(func() { e.records.Maintain(e.quit, e.options.Retention) })
 	}
@@ -60,7 +55,7 @@ func (e *Engine) recover(ctx context.Context) error {
 		e.destroyUnknown(ctx, found)
 		return nil
 	}
-	sandboxes, runs, err := e.records.Unfinished(ctx)
+	sandboxes, unfinished, err := e.records.Unfinished(ctx)
 	if err != nil {
 		return err
 	}
@@ -79,8 +74,8 @@ func (e *Engine) recover(ctx context.Context) error {
 	}
 	e.destroyUnknown(ctx, found)
 	failpoint.Hit("recover.sandboxes")
-	for _, r := range runs {
-		if err := e.records.FinishRun(ctx, r.Tenant, r.ID, lostResult(r)); err != nil {
+	for _, r := range unfinished {
+		if err := e.records.FinishRun(ctx, r.Tenant, r.ID, runs.Lost(r)); err != nil {
 			return err
 		}
 	}
@@ -88,21 +83,10 @@ func (e *Engine) recover(ctx context.Context) error {
 	if n := len(sandboxes) - gone; n > 0 {
 		e.log.Info("went on with sandboxes of an earlier process", "sandboxes", n)
 	}
-	if n := gone + len(runs); n > 0 {
-		e.log.Warn("recorded as lost with an earlier process", "sandboxes", gone, "runs", len(runs))
+	if n := gone + len(unfinished); n > 0 {
+		e.log.Warn("recorded as lost with an earlier process", "sandboxes", gone, "runs", len(unfinished))
 	}
 	return nil
-}
-
-// lostResult is the result of a run whose server died.
-func lostResult(r records.Run) *sandbox.Result {
-	result := errorResult(r)
-	result.Cause = sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended while the program ran", Hint: "run it again; it may have run in part"}
-	return result
-}
-
-func errDraining() *sandbox.Error {
-	return admission.Busy(sandbox.CodeShuttingDown, "the server is shutting down and takes no new work", "come back in a moment", 5*time.Second)
 }
 
 // Ready returns nil when the engine takes work, or why it does not: it is
@@ -120,7 +104,7 @@ func (e *Engine) takesWork() error {
 	draining := e.draining
 	e.mu.Unlock()
 	if draining {
-		return errDraining()
+		return admission.ShuttingDown()
 	}
 	if n := e.records.Unwritten(); n > 0 {
 		return admission.Busy(sandbox.CodeInsufficient, fmt.Sprintf("%d records cannot be written", n), "make room on the disk of the state directory; the log has the reason", 5*time.Second)
@@ -135,17 +119,10 @@ func (e *Engine) Drain(ctx context.Context) error {
 	e.mu.Lock()
 	e.draining = true
 	e.mu.Unlock()
-	e.gate.Close(errDraining())
+	e.gate.Close(admission.ShuttingDown())
 
-	runsOver := make(chan struct{})
-	go func() { e.running.Wait(); close(runsOver) }()
-	select {
-	case <-runsOver:
-	case <-ctx.Done():
-		e.cancelRuns()
-		<-runsOver
-	}
-	e.pools.Drain(errDraining())
+	e.pools.Drain(admission.ShuttingDown())
+	e.Runner.Drain(ctx)
 	for _, s := range e.living() {
 		<-s.settled()
 		if s.leave() {
@@ -178,12 +155,6 @@ func (e *Engine) living() []*Sandbox {
 		all = append(all, s)
 	}
 	return all
-}
-
-func (e *Engine) countUndestroyed(n int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.undestroyed += n
 }
 
 // discardLog is the log of an engine that was given none.

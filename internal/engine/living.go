@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -65,20 +64,11 @@ type Sandbox struct {
 func (e *Engine) Create(ctx context.Context, tenant string, c sandbox.Create) (*Sandbox, error) {
 	s, err := e.create(ctx, tenant, c)
 	if err != nil {
-		err = cancelledOr(ctx, err)
+		err = execution.CallerGone(ctx, err)
 		e.observer.Refused(sandbox.AsError(err).Code)
 		return nil, err
 	}
 	return s, nil
-}
-
-// cancelledOr makes an error of ours of the end of the caller's context.
-func cancelledOr(ctx context.Context, err error) error {
-	var known *sandbox.Error
-	if ctx.Err() != nil && !errors.As(err, &known) {
-		return &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "the caller went away", Err: err}
-	}
-	return sandbox.AsError(err)
 }
 
 func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*Sandbox, error) {
@@ -108,7 +98,7 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 	}
 	s := e.newSandbox(tenant, c, plan, release)
 	s.idles = idles
-	s.info.Timings.QueueMS = milliseconds(time.Since(queued))
+	s.info.Timings.QueueMS = execution.Milliseconds(time.Since(queued))
 	e.observer.Queued(time.Since(queued))
 	if err := e.admit(s); err != nil {
 		release()
@@ -122,7 +112,7 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 		if ctx.Err() != nil {
 			cause = sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "the caller went away while it was made"}
 		}
-		s.finish(cause, sandbox.AsError(cancelledOr(ctx, err)))
+		s.finish(cause, sandbox.AsError(execution.CallerGone(ctx, err)))
 		return nil, err
 	}
 	s.guest = s.machine.Greeted()
@@ -196,18 +186,18 @@ func (e *Engine) admit(s *Sandbox) error {
 	s.mu.Lock()
 	now := time.Now().UTC().Round(0)
 	s.enter(sandbox.StateEnded)
-	s.info.EndedAt, s.info.Error = &now, errDraining()
+	s.info.EndedAt, s.info.Error = &now, admission.ShuttingDown()
 	s.info.Cause = &sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "the server was shutting down"}
 	info := s.describe()
 	s.mu.Unlock()
 	s.save(info)
-	return errDraining()
+	return admission.ShuttingDown()
 }
 
 // start makes a sandbox whose machine is there available.
 func (s *Sandbox) start(took time.Duration) {
 	s.mu.Lock()
-	s.info.Timings.CreateMS = milliseconds(took)
+	s.info.Timings.CreateMS = execution.Milliseconds(took)
 	s.info.Warm, s.info.Isolation = s.machine.Pooled(), s.machine.Plan.Posture
 	s.enter(sandbox.StateRunning)
 	s.timer = time.AfterFunc(s.untilEnd(time.Now()), s.timeUp)
@@ -419,12 +409,12 @@ func (s *Sandbox) endFor(cause sandbox.Cause) {
 func (s *Sandbox) destroy(cause sandbox.Cause) {
 	start := time.Now()
 	s.read()
-	if !s.engine.destroyUntilGone(s.machine) {
+	if !s.engine.pools.Destroy(s.machine, s.engine.quit) {
 		return
 	}
 	s.read()
 	s.mu.Lock()
-	s.info.Timings.DestroyMS = milliseconds(time.Since(start))
+	s.info.Timings.DestroyMS = execution.Milliseconds(time.Since(start))
 	s.mu.Unlock()
 	s.awaitProcesses()
 	s.machine.Gone()

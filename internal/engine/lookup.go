@@ -8,12 +8,6 @@ import (
 	"pinfold/sandbox"
 )
 
-// notFound is the same for what does not exist and for what is another
-// tenant's, so that nobody learns which.
-func notFound(what string) *sandbox.Error {
-	return &sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such " + what}
-}
-
 // Sandbox finds a living sandbox of a tenant. One that has ended is an error of
 // code gone; any other one of code not_found.
 func (e *Engine) Sandbox(tenant, id string) (*Sandbox, error) {
@@ -24,21 +18,14 @@ func (e *Engine) Sandbox(tenant, id string) (*Sandbox, error) {
 		return s, nil
 	}
 	if e.records == nil || s != nil {
-		return nil, notFound("sandbox")
+		return nil, records.NotFound("sandbox")
 	}
 	info, err := e.records.LoadSandbox(context.Background(), tenant, id)
 	if err != nil {
-		return nil, orNotFound(err, "sandbox")
+		return nil, records.OrNotFound(err, "sandbox")
 	}
 	gone := &Sandbox{info: info}
 	return nil, gone.notRunning()
-}
-
-func orNotFound(err error, what string) error {
-	if sandbox.AsError(err).Code == sandbox.CodeNotFound {
-		return notFound(what)
-	}
-	return sandbox.AsError(err)
 }
 
 // SandboxInfo describes a sandbox of a tenant, also one that has ended.
@@ -50,11 +37,11 @@ func (e *Engine) SandboxInfo(ctx context.Context, tenant, id string) (sandbox.In
 	case s != nil && s.tenant == tenant:
 		return s.Info(), nil
 	case s != nil || e.records == nil:
-		return sandbox.Info{}, notFound("sandbox")
+		return sandbox.Info{}, records.NotFound("sandbox")
 	}
 	info, err := e.records.LoadSandbox(ctx, tenant, id)
 	if err != nil {
-		return info, orNotFound(err, "sandbox")
+		return info, records.OrNotFound(err, "sandbox")
 	}
 	return info, nil
 }

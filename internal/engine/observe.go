@@ -5,18 +5,17 @@ import (
 
 	"pinfold/internal/compilecache"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
 // Observer is told what happens, for metrics and traces. Calls come from many
 // goroutines and must return quickly.
 type Observer interface {
-	RunStarted(tenant string)
-	RunFinished(r *sandbox.Result)
+	runs.Observer
+
 	SandboxCreated(warm bool, createMS float64)
 	SandboxEnded(cause sandbox.CauseKind)
-	Queued(d time.Duration)
-	Refused(code string)
 }
 
 // nobody observes nothing.
@@ -63,6 +62,6 @@ func (e *Engine) Stats() Stats {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s.Undestroyed, s.Draining = e.undestroyed, e.draining
+	s.Undestroyed, s.Draining = e.pools.Undestroyed(), e.draining
 	return s
 }

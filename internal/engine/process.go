@@ -151,7 +151,7 @@ func (s *Sandbox) guestCommand(c sandbox.Command) guest.Command {
 // this caused.
 func (s *Sandbox) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return cancelledOr(ctx, err)
+		return execution.CallerGone(ctx, err)
 	}
 	if known := sandbox.AsError(err); !errors.Is(err, guest.ErrGone) && !errors.Is(err, guest.ErrClosed) {
 		return known
@@ -251,7 +251,7 @@ func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 	r := p.describe()
 	var cause sandbox.Cause
 	r.Status, cause = verdict.Of(ev)
-	cause = p.advise(r.Status, cause)
+	cause = execution.Advise(r.Status, cause, "", p.output.Last(p.speaks(), execution.LastWords))
 	if cause.Kind == sandbox.CauseLost && ev.Trigger != nil {
 		r.Status = sandbox.StatusError
 	}
@@ -261,6 +261,14 @@ func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 	ended := time.Now().UTC().Round(0)
 	r.EndedAt, r.Running, r.WallMS = &ended, false, wall.Milliseconds()
 	return r
+}
+
+// speaks is the stream on which the program says what is wrong.
+func (p *Process) speaks() uint8 {
+	if p.command.Terminal != nil {
+		return wire.Stdout
+	}
+	return wire.Stderr
 }
 
 // endTrigger is why the sandbox took its processes with it. It waits a little
@@ -348,7 +356,7 @@ func (p *Process) Wait(ctx context.Context) (sandbox.Process, error) {
 	case <-p.done:
 		return p.Info(), nil
 	case <-ctx.Done():
-		return p.Info(), cancelledOr(ctx, context.Cause(ctx))
+		return p.Info(), execution.CallerGone(ctx, context.Cause(ctx))
 	}
 }
 

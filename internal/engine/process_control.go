@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/verdict"
 	"pinfold/sandbox"
 )
@@ -26,7 +27,7 @@ func (p *Process) WriteStdin(ctx context.Context, r io.Reader) (int64, error) {
 	defer done()
 	n, err := p.stdin.Write(ctx, r)
 	if err != nil {
-		err = cancelledOr(ctx, err)
+		err = execution.CallerGone(ctx, err)
 	}
 	return n, err
 }

@@ -8,6 +8,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -72,7 +73,7 @@ func TestPostureOfWhatWaited(t *testing.T) {
 	if i := x.Info(); !met(i.Isolation, sandbox.FeatureCPUs) || i.Warm {
 		t.Errorf("living: warm %v, %+v", i.Warm, i.Isolation)
 	}
-	r, err := s.Run(soon(t), engine.Request{Spec: sandbox.Spec{Language: "sh", Code: "x", Require: require}, Tenant: "alice"})
+	r, err := s.Run(soon(t), runs.Request{Spec: sandbox.Spec{Language: "sh", Code: "x", Require: require}, Tenant: "alice"})
 	if err != nil || !met(r.Isolation, sandbox.FeatureCPUs) {
 		t.Errorf("a run: %+v, %v", r, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
 )
@@ -47,11 +48,11 @@ func (h *held) script(driver.Plan) fake.Script {
 	}}
 }
 
-func asks(tenant, code string) engine.Request {
-	return engine.Request{Spec: sandbox.Spec{Language: "sh", Code: code}, Tenant: tenant}
+func asks(tenant, code string) runs.Request {
+	return runs.Request{Spec: sandbox.Spec{Language: "sh", Code: code}, Tenant: tenant}
 }
 
-func (s *served) start(t *testing.T, req engine.Request) records.Run {
+func (s *served) start(t *testing.T, req runs.Request) records.Run {
 	t.Helper()
 	r, err := s.Start(soon(t), req)
 	if err != nil {
@@ -126,10 +127,10 @@ func TestDetachedRunsCanBeFollowed(t *testing.T) {
 
 func second3[A any](_ A, err error) error { return err }
 
-func watchErr(_ *engine.RunWatch, err error) error { return err }
+func watchErr(_ *runs.Watch, err error) error { return err }
 
 // follow reads a watch to its end.
-func follow(t *testing.T, w *engine.RunWatch) (states []sandbox.RunState, output [2]string, result *sandbox.Result) {
+func follow(t *testing.T, w *runs.Watch) (states []sandbox.RunState, output [2]string, result *sandbox.Result) {
 	t.Helper()
 	for {
 		u, err := w.Next(soon(t))
@@ -153,7 +154,7 @@ func (s *served) arrived(t *testing.T, id string) {
 	t.Helper()
 	w, err := s.WatchRun(soon(t), "alice", id, [2]int64{})
 	for left := len("before\xff\nwarning\n"); left > 0 && err == nil; {
-		var u engine.RunUpdate
+		var u runs.Update
 		u, err = w.Next(soon(t))
 		left -= len(u.Chunk)
 	}
@@ -180,7 +181,7 @@ func TestRunsCanBeWatched(t *testing.T) {
 	}()
 	run := <-id
 	<-h.printed
-	watch := func(from ...int64) *engine.RunWatch {
+	watch := func(from ...int64) *runs.Watch {
 		w, err := s.WatchRun(soon(t), "alice", run, [2]int64{from[0], from[1]})
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
 )
@@ -144,7 +145,7 @@ func TestPool(t *testing.T) {
 		t.Fatal("a dead machine was handed out")
 	}
 	eventually(t, "the dead are replaced", func() bool { return full() && pool().Replaced == 3 })
-	r, err := s.Run(soon(t), engine.Request{Spec: sandbox.Spec{Language: "sh", Code: "x"}, Tenant: "alice"})
+	r, err := s.Run(soon(t), runs.Request{Spec: sandbox.Spec{Language: "sh", Code: "x"}, Tenant: "alice"})
 	if err != nil || r.ID == "" || pool().Hits != 2 {
 		t.Fatalf("%+v, %v, %+v", r, err, pool())
 	}
@@ -178,18 +179,18 @@ func TestPoolThatCannotBeFilled(t *testing.T) {
 
 func TestIdempotency(t *testing.T) {
 	var mu sync.Mutex
-	runs := 0
+	ran := 0
 	s := serve(t, engine.Options{}, func(driver.Plan) fake.Script {
 		return fake.Script{Program: func(p *fake.Process) fake.Exit {
 			mu.Lock()
-			runs++
+			ran++
 			mu.Unlock()
 			time.Sleep(30 * time.Millisecond)
 			return fake.Exit{Code: 4}
 		}}
 	})
 	ask := func(tenant, key, program string) (*sandbox.Result, error) {
-		return s.Run(soon(t), engine.Request{Spec: sandbox.Spec{Language: "sh", Code: program}, Tenant: tenant, IdempotencyKey: key})
+		return s.Run(soon(t), runs.Request{Spec: sandbox.Spec{Language: "sh", Code: program}, Tenant: tenant, IdempotencyKey: key})
 	}
 	var wg sync.WaitGroup
 	ids := make(chan string, 8)
@@ -209,8 +210,8 @@ func TestIdempotency(t *testing.T) {
 	for id := range ids {
 		seen[id] = true
 	}
-	if len(seen) != 1 || runs != 1 {
-		t.Fatalf("%d results of %d runs", len(seen), runs)
+	if len(seen) != 1 || ran != 1 {
+		t.Fatalf("%d results of %d runs", len(seen), ran)
 	}
 	if _, err := ask("alice", "k1", "b"); code(err) != sandbox.CodeIdempotency {
 		t.Fatalf("another request: %v", err)
@@ -221,7 +222,7 @@ func TestIdempotency(t *testing.T) {
 	// The caller goes away; the run does not.
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(10*time.Millisecond, cancel)
-	if _, err := s.Run(ctx, engine.Request{Spec: sandbox.Spec{Language: "sh", Code: "c"}, Tenant: "alice", IdempotencyKey: "k2"}); err != nil {
+	if _, err := s.Run(ctx, runs.Request{Spec: sandbox.Spec{Language: "sh", Code: "c"}, Tenant: "alice", IdempotencyKey: "k2"}); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := ask("alice", "k2", "c"); err != nil || *r.ExitCode != 4 {
@@ -232,7 +233,7 @@ func TestIdempotency(t *testing.T) {
 func TestRunsAreRecorded(t *testing.T) {
 	s := serve(t, engine.Options{}, nil)
 	var id string
-	r, err := s.Run(soon(t), engine.Request{
+	r, err := s.Run(soon(t), runs.Request{
 		Spec: sandbox.Spec{Language: "sh", Code: "x", Metadata: map[string]string{"k": "v"}}, Tenant: "alice", Started: func(i string) { id = i },
 	})
 	if err != nil || r.ID != id {
@@ -302,7 +303,7 @@ func TestDrain(t *testing.T) {
 	x := s.create(t, sandbox.Create{})
 	results := make(chan *sandbox.Result, 1)
 	go func() {
-		r, err := s.Run(soon(t), engine.Request{Spec: sandbox.Spec{Language: "sh", Code: "x"}})
+		r, err := s.Run(soon(t), runs.Request{Spec: sandbox.Spec{Language: "sh", Code: "x"}})
 		if err != nil {
 			t.Error(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -56,9 +57,9 @@ func waits(p *fake.Process) fake.Exit {
 	return fake.Exit{Code: 5}
 }
 
-func python(spec sandbox.Spec) engine.Request {
+func python(spec sandbox.Spec) runs.Request {
 	spec.Language, spec.Code = "python", "print(1)"
-	return engine.Request{Spec: spec, Tenant: "alice"}
+	return runs.Request{Spec: spec, Tenant: "alice"}
 }
 
 func TestWarmInterpreter(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 	"pinfold/test/lockedbuffer"
@@ -264,7 +265,7 @@ func TestWhyCold(t *testing.T) {
 	if err != nil || r.ColdBecause != "" {
 		t.Errorf("who asked for nothing: %+v, %v", r, err)
 	}
-	_, err = s.Run(soon(t), engine.Request{Spec: sandbox.Spec{Language: "sh", Code: "x", Warm: []string{"json"}}, Tenant: "alice"})
+	_, err = s.Run(soon(t), runs.Request{Spec: sandbox.Spec{Language: "sh", Code: "x", Warm: []string{"json"}}, Tenant: "alice"})
 	if e := sandbox.AsError(err); err == nil || e.Code != sandbox.CodeSpecInvalid || e.Field != "warm" || e.Hint == "" {
 		t.Errorf("a language that has none: %v", err)
 	}

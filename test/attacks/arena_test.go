@@ -19,6 +19,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/native"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/guest"
 	"pinfold/internal/image"
 	"pinfold/internal/wire"
@@ -97,12 +98,12 @@ type trial struct {
 }
 
 // request turns a payload into what the engine takes.
-func (a *arena) request(p Payload) engine.Request {
+func (a *arena) request(p Payload) runs.Request {
 	code, language := p.Code, p.Language
 	if language == "" {
 		language, code = "python", a.prelude+code
 	}
-	return engine.Request{
+	return runs.Request{
 		Inputs: p.Inputs,
 		Spec: sandbox.Spec{
 			Language: language, Code: code, Args: p.Args, Env: p.Env, Files: p.Files,

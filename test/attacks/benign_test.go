@@ -5,13 +5,13 @@ package attacks
 import (
 	"testing"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 	"pinfold/test/asuser"
 	"pinfold/test/ledger"
 )
 
-func requestOf(s sandbox.Spec) engine.Request { return engine.Request{Spec: s} }
+func requestOf(s sandbox.Spec) runs.Request { return runs.Request{Spec: s} }
 
 // benign are ordinary programs. A sandbox that shuts every door would pass every
 // attack; it must not pass these.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -66,7 +66,7 @@ type Payload struct {
 	Args      []string
 	Env       map[string]string
 	Files     []sandbox.File
-	Inputs    []engine.Input
+	Inputs    []runs.Input
 	Limits    sandbox.Limits
 	Artifacts []string
 	Quick     time.Duration // at most this long, 20 s by default

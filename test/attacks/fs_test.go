@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -71,7 +71,7 @@ func fsCases() []Case {
 		{
 			ID: "FS-11", Title: "set-user-id programs: one that goes in, one made inside, those of the host", Level: Input, Severity: Inside,
 			Source: "bubblewrap", Expect: "the effective user stays; no_new_privs is set; every mount is nosuid",
-			Attack: Payload{Code: suidCode, Inputs: []engine.Input{input("suid", 0o6755, must(os.ReadFile("/usr/bin/id")))}},
+			Attack: Payload{Code: suidCode, Inputs: []runs.Input{input("suid", 0o6755, must(os.ReadFile("/usr/bin/id")))}},
 			Doors: []Door{
 				{"euid", "1000", "0"}, {"made", "1000", ""}, {"su", "[^0].*", "0"}, {"nnp", "1", "0"}, {"suid_mounts", "0", "[1-9].*"}, {"mode", "755", "6755"},
 			},
@@ -218,8 +218,8 @@ func openForWriting(paths ...string) string {
 	return fmt.Sprintf("for p in %q.split():\n    attempt(p, lambda: os.close(os.open(p, os.O_WRONLY)))\n", strings.Join(paths, " "))
 }
 
-func input(name string, mode uint32, content []byte) engine.Input {
-	return engine.Input{Path: name, Mode: mode, Size: int64(len(content)), Open: func() (io.ReadCloser, error) {
+func input(name string, mode uint32, content []byte) runs.Input {
+	return runs.Input{Path: name, Mode: mode, Size: int64(len(content)), Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(string(content))), nil
 	}}
 }

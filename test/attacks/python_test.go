@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -36,7 +36,7 @@ func TestPythonOfThisRoot(t *testing.T) {
 	}
 	// The same count for what the zygote has loaded as for None, and another for what it has not.
 	code += "count = sys.getrefcount\nprint('%d.%d' % sys.version_info[:2], count(json.dumps) == count(json) == count(None), count(object()) == count(None))"
-	r, err := a.engine.Run(t.Context(), engine.Request{Spec: sandbox.Spec{Language: "python", Code: code, Limits: spec.Limits, Warm: spec.Warm}, NoArtifacts: true})
+	r, err := a.engine.Run(t.Context(), runs.Request{Spec: sandbox.Spec{Language: "python", Code: code, Limits: spec.Limits, Warm: spec.Warm}, NoArtifacts: true})
 	if err != nil || r.Status != sandbox.StatusSucceeded || !r.Warm {
 		t.Fatalf("%+v, %v", r, err)
 	}

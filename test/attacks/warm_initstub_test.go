@@ -11,6 +11,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/native"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
@@ -121,7 +122,7 @@ func TestRunsThatStartTheAgent(t *testing.T) {
 			spec.Language, spec.Limits = "python", warmLimits
 			spec.Limits.WallTimeMS = wall
 			started, ended := c.started.Load(), c.ended.Load()
-			r, err := e.Run(t.Context(), engine.Request{Spec: spec})
+			r, err := e.Run(t.Context(), runs.Request{Spec: spec})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
 )
@@ -47,7 +47,7 @@ func TestMemoryPeakOfShortRuns(t *testing.T) {
 					eventually(t, func() bool { return a.engine.Pools()[0].Available > 0 })
 				}
 				s := sandbox.Spec{Language: test.language, Code: code, Limits: limits, Cold: !test.pool}
-				r, err := a.engine.Run(t.Context(), engine.Request{Spec: s, NoArtifacts: true})
+				r, err := a.engine.Run(t.Context(), runs.Request{Spec: s, NoArtifacts: true})
 				if err != nil || r.Status != sandbox.StatusSucceeded || r.Warm != test.pool {
 					t.Fatalf("%+v, %v", r, err)
 				}

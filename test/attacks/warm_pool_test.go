@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pinfold/internal/engine"
 	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
 )
@@ -41,7 +41,7 @@ func TestZygotesOfPoolsThatEnd(t *testing.T) {
 			spec.Limits.WallTimeMS = 600_000 // no limit ends it either
 			begun, done := make(chan struct{}, 1), make(chan *sandbox.Result, 1)
 			go func() {
-				r, err := a.engine.Run(t.Context(), engine.Request{Spec: spec, Streams: execution.Streams{Stdout: told(begun)}})
+				r, err := a.engine.Run(t.Context(), runs.Request{Spec: spec, Streams: execution.Streams{Stdout: told(begun)}})
 				if err != nil {
 					t.Error(err)
 				}
@@ -65,11 +65,11 @@ func TestZygotesOfPoolsThatEnd(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 			spec.Code = "print(6 * 7)"
-			if r, err := a.engine.Run(t.Context(), engine.Request{Spec: spec}); err != nil || r.Stdout != "42\n" {
+			if r, err := a.engine.Run(t.Context(), runs.Request{Spec: spec}); err != nil || r.Stdout != "42\n" {
 				t.Errorf("the next run, warm or cold: %+v, %v", r, err)
 			}
 			waitFull(t, a.engine)
-			if r, err := a.engine.Run(t.Context(), engine.Request{Spec: spec}); err != nil || r.Stdout != "42\n" || !r.Warm {
+			if r, err := a.engine.Run(t.Context(), runs.Request{Spec: spec}); err != nil || r.Stdout != "42\n" || !r.Warm {
 				t.Errorf("after that: %+v, %v", r, err)
 			}
 		})
@@ -137,7 +137,7 @@ func TestPoolsOfBadModules(t *testing.T) {
 			begin := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			r, err := a.engine.Run(ctx, engine.Request{Spec: sandbox.Spec{Language: "python", Code: "print(6 * 7)", Warm: []string{test.module}, Limits: warmLimits}})
+			r, err := a.engine.Run(ctx, runs.Request{Spec: sandbox.Spec{Language: "python", Code: "print(6 * 7)", Warm: []string{test.module}, Limits: warmLimits}})
 			if err != nil || r.Status != sandbox.StatusSucceeded || r.Stdout != "42\n" {
 				t.Errorf("%+v, %v", r, err)
 			}

@@ -16,7 +16,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
 )
@@ -166,7 +168,7 @@ func outcome(t *testing.T, e *engine.Engine, spec sandbox.Spec, warm bool) sandb
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	got, err := e.Run(ctx, engine.Request{Spec: spec, Artifact: func(_ sandbox.Artifact, content io.Reader) error {
+	got, err := e.Run(ctx, runs.Request{Spec: spec, Artifact: func(_ sandbox.Artifact, content io.Reader) error {
 		_, err := io.Copy(io.Discard, content)
 		return err
 	}})

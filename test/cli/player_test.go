@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/engine/verdict"
 	"pinfold/sandbox"
 )
@@ -45,13 +45,13 @@ type player struct{}
 // play is one program as it runs.
 type play struct {
 	ctx    context.Context
-	req    engine.Request
+	req    runs.Request
 	result *sandbox.Result
 	err    error
 	over   bool
 }
 
-func (player) Run(ctx context.Context, req engine.Request) (*sandbox.Result, error) {
+func (player) Run(ctx context.Context, req runs.Request) (*sandbox.Result, error) {
 	zero := 0
 	p := &play{ctx: ctx, req: req, result: &sandbox.Result{
 		ID: "run_1", Status: sandbox.StatusSucceeded, ExitCode: &zero, Cause: sandbox.Cause{Kind: sandbox.CauseExited},

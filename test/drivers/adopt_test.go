@@ -15,6 +15,7 @@ import (
 
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/store"
 	"pinfold/sandbox"
 )
@@ -48,7 +49,7 @@ func TestServer(t *testing.T) {
 	if _, err := sb.Start(t.Context(), sandbox.Command{Shell: "echo $$ >pid; exec sleep 600"}); err != nil {
 		t.Fatal(err)
 	}
-	run, err := e.Start(t.Context(), engine.Request{Tenant: "alice", Spec: sandbox.Spec{Language: "sh", Code: "sleep 600"}})
+	run, err := e.Start(t.Context(), runs.Request{Tenant: "alice", Spec: sandbox.Spec{Language: "sh", Code: "sleep 600"}})
 	if err != nil {
 		t.Fatal(err)
 	}

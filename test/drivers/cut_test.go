@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
 
@@ -80,7 +80,7 @@ func TestCutConnections(t *testing.T) {
 			}{
 				{"run", func() error {
 					var got []byte
-					r, err := e.Run(soon(t), engine.Request{
+					r, err := e.Run(soon(t), runs.Request{
 						Spec: sandbox.Spec{
 							Language: "sh", Code: "cat in >out; " + fmt.Sprintf(script, lines), Files: []sandbox.File{{Path: "in", ContentBase64: base64.StdEncoding.EncodeToString(upload[:300_000])}},
 							Artifacts: []string{"out"}, Limits: sandbox.Limits{OutputBytes: 1 << 20},

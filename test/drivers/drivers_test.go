@@ -21,6 +21,7 @@ import (
 	"pinfold/internal/driver/plain"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/image"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
@@ -94,7 +95,7 @@ func TestRoute(t *testing.T) {
 		{"native by name", native.Name, nil, native.Name},
 		{"plain by name", plain.Name, nil, plain.Name},
 	} {
-		r, err := e.Run(soon(t), engine.Request{Spec: sandbox.Spec{Language: "sh", Code: "echo made", Driver: test.driver, Require: test.require}})
+		r, err := e.Run(soon(t), runs.Request{Spec: sandbox.Spec{Language: "sh", Code: "echo made", Driver: test.driver, Require: test.require}})
 		if err != nil || r.Isolation.Driver != test.want || r.Stdout != "made\n" {
 			t.Errorf("%s: %+v, %v", test.name, r, err)
 		}
@@ -102,7 +103,7 @@ func TestRoute(t *testing.T) {
 			t.Errorf("%s: a plain process enforces %q", test.name, r.Isolation.Enforced)
 		}
 	}
-	_, err := e.Run(soon(t), engine.Request{Spec: sandbox.Spec{Language: "sh", Code: "echo", Driver: plain.Name, Require: []string{sandbox.FeatureSeccomp}}})
+	_, err := e.Run(soon(t), runs.Request{Spec: sandbox.Spec{Language: "sh", Code: "echo", Driver: plain.Name, Require: []string{sandbox.FeatureSeccomp}}})
 	if sandbox.AsError(err).Code != sandbox.CodeRequirementUnmet {
 		t.Errorf("a requirement that the named driver does not meet: %v", err)
 	}

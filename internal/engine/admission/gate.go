@@ -91,6 +91,11 @@ func Busy(code, message, hint string, after time.Duration) *sandbox.Error {
 	return &sandbox.Error{Code: code, Message: message, Hint: hint, Err: retry{after, message}}
 }
 
+// ShuttingDown is the answer to requests that come too late.
+func ShuttingDown() *sandbox.Error {
+	return Busy(sandbox.CodeShuttingDown, "the server is shutting down and takes no new work", "come back in a moment", 5*time.Second)
+}
+
 // Acquire waits until the demand fits and returns what gives it back.
 func (g *Gate) Acquire(ctx context.Context, tenant string, d Demand) (release func(), err error) {
 	p, err := g.Enter(tenant, d, false)

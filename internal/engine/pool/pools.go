@@ -38,9 +38,10 @@ type Pools struct {
 	// or set before the first request.
 	BeforeTake func()
 
-	making     atomic.Int64   // requests that make a machine right now
-	background sync.WaitGroup // everything that goes on by itself
-	quit       chan struct{}
+	making      atomic.Int64 // requests that make a machine right now
+	undestroyed atomic.Int64
+	background  sync.WaitGroup // everything that goes on by itself
+	quit        chan struct{}
 
 	mu       sync.Mutex
 	pools    map[string]*pool

@@ -34,6 +34,36 @@ type Machine struct {
 // Pooled says whether the machine waited in a pool, or was forked for one.
 func (m *Machine) Pooled() bool { return m.pool != nil }
 
+// DestroyRetry is the pause after a destruction that failed.
+const DestroyRetry = time.Second
+
+// Destroy destroys a machine however often it takes, and says whether it is gone: not
+// where quit is closed before. Then it is the next process's, which finds it by its
+// name. Gone follows.
+func (s *Pools) Destroy(m *Machine, quit <-chan struct{}) (gone bool) {
+	for failed := false; ; failed = true {
+		err := m.Close(context.Background())
+		if err == nil {
+			if failed {
+				s.undestroyed.Add(-1)
+			}
+			return true
+		}
+		s.log.Error("cannot destroy a sandbox; trying again", "machine", m.Plan.ID, "error", err)
+		if !failed {
+			s.undestroyed.Add(1)
+		}
+		select {
+		case <-quit:
+			return false
+		case <-time.After(DestroyRetry):
+		}
+	}
+}
+
+// Undestroyed is how many machines Destroy is at whose removal has failed before.
+func (s *Pools) Undestroyed() int { return int(s.undestroyed.Load()) }
+
 // Gone says that the machine has been destroyed. It is called once.
 func (m *Machine) Gone() {
 	if m.pool != nil {

@@ -188,3 +188,18 @@ func NewID(prefix string) string {
 	}
 	return prefix + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b))
 }
+
+// NotFound is the same for what does not exist and for what is another
+// tenant's, so that nobody learns which.
+func NotFound(what string) *sandbox.Error {
+	return &sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such " + what}
+}
+
+// OrNotFound is an error of a store, of which one of code not_found says no more than
+// NotFound.
+func OrNotFound(err error, what string) error {
+	if sandbox.AsError(err).Code == sandbox.CodeNotFound {
+		return NotFound(what)
+	}
+	return sandbox.AsError(err)
+}

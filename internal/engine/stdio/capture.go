@@ -64,6 +64,14 @@ func (c *Capture) Text(stream uint8) string {
 	return Text(h.kept)
 }
 
+// Last returns the last of the bytes that are kept of a stream, at most n.
+func (c *Capture) Last(stream uint8, n int) []byte {
+	h := &c.streams[stream-wire.Stdout]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return bytes.Clone(h.kept[max(0, len(h.kept)-n):])
+}
+
 // Exact is what the text of the two streams does not tell: how they follow each other
 // and, if raw, their bytes.
 func (c *Capture) Exact(raw bool) sandbox.ExactOutput {

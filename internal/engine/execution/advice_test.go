@@ -1,15 +1,10 @@
-package engine
+package execution
 
 import (
 	"reflect"
 	"strings"
 	"testing"
 
-	"pinfold/internal/driver/fake"
-	"pinfold/internal/engine/execution"
-	"pinfold/internal/engine/stdio"
-	"pinfold/internal/engine/verdict"
-	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
@@ -35,21 +30,15 @@ func TestMissingModules(t *testing.T) {
 		"and it survived":  {"sh", "curl: (6) Could not resolve host: example.com\n", 0, ""},
 		"no name":          {"python", "ModuleNotFoundError: No module named '\x1b[2J'\n", 1, ""},
 	} {
-		j := &job{result: &sandbox.Result{Language: c.language}}
-		r := &execution.Outcome{Exit: &verdict.Exit{Code: c.code}, Output: stdio.NewCapture(10000, nil, nil)}
-		_, _ = r.Output.Writer(wire.Stderr).Write([]byte(c.stderr))
-		j.judge(r.Evidence(sandbox.Limits{}.WithDefaults()))
-		j.advise(r)
-		if cause := j.result.Cause; cause.Kind != sandbox.CauseExited || c.hint == "" && cause.Hint != "" || !strings.Contains(cause.Hint, c.hint) {
-			t.Errorf("%s: %+v", name, cause)
+		cause := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status"}
+		status := sandbox.StatusSucceeded
+		if c.code != 0 {
+			status = sandbox.StatusFailed
 		}
-	}
-	e, _ := newEngine(t, always(fake.Script{Program: func(p *fake.Process) fake.Exit {
-		says("", "ModuleNotFoundError: No module named 'x'\n")(p)
-		return fake.Exit{Code: 1}
-	}}))
-	if r := run(t, e, shell(sandbox.Limits{})); r.Cause.Hint != "" {
-		t.Errorf("a shell's: %+v", r.Cause)
+		got := Advise(status, cause, c.language, []byte(c.stderr)[max(0, len(c.stderr)-LastWords):])
+		if got.Kind != cause.Kind || got.Evidence != cause.Evidence || c.hint == "" && got.Hint != "" || !strings.Contains(got.Hint, c.hint) {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }
 
@@ -61,14 +50,12 @@ func TestProcessesAreAdvised(t *testing.T) {
 		"curl: (6) Could not resolve host: example.com\n": "there is no network inside",
 		"something else\n": "",
 	} {
-		p := &Process{limits: sandbox.DefaultLimits(), output: stdio.NewSpool(1000)}
-		_, _ = p.output.Writer(wire.Stderr).Write([]byte(said))
 		failed := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 1"}
-		got := p.advise(sandbox.StatusFailed, failed)
+		got := Advise(sandbox.StatusFailed, failed, "", []byte(said))
 		if got.Kind != failed.Kind || got.Evidence != failed.Evidence || !strings.Contains(got.Hint, want) || (want == "") != (got.Hint == "") {
 			t.Errorf("%q: %+v", said, got)
 		}
-		if got := p.advise(sandbox.StatusSucceeded, failed); !reflect.DeepEqual(got, failed) {
+		if got := Advise(sandbox.StatusSucceeded, failed, "", []byte(said)); !reflect.DeepEqual(got, failed) {
 			t.Errorf("%q of one that succeeded: %+v", said, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package runs
 
 import (
 	"context"
@@ -20,10 +20,10 @@ const manyResults = 64 << 10
 // largeResults is what the host reads by itself of a file of results.
 const largeResults = 1 << 20
 
-func (e *Engine) parse(file []byte) values.Results {
+func (rn *Runner) parse(file []byte) values.Results {
 	if len(file) > manyResults {
-		e.parsing.Lock()
-		defer e.parsing.Unlock()
+		rn.parsing.Lock()
+		defer rn.parsing.Unlock()
 	}
 	return values.ReadResults(file)
 }
@@ -47,7 +47,7 @@ func (j *job) readResults(ctx context.Context, s *execution.Session) {
 	var read values.Results
 	switch e := sandbox.AsError(err); {
 	case e == nil:
-		read = j.engine.parse(file)
+		read = j.runner.parse(file)
 	case e.Code != sandbox.CodeFileNotFound:
 		read = values.Skip(e.Code, "the program's results: "+e.Message)
 	}

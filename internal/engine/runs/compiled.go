@@ -1,4 +1,4 @@
-package engine
+package runs
 
 import (
 	"bytes"
@@ -38,14 +38,14 @@ func (j *job) compiled(ctx context.Context) (p products, ok bool, err error) {
 		f.session, ok, _, err = j.compile(ctx)
 		return f, ok, err
 	}
-	cache, tenant := j.engine.options.CompileCache, j.request.Tenant
+	cache, tenant := j.runner.compileCache, j.request.Tenant
 	entry, done := cache.Get(ctx, tenant, key)
 	if entry != nil {
 		code := 0
 		j.result.Compile = &sandbox.Compile{
 			Cached: true, ExitCode: &code, Stdout: entry.Said.Stdout, Stderr: entry.Said.Stderr, Limits: j.steps.Compile.Limits,
 		}
-		j.result.Timings.CompileMS = milliseconds(time.Since(start))
+		j.result.Timings.CompileMS = execution.Milliseconds(time.Since(start))
 		return kept{entry}, true, nil
 	}
 	f := &fresh{done: done, job: j}
@@ -62,7 +62,7 @@ func (j *job) compiled(ctx context.Context) (p products, ok bool, err error) {
 
 func (j *job) keep(err error) {
 	if err != nil && !errors.Is(err, compilecache.ErrNotKept) {
-		j.engine.log.Warn("what was compiled cannot be kept", "run", j.result.ID, "error", err)
+		j.runner.log.Warn("what was compiled cannot be kept", "run", j.result.ID, "error", err)
 	}
 }
 
@@ -89,10 +89,10 @@ func (j *job) compileKey() (key compilecache.Key, ok bool) {
 	s := j.spec
 	// Of mounts and of what is streamed in, the content is not known before;
 	// no network but "none" exists, and should there be one, compilers may ask it.
-	if j.engine.options.CompileCache == nil || s.Cold || len(s.Mounts) > 0 || len(j.request.Inputs) > 0 || s.Network != sandbox.NetworkNone {
+	if j.runner.compileCache == nil || s.Cold || len(s.Mounts) > 0 || len(j.request.Inputs) > 0 || s.Network != sandbox.NetworkNone {
 		return key, false
 	}
-	seen, known := j.engine.fingerprint(j.shown)
+	seen, known := j.runner.fingerprint(j.shown)
 	if !known {
 		return key, false
 	}
@@ -104,7 +104,7 @@ func (j *job) compileKey() (key compilecache.Key, ok bool) {
 	}
 	d := keyHash{sha256.New()}
 	d.words(compileFormat, runtime.GOARCH, j.request.Tenant, j.result.Language, j.shown.Name, string(seen[:]))
-	d.words(j.shown.Stamp(j.engine.options.Host, step.Args))
+	d.words(j.shown.Stamp(j.runner.host, step.Args))
 	d.words(j.driver.Name(), j.plan.Hostname, strconv.FormatBool(j.plan.SwitchUser))
 	d.words(j.plan.Posture.Enforced...)
 	d.words(cmd.Args...)

@@ -1,4 +1,4 @@
-package engine
+package runs
 
 import (
 	"context"
@@ -31,43 +31,43 @@ type toolchain struct {
 
 // fingerprint returns what is known, and sees to it that something newer is
 // known soon.
-func (e *Engine) fingerprint(t image.Template) (sum [sha256.Size]byte, ok bool) {
-	e.toolchains.mu.Lock()
-	defer e.toolchains.mu.Unlock()
-	if e.toolchains.known == nil {
-		e.toolchains.known = map[string]*toolchain{}
+func (rn *Runner) fingerprint(t image.Template) (sum [sha256.Size]byte, ok bool) {
+	rn.toolchains.mu.Lock()
+	defer rn.toolchains.mu.Unlock()
+	if rn.toolchains.known == nil {
+		rn.toolchains.known = map[string]*toolchain{}
 	}
-	known := e.toolchains.known[t.Name]
+	known := rn.toolchains.known[t.Name]
 	if known == nil {
 		known = &toolchain{}
-		e.toolchains.known[t.Name] = known
+		rn.toolchains.known[t.Name] = known
 	}
 	age := time.Since(known.at)
 	if age > fingerprintFresh && !known.making {
 		known.making = true
-		e.background.Go(func() { e.look(t, known) })
+		rn.background.Go(func() { rn.look(t, known) })
 	}
 	return known.sum, age < fingerprintCounts
 }
 
 // look makes a fingerprint, until the engine closes.
-func (e *Engine) look(t image.Template, known *toolchain) {
+func (rn *Runner) look(t image.Template, known *toolchain) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
 		select {
-		case <-e.quit:
+		case <-rn.quit:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
 	start := time.Now()
-	sum, err := t.Fingerprint(ctx, e.options.Host)
+	sum, err := t.Fingerprint(ctx, rn.host)
 	if err != nil && ctx.Err() == nil {
-		e.log.Warn("a template cannot be looked at: nothing that is compiled in it is cached", "template", t.Name, "error", err)
+		rn.log.Warn("a template cannot be looked at: nothing that is compiled in it is cached", "template", t.Name, "error", err)
 	}
-	e.toolchains.mu.Lock()
-	defer e.toolchains.mu.Unlock()
+	rn.toolchains.mu.Lock()
+	defer rn.toolchains.mu.Unlock()
 	known.making = false
 	if err == nil {
 		known.sum, known.at = sum, start

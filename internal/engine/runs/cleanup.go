@@ -1,10 +1,11 @@
-package engine
+package runs
 
 import (
 	"context"
 	"sync/atomic"
 	"time"
 
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/failpoint"
 	"pinfold/sandbox"
@@ -13,18 +14,18 @@ import (
 // end destroys a run's sandbox, or leaves that to the background, and completes
 // the result.
 func (j *job) end(ctx context.Context, m *pool.Machine, runErr error) error {
-	if j.engine.options.DestroyLater && runErr == nil {
+	if j.runner.destroysLater && runErr == nil {
 		select {
-		case j.engine.late <- struct{}{}: // the peaks are those of the program's end
+		case j.runner.late <- struct{}{}: // the peaks are those of the program's end
 			j.room.hold()
-			j.engine.background.Go(func() {
+			j.runner.background.Go(func() {
 				defer j.room.letGo()
 				<-j.told
 				if d := m.Machine.Abilities().Discarder; d != nil {
 					d.Discard() // the result is complete
 				}
-				j.engine.destroyLater(m)
-				<-j.engine.late
+				j.runner.destroyLater(m)
+				<-j.runner.late
 			})
 			return nil
 		default: // enough of them wait: this one pays for itself
@@ -32,7 +33,7 @@ func (j *job) end(ctx context.Context, m *pool.Machine, runErr error) error {
 	}
 	start := time.Now()
 	j.destroy(ctx, m)
-	j.result.Timings.DestroyMS = milliseconds(time.Since(start))
+	j.result.Timings.DestroyMS = execution.Milliseconds(time.Since(start))
 	j.fillPeaks(m.Machine.Usage())
 	return runErr
 }
@@ -49,7 +50,7 @@ func (j *job) destroy(ctx context.Context, m *pool.Machine) {
 		gone(m)
 		return
 	}
-	j.engine.log.Error("cannot destroy the sandbox of a run in time", "machine", m.Plan.ID, "error", err)
+	j.runner.log.Error("cannot destroy the sandbox of a run in time", "machine", m.Plan.ID, "error", err)
 	known := sandbox.AsError(err)
 	j.result.Cleanup = &sandbox.Error{
 		Code: known.Code, Message: "the sandbox was ended, but something of it is still on the host: " + known.Message,
@@ -59,43 +60,9 @@ func (j *job) destroy(ctx context.Context, m *pool.Machine) {
 }
 
 // destroyLater destroys the machine of a run however often it takes.
-func (e *Engine) destroyLater(m *pool.Machine) {
-	if e.destroyUntilGone(m) {
+func (rn *Runner) destroyLater(m *pool.Machine) {
+	if rn.pools.Destroy(m, rn.quit) {
 		gone(m)
-	}
-}
-
-// destroyRetry is the pause after a destruction that failed.
-const destroyRetry = time.Second
-
-// destroyUntilGone destroys a machine however often it takes, and says whether it is
-// gone: not where the engine is closed before. Then it is the next one's, which finds
-// it by its name.
-func (e *Engine) destroyUntilGone(m *pool.Machine) bool {
-	failed := false
-	for err := m.Close(context.Background()); err != nil; err = m.Close(context.Background()) {
-		e.log.Error("cannot destroy a sandbox; trying again", "machine", m.Plan.ID, "error", err)
-		if !failed {
-			e.countUndestroyed(1)
-		}
-		failed = true
-		if !e.pause(destroyRetry) {
-			return false
-		}
-	}
-	if failed {
-		e.countUndestroyed(-1)
-	}
-	return true
-}
-
-// pause says whether the engine is still open afterwards.
-func (e *Engine) pause(d time.Duration) bool {
-	select {
-	case <-e.quit:
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 
@@ -134,13 +101,10 @@ func (j *job) settle() {
 		j.room.letGo()
 		return
 	}
-	j.engine.background.Go(func() {
+	j.runner.background.Go(func() {
 		defer j.room.letGo()
 		for _, r := range j.left {
-			if !j.engine.pause(destroyRetry) {
-				return
-			}
-			j.engine.destroyLater(r)
+			j.runner.destroyLater(r)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package engine
+package runs
 
 import (
 	"context"
@@ -10,17 +10,17 @@ import (
 	"pinfold/sandbox"
 )
 
-// RunWatch follows a run. It is for one goroutine, holds up nobody and needs no
+// Watch follows a run. It is for one goroutine, holds up nobody and needs no
 // closing: what the program prints up to limits.output_bytes is kept anyway.
-type RunWatch struct {
+type Watch struct {
 	run   *liveRun
 	at    [2]int64
 	state sandbox.RunState // that was told last
 	over  bool
 }
 
-// RunUpdate is what happened next: one of its parts is set.
-type RunUpdate struct {
+// Update is what happened next: one of its parts is set.
+type Update struct {
 	Record *records.Run    // the run has gone to another state
 	Stream uint8           // 1 or 2: Chunk was printed there
 	Chunk  []byte          // must not be changed
@@ -30,9 +30,9 @@ type RunUpdate struct {
 
 // WatchRun follows a run of a tenant from offsets of its two streams on. One
 // that has ended is told as far as its result has it.
-func (e *Engine) WatchRun(ctx context.Context, tenant, id string, from [2]int64) (*RunWatch, error) {
-	l := e.live(tenant, id)
-	r, err := e.RunRecord(ctx, tenant, id) // a run that is not recorded yet is nobody's to see
+func (rn *Runner) WatchRun(ctx context.Context, tenant, id string, from [2]int64) (*Watch, error) {
+	l := rn.live(tenant, id)
+	r, err := rn.RunRecord(ctx, tenant, id) // a run that is not recorded yet is nobody's to see
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (e *Engine) WatchRun(ctx context.Context, tenant, id string, from [2]int64)
 		}
 		l = ended(r)
 	}
-	w := &RunWatch{run: l, at: from}
+	w := &Watch{run: l, at: from}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, kept := range l.output.Kept() {
@@ -64,10 +64,10 @@ func ended(r records.Run) *liveRun {
 // Next waits for the next update. After the one with the result the error is
 // io.EOF. A run that is refused after all, so that it never has a result, is
 // one of code not_found.
-func (w *RunWatch) Next(ctx context.Context) (RunUpdate, error) {
+func (w *Watch) Next(ctx context.Context) (Update, error) {
 	for {
 		if w.over {
-			return RunUpdate{}, io.EOF
+			return Update{}, io.EOF
 		}
 		ended := false
 		select {
@@ -80,20 +80,20 @@ func (w *RunWatch) Next(ctx context.Context) (RunUpdate, error) {
 		w.run.mu.Unlock()
 		if r := w.run.describe(); r.State != w.state && r.State != sandbox.RunFinished {
 			w.state = r.State
-			return RunUpdate{Record: &r}, nil
+			return Update{Record: &r}, nil
 		}
 		stream, chunk, more := output.Next(w.at, ended)
 		if len(chunk) > 0 {
 			at := &w.at[stream-wire.Stdout]
-			u := RunUpdate{Stream: stream, Chunk: chunk, At: *at}
+			u := Update{Stream: stream, Chunk: chunk, At: *at}
 			*at += int64(len(chunk))
 			return u, nil
 		}
 		if ended {
 			if w.over = true; result == nil {
-				return RunUpdate{}, notFound("run")
+				return Update{}, records.NotFound("run")
 			}
-			return RunUpdate{Result: result}, nil
+			return Update{Result: result}, nil
 		}
 		select {
 		case <-news:
@@ -101,7 +101,7 @@ func (w *RunWatch) Next(ctx context.Context) (RunUpdate, error) {
 		case <-more[1]:
 		case <-w.run.done:
 		case <-ctx.Done():
-			return RunUpdate{}, context.Cause(ctx)
+			return Update{}, context.Cause(ctx)
 		}
 	}
 }

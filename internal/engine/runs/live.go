@@ -1,4 +1,4 @@
-package engine
+package runs
 
 import (
 	"context"
@@ -29,21 +29,21 @@ type liveRun struct {
 
 // track enters a run among those that can be looked for. Its context ends when
 // somebody cancels it. untrack must be called.
-func (e *Engine) track(ctx context.Context, r records.Run, stdin *stdio.Inlet) (context.Context, *liveRun) {
+func (rn *Runner) track(ctx context.Context, r records.Run, stdin *stdio.Inlet) (context.Context, *liveRun) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	l := &liveRun{record: r, cancel: cancel, stdin: stdin, done: make(chan struct{}), news: make(chan struct{})}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.runs[r.ID] = l
+	rn.mu.Lock()
+	defer rn.mu.Unlock()
+	rn.runs[r.ID] = l
 	return ctx, l
 }
 
 // untrack is called when the result is kept, or when there will be none.
-func (e *Engine) untrack(l *liveRun) {
+func (rn *Runner) untrack(l *liveRun) {
 	l.cancel(nil)
-	e.mu.Lock()
-	delete(e.runs, l.record.ID)
-	e.mu.Unlock()
+	rn.mu.Lock()
+	delete(rn.runs, l.record.ID)
+	rn.mu.Unlock()
 	if l.stdin != nil {
 		l.stdin.End()
 	}
@@ -88,26 +88,26 @@ func (l *liveRun) describe() records.Run {
 }
 
 // live finds a run of a tenant that has no result yet, or nil.
-func (e *Engine) live(tenant, id string) *liveRun {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if l := e.runs[id]; l != nil && l.record.Tenant == tenant {
+func (rn *Runner) live(tenant, id string) *liveRun {
+	rn.mu.Lock()
+	defer rn.mu.Unlock()
+	if l := rn.runs[id]; l != nil && l.record.Tenant == tenant {
 		return l
 	}
 	return nil
 }
 
 // RunRecord finds a run of a tenant, with its result when it has ended.
-func (e *Engine) RunRecord(ctx context.Context, tenant, id string) (records.Run, error) {
-	if e.records == nil {
-		return records.Run{}, notFound("run")
+func (rn *Runner) RunRecord(ctx context.Context, tenant, id string) (records.Run, error) {
+	if rn.records == nil {
+		return records.Run{}, records.NotFound("run")
 	}
-	r, err := e.records.LoadRun(ctx, tenant, id)
+	r, err := rn.records.LoadRun(ctx, tenant, id)
 	if err == nil {
-		r, err = e.complement(ctx, r)
+		r, err = rn.complement(ctx, r)
 	}
 	if err != nil {
-		return r, orNotFound(err, "run")
+		return r, records.OrNotFound(err, "run")
 	}
 	return r, nil
 }
@@ -115,15 +115,15 @@ func (e *Engine) RunRecord(ctx context.Context, tenant, id string) (records.Run,
 // complement says of a record where the run stands. The store was asked before:
 // a run that is not under way any more has its result there by now, or it waits
 // to be recorded.
-func (e *Engine) complement(ctx context.Context, r records.Run) (records.Run, error) {
+func (rn *Runner) complement(ctx context.Context, r records.Run) (records.Run, error) {
 	if r.Status != "" {
 		r.State = sandbox.RunFinished
 		return r, nil
 	}
-	if l := e.live(r.Tenant, r.ID); l != nil {
+	if l := rn.live(r.Tenant, r.ID); l != nil {
 		return l.describe(), nil
 	}
-	again, err := e.records.LoadRun(ctx, r.Tenant, r.ID)
+	again, err := rn.records.LoadRun(ctx, r.Tenant, r.ID)
 	if err != nil {
 		return r, err
 	}
@@ -136,17 +136,17 @@ func (e *Engine) complement(ctx context.Context, r records.Run) (records.Run, er
 
 // Runs lists a tenant's runs, without their results. A page of runs in one of
 // the states before the last may be shorter than asked for, with more to come.
-func (e *Engine) Runs(ctx context.Context, tenant string, q records.Query) (records.Page[records.Run], error) {
-	if e.records == nil {
+func (rn *Runner) Runs(ctx context.Context, tenant string, q records.Query) (records.Page[records.Run], error) {
+	if rn.records == nil {
 		return records.Page[records.Run]{}, nil
 	}
-	page, err := e.records.ListRuns(ctx, tenant, q)
+	page, err := rn.records.ListRuns(ctx, tenant, q)
 	if err != nil {
 		return page, sandbox.AsError(err)
 	}
 	shown := page.Items[:0]
 	for _, r := range page.Items {
-		r, err := e.complement(ctx, r)
+		r, err := rn.complement(ctx, r)
 		switch {
 		case err != nil && sandbox.AsError(err).Code == sandbox.CodeNotFound: // removed meanwhile
 			continue
@@ -164,25 +164,25 @@ func (e *Engine) Runs(ctx context.Context, tenant string, q records.Query) (reco
 // CancelRun ends a run of a tenant and waits until it has ended, or ctx has.
 // What it has printed so far is in its result. Cancelling one that has ended
 // changes nothing.
-func (e *Engine) CancelRun(ctx context.Context, tenant, id string) (records.Run, error) {
-	r, err := e.RunRecord(ctx, tenant, id)
+func (rn *Runner) CancelRun(ctx context.Context, tenant, id string) (records.Run, error) {
+	r, err := rn.RunRecord(ctx, tenant, id)
 	if err != nil || r.State == sandbox.RunFinished {
 		return r, err
 	}
-	if l := e.live(tenant, id); l != nil {
+	if l := rn.live(tenant, id); l != nil {
 		l.cancel(execution.ErrStopped)
 	}
-	return e.AwaitRun(ctx, tenant, id)
+	return rn.AwaitRun(ctx, tenant, id)
 }
 
 // AwaitRun waits until a run of a tenant has ended, or ctx has: the record says
 // which.
-func (e *Engine) AwaitRun(ctx context.Context, tenant, id string) (records.Run, error) {
-	if l := e.live(tenant, id); l != nil {
+func (rn *Runner) AwaitRun(ctx context.Context, tenant, id string) (records.Run, error) {
+	if l := rn.live(tenant, id); l != nil {
 		select {
 		case <-l.done:
 		case <-ctx.Done():
 		}
 	}
-	return e.RunRecord(context.WithoutCancel(ctx), tenant, id)
+	return rn.RunRecord(context.WithoutCancel(ctx), tenant, id)
 }

@@ -1,4 +1,4 @@
-package engine
+package runs
 
 import (
 	"context"
@@ -22,33 +22,33 @@ type keyClaim struct{ done chan struct{} }
 
 // record runs a job and keeps its result. The record comes before everything
 // else, so that a run whose server dies is found and reported as lost.
-func (e *Engine) record(ctx context.Context, j *job) (*sandbox.Result, error) {
+func (rn *Runner) record(ctx context.Context, j *job) (*sandbox.Result, error) {
 	r := newRecord(j)
 	if r.IdempotencyKey != "" {
-		release := e.claimKey(runKey{r.Tenant, r.IdempotencyKey})
+		release := rn.claimKey(runKey{r.Tenant, r.IdempotencyKey})
 		if release == nil {
-			return e.earlier(ctx, r)
+			return rn.earlier(ctx, r)
 		}
 		defer release()
 		ctx = context.WithoutCancel(ctx)
 	}
-	ctx, j.live = e.track(ctx, r, j.stdin)
-	defer e.untrack(j.live)
-	earlier, err := e.beginRun(ctx, r)
+	ctx, j.live = rn.track(ctx, r, j.stdin)
+	defer rn.untrack(j.live)
+	earlier, err := rn.beginRun(ctx, r)
 	if err != nil {
-		return nil, e.refused(ctx, err)
+		return nil, rn.refused(ctx, err)
 	}
 	if earlier != nil {
 		return repeat(r, *earlier)
 	}
 	failpoint.Hit("run.recorded")
-	return e.complete(ctx, j, r)
+	return rn.complete(ctx, j, r)
 }
 
 // beginRun records a run, also when its caller goes away meanwhile: a write that is
 // cut off may have been done all the same, and then nobody would give the run a result.
-func (e *Engine) beginRun(ctx context.Context, r records.Run) (earlier *records.Run, err error) {
-	return e.records.BeginRun(context.WithoutCancel(ctx), r)
+func (rn *Runner) beginRun(ctx context.Context, r records.Run) (earlier *records.Run, err error) {
+	return rn.records.BeginRun(context.WithoutCancel(ctx), r)
 }
 
 func newRecord(j *job) records.Run {
@@ -60,30 +60,30 @@ func newRecord(j *job) records.Run {
 
 // complete performs a job that is recorded, and keeps its result. Nobody may be there
 // to whom a panic could be told: it is an error of this run, and of no other.
-func (e *Engine) complete(ctx context.Context, j *job, r records.Run) (result *sandbox.Result, err error) {
+func (rn *Runner) complete(ctx context.Context, j *job, r records.Run) (result *sandbox.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.log.Error("panic", "run", r.ID, "panic", p, "stack", string(debug.Stack()))
-			result, err = nil, e.refused(ctx, &sandbox.Error{Code: sandbox.CodeInternal, Message: "the server failed"})
-			e.keepResult(j, r, failedResult(r, err))
+			rn.log.Error("panic", "run", r.ID, "panic", p, "stack", string(debug.Stack()))
+			result, err = nil, rn.refused(ctx, &sandbox.Error{Code: sandbox.CodeInternal, Message: "the server failed"})
+			rn.keepResult(j, r, failedResult(r, err))
 		}
 	}()
-	result, err = e.perform(headroom.With(ctx, nil), j) // what a run takes for itself is no answer's
+	result, err = rn.perform(headroom.With(ctx, nil), j) // what a run takes for itself is no answer's
 	final := result
 	if err != nil {
 		final = failedResult(r, err)
 	}
-	e.keepResult(j, r, final)
+	rn.keepResult(j, r, final)
 	u := final.Usage
-	e.records.Account(r.Tenant, records.Consumption{
+	rn.records.Account(r.Tenant, records.Consumption{
 		Runs: 1, CPUMS: u.CPUMS, WallMS: u.WallMS, MemoryMiBMS: u.MemoryPeakBytes >> 20 * u.WallMS,
 		OutputBytes: final.StdoutBytes + final.StderrBytes, ArtifactBytes: artifactBytes(final),
 	})
 	return result, err
 }
 
-func (e *Engine) keepResult(j *job, r records.Run, final *sandbox.Result) {
-	e.records.KeepResult(r.Tenant, r.ID, final)
+func (rn *Runner) keepResult(j *job, r records.Run, final *sandbox.Result) {
+	rn.records.KeepResult(r.Tenant, r.ID, final)
 	failpoint.Hit("run.finished")
 	j.live.finish(final)
 }
@@ -97,45 +97,45 @@ func artifactBytes(r *sandbox.Result) (n int64) {
 
 // claimKey claims an idempotency key in this process. The result gives it back; nil
 // says that somebody else has it.
-func (e *Engine) claimKey(key runKey) (release func()) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.claims[key] != nil {
+func (rn *Runner) claimKey(key runKey) (release func()) {
+	rn.mu.Lock()
+	defer rn.mu.Unlock()
+	if rn.claims[key] != nil {
 		return nil
 	}
 	f := &keyClaim{done: make(chan struct{})}
-	e.claims[key] = f
+	rn.claims[key] = f
 	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		delete(e.claims, key)
+		rn.mu.Lock()
+		defer rn.mu.Unlock()
+		delete(rn.claims, key)
 		close(f.done)
 	}
 }
 
 // earlier waits for the run that has the key and gives its result. The run goes on
 // when ctx ends, and may then have hours before it; the one who asked again does not.
-func (e *Engine) earlier(ctx context.Context, r records.Run) (*sandbox.Result, error) {
-	e.mu.Lock()
-	f := e.claims[runKey{r.Tenant, r.IdempotencyKey}]
-	e.mu.Unlock()
+func (rn *Runner) earlier(ctx context.Context, r records.Run) (*sandbox.Result, error) {
+	rn.mu.Lock()
+	f := rn.claims[runKey{r.Tenant, r.IdempotencyKey}]
+	rn.mu.Unlock()
 	if f != nil {
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return nil, e.refused(ctx, context.Cause(ctx))
+			return nil, rn.refused(ctx, context.Cause(ctx))
 		}
 	}
-	found, err := e.beginRun(ctx, r)
+	found, err := rn.beginRun(ctx, r)
 	switch {
 	case err != nil:
-		return nil, e.refused(ctx, err)
+		return nil, rn.refused(ctx, err)
 	case found != nil:
 		return repeat(r, *found)
 	}
 	// The first one never got as far as its record, and now ours stands there.
 	err = &sandbox.Error{Code: sandbox.CodeConflict, Message: "the first request with this idempotency key was refused", Hint: "send it again"}
-	e.records.KeepResult(r.Tenant, r.ID, failedResult(r, err))
+	rn.records.KeepResult(r.Tenant, r.ID, failedResult(r, err))
 	return nil, err
 }
 
@@ -182,4 +182,11 @@ func digest(s sandbox.Spec) string {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
+}
+
+// Lost is the result of a run whose server died.
+func Lost(r records.Run) *sandbox.Result {
+	result := errorResult(r)
+	result.Cause = sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended while the program ran", Hint: "run it again; it may have run in part"}
+	return result
 }

@@ -1,12 +1,10 @@
-package engine
+package execution
 
 import (
 	"regexp"
 	"slices"
 
-	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/stdio"
-	"pinfold/internal/wire"
 	"pinfold/internal/zygote/warm"
 	"pinfold/sandbox"
 )
@@ -43,37 +41,18 @@ const unreachable = `[Nn]ame or service not known|Temporary failure (?:in name r
 	`getaddrinfo (?:ENOTFOUND|EAI_AGAIN)|[Cc]ould not resolve (?:host|proxy)|unable to resolve host|dial tcp: lookup |` +
 	`[Nn]etwork is unreachable|\bENETUNREACH\b`
 
-// lastWords is how much of what a program said at the end is looked at.
-const lastWords = 4 << 10
+// LastWords is how much of what a program said at the end is looked at, in bytes.
+const LastWords = 4 << 10
 
-// advise says how to bring what a program lacked, as far as its last words tell.
-// They are the program's own: they earn it a hint, and decide nothing.
-func (j *job) advise(r *execution.Outcome) {
-	if !wantsAdvice(j.result.Status, j.result.Cause) {
-		return
-	}
-	said := r.Output.Text(wire.Stderr)
-	said = said[max(0, len(said)-lastWords):]
-	j.result.Cause = j.result.Cause.WithAdvice(adviceFor(said, func(i int) bool {
-		speaker, ok := speaks[j.result.Language]
-		return ok && speaker == i
-	}))
-}
-
-// advise is that of a process, which has no language.
-func (p *Process) advise(status sandbox.Status, c sandbox.Cause) sandbox.Cause {
-	if !wantsAdvice(status, c) {
+// Advise says how to bring what a program lacked, as far as the end of what it said
+// tells (LastWords of it). They are the program's own: they earn it a hint, and
+// decide nothing. language is the program's; "" where it may be any.
+func Advise(s sandbox.Status, c sandbox.Cause, language string, said []byte) sandbox.Cause {
+	if c.Kind != sandbox.CauseExited || c.Hint != "" || s != sandbox.StatusFailed {
 		return c
 	}
-	stream := wire.Stderr
-	if p.command.Terminal != nil {
-		stream = wire.Stdout
-	}
-	return c.WithAdvice(adviceFor(stdio.Text(p.output.Last(stream, lastWords)), func(int) bool { return true }))
-}
-
-func wantsAdvice(s sandbox.Status, c sandbox.Cause) bool {
-	return c.Kind == sandbox.CauseExited && c.Hint == "" && s == sandbox.StatusFailed
+	speaker, ok := speaks[language]
+	return c.WithAdvice(adviceFor(stdio.Text(said), func(i int) bool { return language == "" || ok && speaker == i }))
 }
 
 // adviceFor looks for a missing module in the words of the languages that may be

@@ -1,4 +1,4 @@
-package engine
+package runs
 
 import (
 	"context"
@@ -15,23 +15,23 @@ import (
 // needed any more, unless Start returns an error.
 //
 // With an idempotency key that was used before it returns that earlier run.
-func (e *Engine) Start(ctx context.Context, req Request) (records.Run, error) {
+func (rn *Runner) Start(ctx context.Context, req Request) (records.Run, error) {
 	if req.Tenant == "" {
 		req.Tenant = records.LocalTenant
 	}
-	if e.records == nil {
+	if rn.records == nil {
 		return records.Run{}, &sandbox.Error{Code: sandbox.CodeConflict, Message: "without a store nobody could ask after the run", Hint: "wait for it"}
 	}
-	j, err := e.prepare(ctx, req)
+	j, err := rn.prepare(ctx, req)
 	if err != nil {
-		return records.Run{}, e.refused(ctx, err)
+		return records.Run{}, rn.refused(ctx, err)
 	}
-	r, own, err := e.start(ctx, j)
+	r, own, err := rn.start(ctx, j)
 	if !own {
 		close(j.told)
 	}
 	if err != nil {
-		return records.Run{}, e.refused(ctx, err)
+		return records.Run{}, rn.refused(ctx, err)
 	}
 	if !own {
 		j.released()
@@ -48,67 +48,67 @@ func (j *job) released() {
 
 // start is Start for a job. own says that it goes on now; otherwise the record
 // is that of an earlier one.
-func (e *Engine) start(ctx context.Context, j *job) (shown records.Run, own bool, err error) {
+func (rn *Runner) start(ctx context.Context, j *job) (shown records.Run, own bool, err error) {
 	r := newRecord(j)
 	release := func() {}
 	if r.IdempotencyKey != "" {
-		if release = e.claimKey(runKey{r.Tenant, r.IdempotencyKey}); release == nil {
-			shown, err = e.underWay(r)
+		if release = rn.claimKey(runKey{r.Tenant, r.IdempotencyKey}); release == nil {
+			shown, err = rn.underWay(r)
 			return shown, false, err
 		}
 	}
-	leave, err := e.gate.Detach(r.Tenant)
+	leave, err := rn.gate.Detach(r.Tenant)
 	if err != nil {
 		release()
 		return r, false, err
 	}
-	if err := e.enter(j, true); err != nil {
+	if err := rn.enter(j, true); err != nil {
 		leave()
 		release()
 		return r, false, err
 	}
-	runCtx, live := e.track(context.WithoutCancel(ctx), r, j.stdin)
+	runCtx, live := rn.track(context.WithoutCancel(ctx), r, j.stdin)
 	giveUp := func() {
 		j.place.Leave()
-		e.running.Done()
-		e.untrack(live)
+		rn.running.Done()
+		rn.untrack(live)
 		leave()
 		release()
 	}
-	earlier, err := e.beginRun(ctx, r)
+	earlier, err := rn.beginRun(ctx, r)
 	switch {
 	case err != nil:
 		giveUp()
 		return r, false, err
 	case earlier != nil:
 		giveUp()
-		shown, err = e.sameRequest(ctx, r, *earlier)
+		shown, err = rn.sameRequest(ctx, r, *earlier)
 		return shown, false, err
 	}
 	failpoint.Hit("run.detached")
 	j.live = live
 	shown = live.describe()
-	e.background.Go(func() {
+	rn.background.Go(func() {
 		defer release()
 		defer leave()
 		defer close(j.told)
-		_, _ = e.complete(runCtx, j, r) // what became of it is in its record
-		e.untrack(live)
+		_, _ = rn.complete(runCtx, j, r) // what became of it is in its record
+		rn.untrack(live)
 		j.released()
 	})
 	return shown, true, nil
 }
 
 // underWay returns the run of this process that has the request's key.
-func (e *Engine) underWay(r records.Run) (records.Run, error) {
-	e.mu.Lock()
+func (rn *Runner) underWay(r records.Run) (records.Run, error) {
+	rn.mu.Lock()
 	var found *liveRun
-	for _, l := range e.runs {
+	for _, l := range rn.runs {
 		if l.record.Tenant == r.Tenant && l.record.IdempotencyKey == r.IdempotencyKey {
 			found = l
 		}
 	}
-	e.mu.Unlock()
+	rn.mu.Unlock()
 	if found == nil {
 		return r, &sandbox.Error{Code: sandbox.CodeConflict, Message: "a request with this idempotency key is being answered", Hint: "ask again in a moment"}
 	}
@@ -119,9 +119,9 @@ func (e *Engine) underWay(r records.Run) (records.Run, error) {
 }
 
 // sameRequest returns the run that had the key first, if it was asked for alike.
-func (e *Engine) sameRequest(ctx context.Context, r, first records.Run) (records.Run, error) {
+func (rn *Runner) sameRequest(ctx context.Context, r, first records.Run) (records.Run, error) {
 	if first.Digest != r.Digest {
 		return r, errKeyUsed()
 	}
-	return e.complement(ctx, first)
+	return rn.complement(ctx, first)
 }

@@ -1,4 +1,4 @@
-package engine
+package runs
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/language"
 	"pinfold/sandbox"
@@ -38,28 +39,28 @@ type RunFunc func(ctx context.Context, req Request) (*sandbox.Result, error)
 
 // Languages lists the languages of the host's template with their versions. It
 // asks once.
-func (e *Engine) Languages(ctx context.Context) ([]LanguageInfo, error) {
-	e.languages.Lock()
-	defer e.languages.Unlock()
-	if e.languages.known != nil {
-		return e.languages.known, nil
+func (rn *Runner) Languages(ctx context.Context) ([]LanguageInfo, error) {
+	rn.languages.Lock()
+	defer rn.languages.Unlock()
+	if rn.languages.known != nil {
+		return rn.languages.known, nil
 	}
 	// The versions are the host's business, not an account's, and they are not
 	// recorded.
 	unrecorded := func(ctx context.Context, req Request) (*sandbox.Result, error) {
 		req.Tenant = records.LocalTenant
-		j, err := e.prepare(ctx, req)
+		j, err := rn.prepare(ctx, req)
 		if err != nil {
 			return nil, err
 		}
 		defer close(j.told)
-		return e.perform(ctx, j)
+		return rn.perform(ctx, j)
 	}
 	known, err := AskLanguages(ctx, unrecorded, sandbox.Spec{})
 	if err != nil {
-		return nil, cancelledOr(ctx, err)
+		return nil, execution.CallerGone(ctx, err)
 	}
-	e.languages.known = known
+	rn.languages.known = known
 	return known, nil
 }
 

@@ -1,4 +1,4 @@
-package engine
+package runs
 
 import (
 	"context"
@@ -138,13 +138,13 @@ func (j *job) compile(ctx context.Context) (s *execution.Session, ok, clean bool
 		return s, false, false, err
 	}
 	command := j.command(step)
-	command.CPUs = j.engine.processors.Take(plan.Processors, plan.Limits.CPUs)
+	command.CPUs = j.runner.processors.Take(plan.Processors, plan.Limits.CPUs)
 	r, err := s.Run(ctx, execution.Program{Command: command, Limits: step.Limits})
-	j.engine.processors.Give(command.CPUs)
+	j.runner.processors.Give(command.CPUs)
 	if err != nil {
 		return s, false, false, err
 	}
-	j.result.Timings.CompileMS = milliseconds(time.Since(start))
+	j.result.Timings.CompileMS = execution.Milliseconds(time.Since(start))
 	e := r.Evidence(step.Limits)
 	c := &sandbox.Compile{
 		Stdout: r.Output.Text(wire.Stdout), Stderr: r.Output.Text(wire.Stderr),

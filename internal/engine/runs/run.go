@@ -1,8 +1,4 @@
-// Package engine owns every sandbox from admission to destruction. Edges ask
-// it for runs; it chooses the driver, decides from the driver's counters what
-// ended a program, and puts the result together. It imports no edge and no
-// driver implementation: those are handed in.
-package engine
+package runs
 
 import (
 	"context"
@@ -21,6 +17,7 @@ import (
 	"pinfold/internal/guest"
 	"pinfold/internal/image"
 	"pinfold/internal/language"
+	"pinfold/internal/wire"
 	"pinfold/internal/zygote/warm"
 	"pinfold/sandbox"
 )
@@ -74,45 +71,45 @@ type Request struct {
 // the Result. Otherwise the error is a *sandbox.Error, and nothing was run. When ctx
 // ends, the sandbox is destroyed at once and the result's cause is "cancelled".
 // When Run returns, nothing of the sandbox is left on the host.
-func (e *Engine) Run(ctx context.Context, req Request) (*sandbox.Result, error) {
+func (rn *Runner) Run(ctx context.Context, req Request) (*sandbox.Result, error) {
 	if req.Tenant == "" {
 		req.Tenant = records.LocalTenant
 	}
-	j, err := e.prepare(ctx, req)
+	j, err := rn.prepare(ctx, req)
 	if err != nil {
-		return nil, e.refused(ctx, err)
+		return nil, rn.refused(ctx, err)
 	}
 	defer close(j.told)
-	if e.records == nil {
-		return e.perform(ctx, j)
+	if rn.records == nil {
+		return rn.perform(ctx, j)
 	}
-	return e.record(ctx, j)
+	return rn.record(ctx, j)
 }
 
 // refused counts a run that never started.
-func (e *Engine) refused(ctx context.Context, err error) error {
-	err = cancelledOr(ctx, err)
-	e.observer.Refused(sandbox.AsError(err).Code)
+func (rn *Runner) refused(ctx context.Context, err error) error {
+	err = execution.CallerGone(ctx, err)
+	rn.observer.Refused(sandbox.AsError(err).Code)
 	return err
 }
 
 // perform waits for room, runs the job and counts it.
-func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
+func (rn *Runner) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 	if j.place == nil {
-		if err := e.enter(j, false); err != nil {
-			return nil, e.refused(ctx, err)
+		if err := rn.enter(j, false); err != nil {
+			return nil, rn.refused(ctx, err)
 		}
 	}
-	defer e.running.Done()
+	defer rn.running.Done()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(e.runCtx, func() { cancel(execution.ErrShutDown) })()
+	defer context.AfterFunc(rn.runCtx, func() { cancel(execution.ErrShutDown) })()
 
 	queued := time.Now()
 	release, err := j.place.Wait(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			return nil, e.refused(ctx, err)
+			return nil, rn.refused(ctx, err)
 		}
 		j.judge(verdict.Evidence{Limits: j.spec.Limits, Trigger: execution.Cancelled(ctx)})
 		return j.result, nil
@@ -121,42 +118,42 @@ func (e *Engine) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
 	j.live.admitted()
 	j.room = newRoom(release)
 	defer j.settle()
-	e.observer.Queued(time.Since(queued))
-	j.result.Timings.QueueMS = milliseconds(time.Since(queued))
+	rn.observer.Queued(time.Since(queued))
+	j.result.Timings.QueueMS = execution.Milliseconds(time.Since(queued))
 	if j.request.Started != nil {
 		j.request.Started(j.result.ID)
 	}
-	e.observer.RunStarted(j.request.Tenant)
+	rn.observer.RunStarted(j.request.Tenant)
 	if err := j.run(ctx); err != nil {
 		if ctx.Err() == nil {
-			return nil, e.refused(ctx, err)
+			return nil, rn.refused(ctx, err)
 		}
 		j.judge(verdict.Evidence{Limits: j.spec.Limits, Trigger: execution.Cancelled(ctx)})
 	}
-	e.observer.RunFinished(j.result)
+	rn.observer.RunFinished(j.result)
 	return j.result, nil
 }
 
 // enter counts a job among those for which a drain waits, and joins the queue.
-func (e *Engine) enter(j *job, late bool) error {
-	e.mu.Lock()
-	if e.draining {
-		e.mu.Unlock()
-		return errDraining()
+func (rn *Runner) enter(j *job, late bool) error {
+	rn.mu.Lock()
+	if rn.draining {
+		rn.mu.Unlock()
+		return admission.ShuttingDown()
 	}
-	e.running.Add(1)
-	e.mu.Unlock()
+	rn.running.Add(1)
+	rn.mu.Unlock()
 	var err error
-	j.place, err = e.gate.Enter(j.request.Tenant, admission.Demand{Run: true, MemoryBytes: j.plan.Limits.MemoryBytes, CPUs: j.plan.Limits.CPUs}, late)
+	j.place, err = rn.gate.Enter(j.request.Tenant, admission.Demand{Run: true, MemoryBytes: j.plan.Limits.MemoryBytes, CPUs: j.plan.Limits.CPUs}, late)
 	if err != nil {
-		e.running.Done()
+		rn.running.Done()
 	}
 	return err
 }
 
 // job is one run on its way.
 type job struct {
-	engine  *Engine
+	runner  *Runner
 	place   *admission.Place // in the queue; nil: not there yet
 	live    *liveRun         // nil: there is no store in which it could be found
 	room    *room            // nil: not admitted yet
@@ -179,11 +176,11 @@ type job struct {
 }
 
 // prepare does everything that needs no sandbox: a refusal comes from here.
-func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
+func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 	if req.OpenStdin && req.Spec.Stdin != "" {
 		return nil, &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "stdin", Message: "comes with the request or while the run goes on, not both"}
 	}
-	limits, err := e.options.Policy.Limits(req.Spec.Limits, true)
+	limits, err := rn.policy.Limits(req.Spec.Limits, true)
 	if err != nil {
 		return nil, err
 	}
@@ -203,20 +200,20 @@ func (e *Engine) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	template, err := e.planner.Template(spec.Template)
+	template, err := rn.planner.Template(spec.Template)
 	if err != nil {
 		return nil, err
 	}
-	steps, err := lang.Plan(spec.Entrypoint, spec.Args, spec.Limits, e.planner.Lookup(template))
+	steps, err := lang.Plan(spec.Entrypoint, spec.Args, spec.Limits, rn.planner.Lookup(template))
 	if err != nil {
 		return nil, err
 	}
 	id := records.NewID("run_")
-	d, plan, err := e.planner.Plan(ctx, spec.Machine(), strings.TrimPrefix(id, "run_"))
+	d, plan, err := rn.planner.Plan(ctx, spec.Machine(), strings.TrimPrefix(id, "run_"))
 	if err != nil {
 		return nil, err
 	}
-	j := &job{engine: e, request: req, spec: spec, driver: d, plan: plan, shown: template, steps: steps, main: spec.Entrypoint, told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
+	j := &job{runner: rn, request: req, spec: spec, driver: d, plan: plan, shown: template, steps: steps, main: spec.Entrypoint, told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
 	if j.main == "" {
 		j.main = lang.File
 	}
@@ -282,7 +279,7 @@ func (j *job) run(ctx context.Context) error {
 	if err == nil && made != nil {
 		err = made.copyTo(ctx, m.Session, j.steps.Dir)
 	}
-	j.result.Timings.CreateMS = milliseconds(time.Since(start))
+	j.result.Timings.CreateMS = execution.Milliseconds(time.Since(start))
 	if err == nil {
 		err = j.execute(ctx, m.Session)
 	}
@@ -293,8 +290,8 @@ func (j *job) run(ctx context.Context) error {
 // execute runs the program itself and collects what it made.
 func (j *job) execute(ctx context.Context, s *execution.Session) error {
 	command := j.command(j.steps.Run)
-	command.CPUs = j.engine.processors.Take(s.Plan.Processors, s.Plan.Limits.CPUs)
-	defer j.engine.processors.Give(command.CPUs)
+	command.CPUs = j.runner.processors.Take(s.Plan.Processors, s.Plan.Limits.CPUs)
+	defer j.runner.processors.Give(command.CPUs)
 	j.began = time.Now()
 	r, err := s.Run(ctx, execution.Program{
 		Command: command, Limits: j.spec.Limits, Streams: j.streams(), Opened: j.live.opened,
@@ -304,10 +301,10 @@ func (j *job) execute(ctx context.Context, s *execution.Session) error {
 		return err
 	}
 	failpoint.Hit("run.executed")
-	j.result.Timings.ExecMS = milliseconds(r.Wall)
+	j.result.Timings.ExecMS = execution.Milliseconds(r.Wall)
 	j.fillOutput(r)
 	j.judge(r.Evidence(j.spec.Limits))
-	j.advise(r)
+	j.result.Cause = execution.Advise(j.result.Status, j.result.Cause, j.result.Language, r.Output.Last(wire.Stderr, execution.LastWords))
 	if over := r.Death != nil || ctx.Err() != nil; !over { // else nothing can come out any more
 		j.readResults(ctx, s)
 		j.collect(ctx, s)
@@ -330,7 +327,7 @@ func (j *job) collect(ctx context.Context, s *execution.Session) {
 	start := time.Now()
 	defer func() {
 		j.collected += time.Since(start)
-		j.result.Timings.CollectMS = milliseconds(j.collected)
+		j.result.Timings.CollectMS = execution.Milliseconds(j.collected)
 	}()
 	if !j.bringsOut() {
 		return
@@ -352,8 +349,4 @@ func (j *job) judge(e verdict.Evidence) {
 	r.Status, r.Cause = verdict.Of(e)
 	r.TimedOut = verdict.TimedOut(r.Cause.Kind)
 	r.ExitCode, r.Signal = e.Ending()
-}
-
-func milliseconds(d time.Duration) float64 {
-	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
 }

@@ -1,4 +1,4 @@
-package engine
+package runs
 
 import (
 	"fmt"
@@ -15,10 +15,8 @@ import (
 	"pinfold/internal/compilecache"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
-	"pinfold/internal/image"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
-	"pinfold/test/ledger"
 )
 
 // product is where the compile step puts a program.
@@ -27,7 +25,7 @@ const product = "/tmp/.pinfold/program"
 // compiler is an engine with a cache, over machines of memory in which gcc
 // "compiles".
 type compiler struct {
-	*Engine
+	*Runner
 	t     *testing.T
 	cache *compilecache.Cache
 	host  fstest.MapFS
@@ -40,17 +38,12 @@ type compiler struct {
 
 func newCompiler(t *testing.T) *compiler {
 	t.Helper()
-	ledger.CheckSelf(t)
 	cache, err := compilecache.Open(compilecache.Options{Dir: filepath.Join(t.TempDir(), "compiled"), Bytes: 512 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &compiler{t: t, cache: cache, host: hostFiles(), gcc: says("", "a warning\n")}
-	template, err := image.Host(c.host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := fake.New(fake.Options{Script: func(p driver.Plan) fake.Script {
+	c.Runner, _ = newRunner(t, c.host, cache, func(p driver.Plan) fake.Script {
 		compiling := strings.HasSuffix(p.ID, "-c")
 		s := fake.Script{Program: c.run}
 		if compiling {
@@ -60,20 +53,8 @@ func newCompiler(t *testing.T) *compiler {
 			c.script(compiling, &s)
 		}
 		return s
-	}})
-	c.Engine = New(Options{
-		Drivers: []driver.Driver{d}, Template: func(string) (image.Template, error) { return template, nil },
-		Host: c.host, CompileCache: cache,
 	})
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-		if n := d.Living(); n > 0 {
-			t.Errorf("%d machines live", n)
-		}
-		_ = cache.Close()
-	})
+	t.Cleanup(func() { _ = cache.Close() })
 	c.lookAgain()
 	return c
 }
@@ -84,7 +65,7 @@ func (c *compiler) lookAgain() {
 	c.toolchains.mu.Lock()
 	c.toolchains.known = nil
 	c.toolchains.mu.Unlock()
-	template, _ := c.options.Template("")
+	template, _ := c.planner.Template("")
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, ok := c.fingerprint(template); ok {
 			return
@@ -122,7 +103,7 @@ func program(code string) Request {
 func (c *compiler) compiled(req Request) (fresh bool, r *sandbox.Result) {
 	c.t.Helper()
 	before := c.steps.Load()
-	r = run(c.t, c.Engine, req)
+	r = run(c.t, c.Runner, req)
 	fresh = c.steps.Load() > before
 	if r.Compile == nil || r.Compile.Cached == fresh {
 		c.t.Errorf("compiled %v, and the result says %+v", fresh, r.Compile)
@@ -152,8 +133,8 @@ func TestCompiledOnce(t *testing.T) {
 			t.Errorf("the compile step differs: %+v, not %+v", b, a)
 		}
 	}
-	s := c.Stats().CompileCache
-	if s == nil || s.Hits != 2 || s.Misses != 1 || s.Entries != 1 {
+	s := c.cache.Stats()
+	if s.Hits != 2 || s.Misses != 1 || s.Entries != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -288,7 +269,7 @@ func TestUncleanCompileStepsAreNotKept(t *testing.T) {
 			c.gcc = func(p *fake.Process) fake.Exit { p.Sleep(50 * time.Millisecond); return fake.Exit{} }
 			c.script = func(compiling bool, s *fake.Script) {
 				if compiling {
-					s.Usage = after(10*time.Millisecond, driver.Usage{ProcessesDenied: 1})
+					s.Usage = later(driver.Usage{ProcessesDenied: 1})
 				}
 			}
 		},
@@ -296,7 +277,7 @@ func TestUncleanCompileStepsAreNotKept(t *testing.T) {
 			c.gcc = func(p *fake.Process) fake.Exit { p.Sleep(50 * time.Millisecond); return fake.Exit{} }
 			c.script = func(compiling bool, s *fake.Script) {
 				if compiling {
-					s.Usage = after(10*time.Millisecond, driver.Usage{Killed: "ptrace"})
+					s.Usage = later(driver.Usage{Killed: "ptrace"})
 				}
 			}
 		},
@@ -316,7 +297,7 @@ func TestUncleanCompileStepsAreNotKept(t *testing.T) {
 		},
 		"huge products": func(c *compiler) {
 			c.gcc = func(p *fake.Process) fake.Exit {
-				p.Machine.Files.Put("/tmp/.pinfold/core", string(zeros(compilecache.MaxEntryBytes)))
+				p.Machine.Files.Put("/tmp/.pinfold/core", strings.Repeat("0", compilecache.MaxEntryBytes))
 				return fake.Exit{}
 			}
 		},

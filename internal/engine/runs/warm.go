@@ -1,4 +1,4 @@
-package engine
+package runs
 
 import (
 	"cmp"
@@ -22,7 +22,7 @@ func (j *job) machine(ctx context.Context) (*pool.Machine, error) {
 	if why == "" {
 		r.Language = j.result.Language
 	}
-	m, cold, err := j.engine.pools.Obtain(ctx, r)
+	m, cold, err := j.runner.pools.Obtain(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func (j *job) mustStart() string {
 		return "the language has none"
 	case j.spec.Cold:
 		return "a cold start was asked for"
-	case len(j.spec.Warm) > 0 && !j.engine.opened.Load():
+	case len(j.spec.Warm) > 0 && !j.runner.opened.Load():
 		return "only a server keeps interpreters that have loaded modules"
 	case len(j.spec.Mounts) > 0:
 		return "the run has mounts"

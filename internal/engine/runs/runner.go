@@ -1,0 +1,124 @@
+// Package runs runs programs, each in a fresh sandbox that is gone afterwards: it puts in
+// what the program needs, compiles it where that is necessary, takes out what it made,
+// puts the result together, and knows which runs are under way. What happens in one
+// machine is package execution's.
+package runs
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"pinfold/internal/compilecache"
+	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/planner"
+	"pinfold/internal/engine/pool"
+	"pinfold/internal/engine/records"
+	"pinfold/internal/processors"
+	"pinfold/sandbox"
+)
+
+// Options are what a Runner works with.
+type Options struct {
+	Policy     admission.Policy
+	Gate       *admission.Gate
+	Planner    *planner.Planner
+	Pools      *pool.Pools
+	Processors *processors.Shares
+	Records    *records.Keeper     // nil: runs are not recorded
+	Cache      *compilecache.Cache // nil: every run compiles
+	Host       fs.FS               // in which the templates' compilers lie
+	// DestroyLater answers a run before its sandbox is destroyed, which then
+	// happens in the background, and is bounded.
+	DestroyLater bool
+	Observer     Observer
+	Log          *slog.Logger
+}
+
+// Observer is told what happens to runs. Calls come from many goroutines and must
+// return quickly.
+type Observer interface {
+	RunStarted(tenant string)
+	RunFinished(r *sandbox.Result)
+	Queued(d time.Duration)
+	Refused(code string)
+}
+
+// Runner runs programs. It is safe for concurrent use.
+type Runner struct {
+	policy        admission.Policy
+	gate          *admission.Gate
+	planner       *planner.Planner
+	pools         *pool.Pools
+	processors    *processors.Shares
+	records       *records.Keeper
+	compileCache  *compilecache.Cache
+	host          fs.FS
+	destroysLater bool
+	observer      Observer
+	log           *slog.Logger
+
+	running    sync.WaitGroup // runs
+	background sync.WaitGroup // everything that goes on by itself
+	opened     atomic.Bool
+	quit       chan struct{}
+	late       chan struct{}   // places for destructions after the answer
+	runCtx     context.Context //nolint:containedctx // it ends all runs
+	cancelRuns context.CancelFunc
+	languages  languages
+	toolchains toolchains
+	parsing    sync.Mutex // held while results that are not small are taken apart, for their memory's sake
+
+	mu       sync.Mutex
+	runs     map[string]*liveRun
+	claims   map[runKey]*keyClaim
+	draining bool
+}
+
+// New returns a Runner.
+func New(o Options) *Runner {
+	rn := &Runner{
+		policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records,
+		compileCache: o.Cache, host: o.Host, destroysLater: o.DestroyLater, observer: o.Observer, log: o.Log,
+		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
+		runs: map[string]*liveRun{}, claims: map[runKey]*keyClaim{},
+	}
+	rn.runCtx, rn.cancelRuns = context.WithCancel(context.Background())
+	return rn
+}
+
+// Open says that many runs will come, not one, and begins to find out what they need.
+func (rn *Runner) Open() {
+	rn.opened.Store(true)
+	if rn.compileCache != nil { // so that the first program that is compiled can be kept
+		if t, err := rn.planner.Template(sandbox.TemplateHost); err == nil {
+			rn.fingerprint(t)
+		}
+	}
+}
+
+// Drain takes no new runs, waits for those that are under way until ctx ends, and
+// cancels the rest.
+func (rn *Runner) Drain(ctx context.Context) {
+	rn.mu.Lock()
+	rn.draining = true
+	rn.mu.Unlock()
+	over := make(chan struct{})
+	go func() { rn.running.Wait(); close(over) }()
+	select {
+	case <-over:
+	case <-ctx.Done():
+		rn.cancelRuns()
+		<-over
+	}
+}
+
+// Close waits until nothing goes on any more. It follows Drain.
+func (rn *Runner) Close() {
+	close(rn.quit)
+	rn.background.Wait()
+}

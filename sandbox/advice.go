@@ -207,8 +207,11 @@ func (f Fix) inGo() string {
 	case FixCopy:
 		return f.Name + " in Files"
 	case FixConfig:
-		if strings.HasPrefix(f.Name, "capacity.") {
+		switch name, _, _ := strings.Cut(f.Name, "."); name {
+		case "capacity":
 			return "Options.Capacity"
+		case "state":
+			return "Options.StateDir"
 		}
 		return f.Name
 	case FixCall:

@@ -150,6 +150,8 @@ func (s flagWords) words(f sandbox.Fix) string {
 		return "pinfold cp " + shellQuote(f.Name) + " SANDBOX:"
 	case f.Kind == sandbox.FixCopy && s.flagOf("files") != "":
 		return "--" + s.flagOf("files") + " " + shellQuote(f.Name)
+	case f.Kind == sandbox.FixConfig && flag != "":
+		return "--" + flag
 	case f.Kind == sandbox.FixOmit && flag != "":
 		return "leave --" + flag + " out"
 	case f.Kind == sandbox.FixSet && flag != "":

@@ -74,6 +74,10 @@ func TestFlagWordsOfEveryKind(t *testing.T) {
 			t.Errorf("no words for %s", kind)
 		}
 	}
+	serve := flagWords{(&app{}).serveCommand().Flags(), "serve"}
+	if got := serve.say("", sandbox.Advise("set %s", sandbox.Config("state"))); got != "set --state" {
+		t.Errorf("a key that is a flag: %q", got)
+	}
 	for _, call := range sandbox.Calls() {
 		if callWords[call] == "" {
 			t.Errorf("no command for %s", call)

@@ -78,10 +78,9 @@ func checkFile(dir string) error {
 }
 
 func unusable(err error) *sandbox.Error {
-	return &sandbox.Error{
-		Code: sandbox.CodeConfigInvalid, Field: "state", Message: "the state directory cannot be used: " + err.Error(),
-		Hint: "give a directory that you may write to: --state DIR", Err: err,
-	}
+	return (&sandbox.Error{
+		Code: sandbox.CodeConfigInvalid, Field: "state", Message: "the state directory cannot be used: " + err.Error(), Err: err,
+	}).WithAdvice(sandbox.Advise("set %s to a directory that you may write to", sandbox.Config("state")))
 }
 
 // acquire takes the directory for this process. A process that is about to
@@ -122,10 +121,9 @@ func conflict(dir string, f *os.File) *sandbox.Error {
 	if pid, err := strconv.Atoi(strings.TrimSpace(string(b[:n]))); err == nil && pid > 0 {
 		who = fmt.Sprintf("process %d", pid)
 	}
-	return &sandbox.Error{
+	return (&sandbox.Error{
 		Code: sandbox.CodeConflict, Field: "state", Message: fmt.Sprintf("%s uses the state directory %s", who, dir),
-		Hint: "end that server first, or give another directory with --state",
-	}
+	}).WithAdvice(sandbox.Advise("end that server first, or set %s to another directory", sandbox.Config("state")))
 }
 
 // Quarantine moves the database of a state directory aside, into a directory

@@ -258,7 +258,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Open(ctx, dir)
-	wantError(t, err, sandbox.CodeConfigInvalid, "read-only", "--state")
+	wantError(t, err, sandbox.CodeConfigInvalid, "read-only", "set state")
 }
 
 // TestOneBadChangeHurtsNobodyElse: changes travel together and fail alone.

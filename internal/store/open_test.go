@@ -169,7 +169,7 @@ func TestNewerAndForeignDatabasesAreRefused(t *testing.T) {
 			sqlOn(t, dir, c.sql)
 			for _, open := range []func(context.Context, string, ...Option) (*Store, error){Open, Attach} {
 				_, err := open(t.Context(), dir)
-				wantError(t, err, c.code, c.says, "--state")
+				wantError(t, err, c.code, c.says, "set state")
 			}
 		})
 	}

@@ -214,16 +214,13 @@ func checkSchema(ctx context.Context, c *sql.Conn, file string) (missing int, er
 	case err != nil:
 		return 0, err
 	case foreign:
-		return 0, &sandbox.Error{
-			Code: sandbox.CodeStateCorrupt, Message: file + " is another program's database",
-			Hint: "give an empty directory with --state",
-		}
+		return 0, (&sandbox.Error{Code: sandbox.CodeStateCorrupt, Message: file + " is another program's database"}).
+			WithAdvice(sandbox.Advise("set %s to an empty directory", sandbox.Config("state")))
 	case version > newest:
-		return 0, &sandbox.Error{
+		return 0, (&sandbox.Error{
 			Code:    sandbox.CodeConfigInvalid,
 			Message: fmt.Sprintf("%s has schema %d, and this program knows schemas up to %d: a newer pinfold has used it", file, version, newest),
-			Hint:    "start the newer pinfold, or give another directory with --state",
-		}
+		}).WithAdvice(sandbox.Advise("start the newer pinfold, or set %s to another directory", sandbox.Config("state")))
 	}
 	return newest - max(version, 0), nil
 }

@@ -2,16 +2,19 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"pinfold/client"
+	"pinfold/internal/hostfiles"
 	"pinfold/sandbox"
 )
 
@@ -93,7 +96,7 @@ func (a *app) copyIn(ctx context.Context, box *client.Sandbox, from, to string, 
 	}
 	info, err := os.Stat(from)
 	if err != nil {
-		return size, openError(from, err)
+		return size, hostfiles.OpenError(from, err)
 	}
 	target, err := targetIn(ctx, box, filepath.Base(from), to, toDir)
 	if err != nil {
@@ -106,7 +109,7 @@ func (a *app) copyIn(ctx context.Context, box *client.Sandbox, from, to string, 
 		}
 		return size, err
 	}
-	f, err := openProgramFile(from)
+	f, err := hostfiles.Open(from)
 	if err != nil {
 		return size, err
 	}
@@ -148,7 +151,7 @@ func (a *app) copyOut(ctx context.Context, box *client.Sandbox, from, to string)
 		}
 		return a.copyTreeOut(ctx, box, from, info, to)
 	default:
-		return pathError(sandbox.CodeNotRegularFile, from, "is neither a file nor a directory").WithHint("name the file itself; links are not followed")
+		return hostfiles.PathError(sandbox.CodeNotRegularFile, from, "is neither a file nor a directory").WithHint("name the file itself; links are not followed")
 	}
 	if to == fromStdin {
 		_, err := box.ReadFile(ctx, from, 0, -1, forReader(a.Stdout, true))
@@ -161,28 +164,16 @@ func (a *app) copyOut(ctx context.Context, box *client.Sandbox, from, to string)
 	if name == "" {
 		name = path.Base(info.Path)
 	}
-	sink, err := openSink(dir)
+	sink, err := hostfiles.OpenSink(dir)
 	if err != nil {
 		return err
 	}
-	defer sink.close()
+	defer sink.Close()
 	return downloadFile(ctx, box, from, info, sink, name)
 }
 
-// openSink opens a directory that must be there: cp makes the last name only.
-func openSink(dir string) (*artifactSink, error) {
-	if dir == "" {
-		dir = "."
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, openError(dir, err)
-	}
-	return &artifactSink{dir: root}, nil
-}
-
 // downloadFile takes one file: all of it, or nothing stays.
-func downloadFile(ctx context.Context, box *client.Sandbox, from string, info sandbox.FileInfo, sink *artifactSink, name string) error {
+func downloadFile(ctx context.Context, box *client.Sandbox, from string, info sandbox.FileInfo, sink *hostfiles.Sink, name string) error {
 	if err := sandbox.CheckGuestPath("", name); err != nil {
 		return err
 	}
@@ -197,7 +188,7 @@ func downloadFile(ctx context.Context, box *client.Sandbox, from string, info sa
 		_, failed = box.ReadFile(ctx, from, 0, -1, w)
 		_ = w.CloseWithError(failed) // never fails
 	}()
-	err := sink.store(sandbox.Artifact{Path: name, Size: info.Size}, r)
+	err := sink.Store(sandbox.Artifact{Path: name, Size: info.Size}, r)
 	_ = r.Close() // never fails
 	cancel()
 	<-done
@@ -207,23 +198,12 @@ func downloadFile(ctx context.Context, box *client.Sandbox, from string, info sa
 	if err != nil {
 		return err
 	}
-	return keepExecutable(sink, name, info.Mode)
-}
-
-// keepExecutable gives the owner what others get by the process's umask.
-func keepExecutable(sink *artifactSink, name string, mode uint32) error {
-	if mode&0o111 == 0 {
-		return nil
-	}
-	if err := sink.dir.Chmod(name, 0o755); err != nil {
-		return hostFileError(name, reason(err))
-	}
-	return nil
+	return sink.KeepExecutable(name, info.Mode)
 }
 
 // passOn tells a reader of ours that is gone from a failure.
 func (a *app) passOn(err error) error {
-	if isBrokenPipe(err) {
+	if errors.Is(err, syscall.EPIPE) {
 		return &brokenPipeError{}
 	}
 	return err
@@ -249,17 +229,18 @@ func (a *app) copyTreeOut(ctx context.Context, box *client.Sandbox, from string,
 		}
 		to = filepath.Join(to, name)
 	} else if err == nil {
-		return openError(to, fs.ErrExist)
+		return hostfiles.OpenError(to, fs.ErrExist)
 	}
 	if err := os.Mkdir(to, 0o755); err != nil && !os.IsExist(err) {
-		return openError(to, err)
+		return hostfiles.OpenError(to, err)
 	}
-	sink, err := openSink(to)
+	sink, err := hostfiles.OpenSink(to)
 	if err != nil {
 		return err
 	}
-	defer sink.close()
-	skipped, left, err := downloadTree(ctx, box, from, sink)
+	defer sink.Close()
+	left, err := downloadTree(ctx, box, from, sink)
+	skipped := sink.Skipped()
 	a.sayLeft(left)
 	for i, s := range skipped {
 		if i == maxNotes {
@@ -272,4 +253,41 @@ func (a *app) copyTreeOut(ctx context.Context, box *client.Sandbox, from string,
 		a.exit = exitPinfold
 	}
 	return err
+}
+
+// uploadTree sends a directory as an archive. left counts what is not in it.
+func uploadTree(ctx context.Context, box *client.Sandbox, from, to string) (left int, err error) {
+	r, w := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		n, err := hostfiles.Pack(from, w)
+		left = n // read after the channel
+		packed <- err
+		_ = w.CloseWithError(err) // never fails
+	}()
+	_, err = box.Upload(ctx, to, client.FormatTar, r)
+	_ = r.CloseWithError(io.ErrClosedPipe) // never fails
+	if pErr := <-packed; pErr != nil && !errors.Is(pErr, io.ErrClosedPipe) {
+		err = pErr // what went wrong here is why the server could not go on
+	}
+	return left, err
+}
+
+// downloadTree unpacks a directory of a sandbox. left counts what the server did not
+// put into the archive.
+func downloadTree(ctx context.Context, box *client.Sandbox, from string, sink *hostfiles.Sink) (left int, err error) {
+	r, w := io.Pipe()
+	failed := make(chan error, 1)
+	go func() {
+		n, err := box.Download(ctx, from, client.FormatTar, w)
+		left = n // read after the channel
+		failed <- err
+		_ = w.CloseWithError(err) // never fails
+	}()
+	err = hostfiles.Unpack(r, sink)
+	_ = r.CloseWithError(io.ErrClosedPipe) // never fails
+	if dErr := <-failed; dErr != nil && !errors.Is(dErr, io.ErrClosedPipe) {
+		err = dErr
+	}
+	return left, err
 }

@@ -14,6 +14,7 @@ import (
 	"pinfold/internal/access"
 	"pinfold/internal/config/defaults"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/hostfiles"
 	"pinfold/internal/store"
 	"pinfold/sandbox"
 )
@@ -80,9 +81,9 @@ func stateDir(named, usual string) (string, error) {
 		return dir, nil
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return "", openError(dir, err).WithHint("name the server's state directory with --state; pinfold serve --state DIR makes one, with a first key in DIR/first-key")
+		return "", hostfiles.OpenError(dir, err).WithHint("name the server's state directory with --state; pinfold serve --state DIR makes one, with a first key in DIR/first-key")
 	}
-	return "", pathError(sandbox.CodeFileNotFound, dir, "is not a server's state").
+	return "", hostfiles.PathError(sandbox.CodeFileNotFound, dir, "is not a server's state").
 		WithHint("name the server's state directory with --state; pinfold serve --state DIR makes one, with a first key in DIR/first-key")
 }
 

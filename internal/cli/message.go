@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"pinfold/internal/hostfiles"
 	"pinfold/internal/nearest"
 	"pinfold/sandbox"
 )
@@ -115,7 +116,7 @@ func (a *app) write(p []byte) error {
 // lostOutput says that what was printed is lost, and why.
 func lostOutput(stream string, err error) *sandbox.Error {
 	return &sandbox.Error{
-		Code: sandbox.CodeResourceUnavailable, Message: "cannot write to " + stream + ": " + reason(err), Err: err,
+		Code: sandbox.CodeResourceUnavailable, Message: "cannot write to " + stream + ": " + hostfiles.Reason(err), Err: err,
 		Hint: "make room where " + stream + " goes, or send it elsewhere",
 	}
 }

@@ -1,13 +1,10 @@
 package cli
 
 import (
-	"errors"
 	"io"
-	"io/fs"
 	"os"
-	"strings"
-	"syscall"
 
+	"pinfold/internal/hostfiles"
 	"pinfold/internal/strictjson"
 	"pinfold/sandbox"
 )
@@ -18,49 +15,12 @@ const maxSpecBytes = 256 << 20
 // fromStdin is the file name that means our own stdin.
 const fromStdin = "-"
 
-// openProgramFile opens a file that a person named for reading. It never
-// waits for a writer of a pipe and refuses directories.
-func openProgramFile(name string) (*os.File, error) {
-	if strings.IndexByte(name, 0) >= 0 {
-		return nil, pathError(sandbox.CodePathInvalid, name, "contains a NUL byte")
-	}
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, openError(name, err)
-	}
-	info, err := f.Stat()
-	if err == nil && info.IsDir() {
-		err = pathError(sandbox.CodeNotRegularFile, name, "is a directory")
-	}
-	if err != nil {
-		_ = f.Close() // nothing was written
-		return nil, err
-	}
-	return f, nil
-}
-
-// openError says why a file of the host could not be opened.
-func openError(name string, err error) *sandbox.Error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return pathError(sandbox.CodeFileNotFound, name, "does not exist")
-	}
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		err = pe.Err
-	}
-	return pathError(sandbox.CodeSpecInvalid, name, "cannot be opened: "+err.Error())
-}
-
-func pathError(code, name, why string) *sandbox.Error {
-	return &sandbox.Error{Code: code, Message: sandbox.SafeText(name, 200) + " " + why}
-}
-
 // readBounded reads what a person named, from our stdin or a file, and stops
 // at the limit: how long the rest is does not matter.
 func (a *app) readBounded(name string, limit int64) ([]byte, error) {
 	var r io.Reader = a.Stdin
 	if name != fromStdin {
-		f, err := openProgramFile(name)
+		f, err := hostfiles.Open(name)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +32,7 @@ func (a *app) readBounded(name string, limit int64) ([]byte, error) {
 	}
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
-		return nil, openError(name, err)
+		return nil, hostfiles.OpenError(name, err)
 	}
 	if int64(len(data)) > limit {
 		return nil, tooLong(name, limit)
@@ -84,7 +44,7 @@ func tooLong(name string, limit int64) *sandbox.Error {
 	if name == fromStdin {
 		name = "stdin"
 	}
-	return pathError(sandbox.CodeTooLarge, name, "is larger than "+sandbox.FormatSize(limit))
+	return hostfiles.PathError(sandbox.CodeTooLarge, name, "is larger than "+sandbox.FormatSize(limit))
 }
 
 // buildSpec puts the request together: the --spec file, the flags over it, the
@@ -139,7 +99,7 @@ func (a *app) readProgram(spec *sandbox.Spec, name string) error {
 		if name == fromStdin {
 			name = "stdin"
 		}
-		return pathError(sandbox.CodeSpecInvalid, name, "is empty: there is no program to run")
+		return hostfiles.PathError(sandbox.CodeSpecInvalid, name, "is empty: there is no program to run")
 	}
 	spec.Code, spec.Entrypoint = string(code), ""
 	return nil

@@ -8,6 +8,7 @@ import (
 
 	"pinfold/client"
 	"pinfold/internal/engine/runs"
+	"pinfold/internal/hostfiles"
 	"pinfold/internal/language"
 	"pinfold/sandbox"
 )
@@ -89,7 +90,7 @@ func sendInputs(spec *sandbox.Spec, inputs []runs.Input) error {
 	}
 	for _, in := range inputs {
 		if in.Dir && !filled[in.Path] {
-			e := pathError(sandbox.CodeNotRegularFile, in.Path, "is an empty directory, which cannot go to a server")
+			e := hostfiles.PathError(sandbox.CodeNotRegularFile, in.Path, "is an empty directory, which cannot go to a server")
 			return prefixed("--file", e.WithHint("put a file into it, or make it in the program"))
 		}
 	}
@@ -110,15 +111,15 @@ func filesTooLarge(total int64) error {
 func readInput(in runs.Input) ([]byte, error) {
 	f, err := in.Open()
 	if err != nil {
-		return nil, prefixed("--file", openError(in.Path, err))
+		return nil, prefixed("--file", hostfiles.OpenError(in.Path, err))
 	}
 	defer f.Close() //nolint:errcheck // only read
 	content, err := io.ReadAll(io.LimitReader(f, in.Size+1))
 	switch {
 	case err != nil:
-		return nil, prefixed("--file", openError(in.Path, err))
+		return nil, prefixed("--file", hostfiles.OpenError(in.Path, err))
 	case int64(len(content)) != in.Size:
-		return nil, prefixed("--file", pathError(sandbox.CodeSpecInvalid, in.Path, "changed while it was read"))
+		return nil, prefixed("--file", hostfiles.PathError(sandbox.CodeSpecInvalid, in.Path, "changed while it was read"))
 	}
 	return content, nil
 }

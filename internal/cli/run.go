@@ -9,6 +9,7 @@ import (
 
 	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/runs"
+	"pinfold/internal/hostfiles"
 	"pinfold/sandbox"
 )
 
@@ -100,27 +101,27 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	if err != nil {
 		return err
 	}
-	defer in.close()
+	defer in.Close()
 	stdin, closeStdin, err := a.programStdin(f, spec, program)
 	if err != nil {
 		return err
 	}
 	defer closeStdin()
 	if f.detach {
-		return a.detach(ctx, f, runs.Request{Spec: spec, Inputs: in.list, Streams: execution.Streams{Stdin: stdin}})
+		return a.detach(ctx, f, runs.Request{Spec: spec, Inputs: in.List, Streams: execution.Streams{Stdin: stdin}})
 	}
-	sink, err := newArtifactSink(f.artifactsDir)
+	sink, err := openArtifacts(f.artifactsDir)
 	if err != nil {
 		return err
 	}
-	defer sink.close()
+	defer sink.Close()
 
 	req := runs.Request{
-		Spec: spec, Inputs: in.list, Streams: execution.Streams{Stdin: stdin},
+		Spec: spec, Inputs: in.List, Streams: execution.Streams{Stdin: stdin},
 		NoArtifacts: !f.json && f.artifactsDir == "", NoResults: !f.json,
 	}
 	if len(spec.Artifacts) > 0 || f.artifactsDir != "" {
-		req.Artifact = sink.take
+		req.Artifact = sink.Take
 	}
 	return a.execute(ctx, f, req, sink)
 }
@@ -137,7 +138,7 @@ func (a *app) programStdin(f *runFlags, spec sandbox.Spec, program string) (io.R
 		}
 		return a.Stdin, nothing, nil
 	}
-	file, err := openProgramFile(f.stdin)
+	file, err := hostfiles.Open(f.stdin)
 	if err != nil {
 		return nil, nil, prefixed("--stdin", err)
 	}
@@ -152,7 +153,7 @@ func passesOn(stdin *os.File) bool {
 }
 
 // execute runs the request and reports what became of it.
-func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *artifactSink) error {
+func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *hostfiles.Sink) error {
 	defer catchBrokenPipe()()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -177,7 +178,7 @@ func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *
 	case err != nil:
 		return roomForInputs(err, req)
 	}
-	complete := sink.finish(result)
+	complete := sink.Finish(result)
 	a.exit = exitStatus(result)
 	if !complete {
 		a.exit = exitPinfold
@@ -194,4 +195,13 @@ func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *
 		unasked: req.Streams.Stdin == nil && f.stdin == "" && isTerminal(a.Stdin),
 	})
 	return out.lost()
+}
+
+// openArtifacts is where artifacts go: a directory or, without a name, the result.
+func openArtifacts(dir string) (*hostfiles.Sink, error) {
+	sink, err := hostfiles.NewSink(dir)
+	if err != nil {
+		return nil, prefixed("--artifacts-dir", err)
+	}
+	return sink, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"pinfold/client"
 	"pinfold/internal/engine/runs"
+	"pinfold/internal/hostfiles"
 	"pinfold/sandbox"
 )
 
@@ -223,20 +224,20 @@ func (a *app) resultCommand() *cobra.Command {
 // showResult prints a result that was fetched.
 func (a *app) showResult(r *sandbox.Result, dir string, asJSON, raw bool) error {
 	if dir != "" {
-		sink, err := newArtifactSink(dir)
+		sink, err := openArtifacts(dir)
 		if err != nil {
 			return err
 		}
-		defer sink.close()
+		defer sink.Close()
 		for i, artifact := range r.Artifacts {
 			content := artifact.Content
 			artifact.Content, r.Artifacts[i].Content = nil, nil
-			if err := sink.take(artifact, bytes.NewReader(content)); err != nil {
+			if err := sink.Take(artifact, bytes.NewReader(content)); err != nil {
 				return err
 			}
 		}
 		defer func() {
-			if !sink.finish(r) {
+			if !sink.Finish(r) {
 				a.exit = exitPinfold
 			}
 		}()
@@ -343,7 +344,7 @@ func wholeStdin(spec *sandbox.Spec, stdin io.Reader) error {
 	data, err := io.ReadAll(io.LimitReader(stdin, sandbox.MaxStdinBytes+1))
 	switch {
 	case err != nil:
-		return prefixed("--stdin", openError("stdin", err))
+		return prefixed("--stdin", hostfiles.OpenError("stdin", err))
 	case len(data) > sandbox.MaxStdinBytes:
 		return prefixed("--stdin", tooLong(fromStdin, sandbox.MaxStdinBytes))
 	case !utf8.Valid(data):

@@ -1,8 +1,7 @@
-package cli
+package hostfiles
 
 import (
 	"archive/tar"
-	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -10,37 +9,25 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"unicode/utf8"
 
-	"pinfold/client"
 	"pinfold/sandbox"
 )
 
-// uploadTree sends a directory as an archive. left counts what is not in it.
-func uploadTree(ctx context.Context, box *client.Sandbox, from, to string) (left int, err error) {
+// Pack writes the directory of that name as a tar archive. The rule is that of a copy
+// out of a sandbox: only regular files and directories with names that can be printed;
+// left counts the rest. A link to a file of the same directory becomes that file.
+func Pack(from string, w io.Writer) (left int, err error) {
 	root, err := os.OpenRoot(from)
 	if err != nil {
-		return 0, openError(from, err)
+		return 0, OpenError(from, err)
 	}
 	defer root.Close() //nolint:errcheck // only read from
-	r, w := io.Pipe()
-	packed := make(chan error, 1)
 	p := &packer{root: root, from: from, out: tar.NewWriter(w)}
-	go func() {
-		err := p.pack()
-		if err == nil {
-			err = p.out.Close()
-		}
-		packed <- err
-		_ = w.CloseWithError(err) // never fails
-	}()
-	_, err = box.Upload(ctx, to, client.FormatTar, r)
-	_ = r.CloseWithError(io.ErrClosedPipe) // never fails
-	if pErr := <-packed; pErr != nil && !errors.Is(pErr, io.ErrClosedPipe) {
-		err = pErr // what went wrong here is why the server could not go on
+	if err := p.pack(); err != nil {
+		return p.left, err
 	}
-	return p.left, err
+	return p.left, p.out.Close()
 }
 
 // packer makes an archive of a directory of this machine.
@@ -51,14 +38,12 @@ type packer struct {
 	left int // what was left out
 }
 
-// pack writes everything below the directory. The rule is that of a copy out of
-// a sandbox: only regular files and directories with names that can be printed,
-// the rest is counted. A link to a file of the same directory becomes that file.
+// pack writes everything below the directory.
 func (p *packer) pack() error {
 	return fs.WalkDir(p.root.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
 		full := filepath.Join(p.from, name)
 		if err != nil {
-			return openError(full, err)
+			return OpenError(full, err)
 		}
 		if name == "." {
 			return nil
@@ -81,7 +66,7 @@ func (p *packer) packEntry(name, full string, entry fs.DirEntry) error {
 	info, err := entry.Info()
 	switch {
 	case err != nil:
-		return openError(full, err)
+		return OpenError(full, err)
 	case info.IsDir():
 		return header(p.out, name+"/", tar.TypeDir, info, 0)
 	case info.Mode()&fs.ModeSymlink != 0:
@@ -106,7 +91,7 @@ func header(out *tar.Writer, name string, kind byte, info fs.FileInfo, size int6
 func packFile(root *os.Root, name, full string, info fs.FileInfo, out *tar.Writer) error {
 	f, err := root.Open(name)
 	if err != nil {
-		return openError(full, err)
+		return OpenError(full, err)
 	}
 	defer f.Close() //nolint:errcheck // only read
 	if err := header(out, name, tar.TypeReg, info, info.Size()); err != nil {
@@ -114,7 +99,7 @@ func packFile(root *os.Root, name, full string, info fs.FileInfo, out *tar.Write
 	}
 	n, err := io.Copy(out, io.LimitReader(f, info.Size()))
 	if err == nil && n != info.Size() {
-		err = pathError(sandbox.CodeSpecInvalid, full, "became shorter while it was read")
+		err = PathError(sandbox.CodeSpecInvalid, full, "became shorter while it was read")
 	}
 	return err
 }
@@ -122,31 +107,18 @@ func packFile(root *os.Root, name, full string, info fs.FileInfo, out *tar.Write
 // maxTreeEntries bounds a directory that comes out of a sandbox.
 const maxTreeEntries = 1 << 20
 
-// downloadTree unpacks a directory of a sandbox. The archive is hostile: only
-// regular files and directories with plain names below the sink are made; what
-// else is in it, and what cannot be stored, is skipped and reported.
-// left counts what the server did not put into it.
-func downloadTree(ctx context.Context, box *client.Sandbox, from string, sink *artifactSink) (skipped []sandbox.SkippedArtifact, left int, err error) {
-	r, w := io.Pipe()
-	failed := make(chan error, 1)
-	go func() {
-		n, err := box.Download(ctx, from, client.FormatTar, w)
-		left = n // read after the channel
-		failed <- err
-		_ = w.CloseWithError(err) // never fails
-	}()
-	err = unpack(tar.NewReader(r), sink)
-	if err == nil { // what follows the archive's end is padding
-		_, err = io.Copy(io.Discard, io.LimitReader(r, 1<<20))
+// Unpack makes what is in a tar archive below the sink's directory. The archive is
+// hostile: only regular files and directories with plain names are made; what else is
+// in it, and what cannot be stored, is among the sink's skipped.
+func Unpack(r io.Reader, sink *Sink) error {
+	if err := unpack(tar.NewReader(r), sink); err != nil {
+		return err
 	}
-	_ = r.CloseWithError(io.ErrClosedPipe) // never fails
-	if dErr := <-failed; dErr != nil && !errors.Is(dErr, io.ErrClosedPipe) {
-		err = dErr
-	}
-	return sink.skipped, left, err
+	_, err := io.Copy(io.Discard, io.LimitReader(r, 1<<20)) // what follows the archive's end is padding
+	return err
 }
 
-func unpack(in *tar.Reader, sink *artifactSink) error {
+func unpack(in *tar.Reader, sink *Sink) error {
 	for n := 0; ; n++ {
 		h, err := in.Next()
 		switch {
@@ -167,7 +139,7 @@ func unsafeArchive(message string, err error) error {
 	return &sandbox.Error{Code: sandbox.CodeUnsafeArchive, Message: message, Err: err}
 }
 
-func unpackOne(in *tar.Reader, h *tar.Header, sink *artifactSink) error {
+func unpackOne(in *tar.Reader, h *tar.Header, sink *Sink) error {
 	name := strings.TrimPrefix(strings.TrimSuffix(h.Name, "/"), "./")
 	if (name == "." || name == "") && h.Typeflag == tar.TypeDir {
 		return nil
@@ -178,12 +150,12 @@ func unpackOne(in *tar.Reader, h *tar.Header, sink *artifactSink) error {
 	case h.Typeflag == tar.TypeDir:
 		err = sink.makeParents(name)
 	case h.Typeflag == tar.TypeReg:
-		if err := sink.take(sandbox.Artifact{Path: name, Size: h.Size}, in); err != nil {
+		if err := sink.Take(sandbox.Artifact{Path: name, Size: h.Size}, in); err != nil {
 			return unsafeArchive("the archive breaks off", err)
 		}
 		return ignoreNotExist(keepExecutableIfThere(sink, name, h))
 	default:
-		err = pathError(sandbox.CodeNotRegularFile, name, "is neither a file nor a directory")
+		err = PathError(sandbox.CodeNotRegularFile, name, "is neither a file nor a directory")
 	}
 	if err != nil {
 		e := sandbox.AsError(err)
@@ -194,11 +166,9 @@ func unpackOne(in *tar.Reader, h *tar.Header, sink *artifactSink) error {
 
 // keepExecutableIfThere marks a file that was stored as executable; one that
 // was skipped is not there, or is somebody else's.
-func keepExecutableIfThere(sink *artifactSink, name string, h *tar.Header) error {
+func keepExecutableIfThere(sink *Sink, name string, h *tar.Header) error {
 	if n := len(sink.skipped); n > 0 && sink.skipped[n-1].Path == name {
 		return nil
 	}
-	return keepExecutable(sink, path.Clean(name), uint32(h.Mode&0o777))
+	return sink.KeepExecutable(path.Clean(name), uint32(h.Mode&0o777))
 }
-
-func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }

@@ -1,6 +1,7 @@
-package cli
+package hostfiles
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -17,49 +18,62 @@ import (
 // maxInlineArtifacts bounds the content of all artifacts in one JSON result.
 const maxInlineArtifacts = 8 << 20
 
-// artifactSink takes the artifacts of one run, either below a directory or
-// into the result. It is used from one goroutine at a time.
-type artifactSink struct {
+// Sink takes files that come out of a sandbox, either below a directory or into
+// memory. It is used from one goroutine at a time.
+type Sink struct {
 	dir     *os.Root // nil: in line
 	content map[string][]byte
 	inline  int64
 	skipped []sandbox.SkippedArtifact
 }
 
-// newArtifactSink opens DIR, and makes it when it is not there. An empty dir
-// means in line.
-func newArtifactSink(dir string) (*artifactSink, error) {
-	s := &artifactSink{content: map[string][]byte{}}
+// Skipped lists what could not be stored, and why.
+func (s *Sink) Skipped() []sandbox.SkippedArtifact { return s.skipped }
+
+// NewSink opens a directory, and makes it when it is not there. Without a name the
+// files are kept in memory, for Finish. Whoever has a sink closes it.
+func NewSink(dir string) (*Sink, error) {
+	s := &Sink{content: map[string][]byte{}}
 	if dir == "" {
 		return s, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, prefixed("--artifacts-dir", openError(dir, err))
+		return nil, OpenError(dir, err)
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, prefixed("--artifacts-dir", openError(dir, err))
+		return nil, OpenError(dir, err)
 	}
 	s.dir = root
 	return s, nil
 }
 
-func (s *artifactSink) close() {
+// OpenSink opens a directory that must be there.
+func OpenSink(dir string) (*Sink, error) {
+	root, err := os.OpenRoot(cmp.Or(dir, "."))
+	if err != nil {
+		return nil, OpenError(dir, err)
+	}
+	return &Sink{dir: root}, nil
+}
+
+// Close closes the directory.
+func (s *Sink) Close() {
 	if s.dir != nil {
 		_ = s.dir.Close() // a directory handle: nothing is lost
 	}
 }
 
-// take is the engine's Request.Artifact. That one file cannot be stored here is
+// Take is the engine's Request.Artifact. That one file cannot be stored here is
 // no reason to lose the others: it is noted. An error of the content itself is
 // the engine's.
-func (s *artifactSink) take(a sandbox.Artifact, content io.Reader) error {
+func (s *Sink) Take(a sandbox.Artifact, content io.Reader) error {
 	source := &source{r: content}
 	err := sandbox.CheckGuestPath("artifacts", a.Path)
 	switch {
 	case err != nil:
 	case s.dir != nil:
-		err = s.store(a, source)
+		err = s.Store(a, source)
 	default:
 		err = s.keep(a, source)
 	}
@@ -87,7 +101,7 @@ func (s *source) Read(p []byte) (int, error) {
 
 // keep holds the content for the result while there is room; an artifact that
 // does not fit is listed without content.
-func (s *artifactSink) keep(a sandbox.Artifact, content io.Reader) error {
+func (s *Sink) keep(a sandbox.Artifact, content io.Reader) error {
 	if a.Size > maxInlineArtifacts-s.inline {
 		return nil
 	}
@@ -100,11 +114,11 @@ func (s *artifactSink) keep(a sandbox.Artifact, content io.Reader) error {
 	return nil
 }
 
-// store writes one artifact below the directory: into a new file first, which
+// Store writes one artifact below the directory: into a new file first, which
 // then takes the name. So what has the name already is replaced, never written
 // through, and nobody sees half a file. Directories on the way are made; one
 // that is a symbolic link is refused.
-func (s *artifactSink) store(a sandbox.Artifact, content io.Reader) error {
+func (s *Sink) Store(a sandbox.Artifact, content io.Reader) error {
 	if err := s.makeParents(path.Dir(a.Path)); err != nil {
 		return err
 	}
@@ -116,22 +130,22 @@ func (s *artifactSink) store(a sandbox.Artifact, content io.Reader) error {
 		return errors.Join(err, ignoreNotExist(s.dir.Remove(temp)))
 	}
 	if err := s.dir.Rename(temp, a.Path); err != nil {
-		return errors.Join(hostFileError(a.Path, reason(err)), ignoreNotExist(s.dir.Remove(temp)))
+		return errors.Join(hostFileError(a.Path, Reason(err)), ignoreNotExist(s.dir.Remove(temp)))
 	}
 	return nil
 }
 
-func (s *artifactSink) write(name string, a sandbox.Artifact, content io.Reader) error {
+func (s *Sink) write(name string, a sandbox.Artifact, content io.Reader) error {
 	f, err := s.dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
-		return hostFileError(a.Path, reason(err))
+		return hostFileError(a.Path, Reason(err))
 	}
 	out := &sparseFile{file: f}
 	n, err := io.Copy(out, io.LimitReader(content, a.Size+1))
 	err = errors.Join(err, out.end(), f.Close())
 	switch {
 	case err != nil:
-		return hostFileError(a.Path, reason(err))
+		return hostFileError(a.Path, Reason(err))
 	case n != a.Size:
 		return hostFileError(a.Path, fmt.Sprintf("%d bytes came instead of %d", n, a.Size))
 	}
@@ -139,7 +153,7 @@ func (s *artifactSink) write(name string, a sandbox.Artifact, content io.Reader)
 }
 
 // makeParents makes the directories of dir that are missing.
-func (s *artifactSink) makeParents(dir string) error {
+func (s *Sink) makeParents(dir string) error {
 	if dir == "." {
 		return nil
 	}
@@ -147,11 +161,11 @@ func (s *artifactSink) makeParents(dir string) error {
 	for part := range strings.SplitSeq(dir, "/") {
 		at = path.Join(at, part)
 		if err := s.dir.Mkdir(at, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return hostFileError(at, reason(err))
+			return hostFileError(at, Reason(err))
 		}
 		info, err := s.dir.Lstat(at)
 		if err != nil {
-			return hostFileError(at, reason(err))
+			return hostFileError(at, Reason(err))
 		}
 		if !info.IsDir() {
 			return hostFileError(at, "is in the way and is not a directory")
@@ -160,10 +174,10 @@ func (s *artifactSink) makeParents(dir string) error {
 	return nil
 }
 
-// finish completes the result: the content that was kept goes in line, and
+// Finish completes the result: the content that was kept goes in line, and
 // what could not be stored moves to the skipped ones. It says whether
 // everything was stored.
-func (s *artifactSink) finish(r *sandbox.Result) bool {
+func (s *Sink) Finish(r *sandbox.Result) bool {
 	lost := map[string]bool{}
 	for _, skipped := range s.skipped {
 		lost[skipped.Path] = true
@@ -183,26 +197,18 @@ func (s *artifactSink) finish(r *sandbox.Result) bool {
 	return len(s.skipped) == 0
 }
 
-func hostFileError(name, why string) *sandbox.Error {
-	return &sandbox.Error{Code: sandbox.CodePathInvalid, Message: fmt.Sprintf("%s: %s", sandbox.SafeText(name, 200), why)}
-}
-
-// reason is the system's words without the path, which is already said.
-func reason(err error) string {
-	var pe *fs.PathError
-	if errors.As(err, &pe) {
-		return pe.Err.Error()
-	}
-	var le *os.LinkError
-	if errors.As(err, &le) {
-		return le.Err.Error()
-	}
-	return err.Error()
-}
-
-func ignoreNotExist(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+// KeepExecutable gives the owner of a file in the sink's directory what mode has of
+// executing, and others what the process's umask leaves them.
+func (s *Sink) KeepExecutable(name string, mode uint32) error {
+	if mode&0o111 == 0 {
 		return nil
 	}
-	return err
+	if err := s.dir.Chmod(name, 0o755); err != nil {
+		return hostFileError(name, Reason(err))
+	}
+	return nil
+}
+
+func hostFileError(name, why string) *sandbox.Error {
+	return &sandbox.Error{Code: sandbox.CodePathInvalid, Message: fmt.Sprintf("%s: %s", sandbox.SafeText(name, 200), why)}
 }

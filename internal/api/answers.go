@@ -11,7 +11,7 @@ import (
 // holdAnswer gives a request a share of the memory for answers. What is read for
 // its answer, from records and from guests, asks there for room, before it is
 // read where its size is known. giveBack is for when the answer has gone out, or
-// its client has been given up: one that reads nothing is after Patience.
+// its client has been given up: one that reads nothing is after ClientTimeout.
 func (c *call) holdAnswer() (giveBack func()) {
 	c.room = c.answers.share(c.tenant())
 	c.r = c.r.WithContext(headroom.With(c.r.Context(), func(bytes int64) error {
@@ -42,7 +42,7 @@ func (c *call) hold(result *sandbox.Result) (*sandbox.Result, error) {
 }
 
 func (c *call) fetchLater(run string) (*sandbox.Result, error) {
-	ctx, cancel := context.WithTimeout(c.r.Context(), c.o.Patience+time.Second) // by then who does not read is gone
+	ctx, cancel := context.WithTimeout(c.r.Context(), c.o.ClientTimeout+time.Second) // by then who does not read is gone
 	defer cancel()
 	for {
 		freed := c.answers.freed()

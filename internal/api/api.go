@@ -40,9 +40,9 @@ type Options struct {
 	// without a name; default the system's temporary directory.
 	SpoolDir string
 	// Heartbeat is how often a silent stream sends a sign of life, default
-	// 15 s. Patience is how long a client may neither send nor read what it
+	// 15 s. ClientTimeout is how long a client may neither send nor read what it
 	// has to, default 30 s.
-	Heartbeat, Patience time.Duration
+	Heartbeat, ClientTimeout time.Duration
 }
 
 // server is the API behind its handler.
@@ -93,8 +93,8 @@ func withDefaults(o Options) Options {
 	if o.Heartbeat == 0 {
 		o.Heartbeat = 15 * time.Second
 	}
-	if o.Patience == 0 {
-		o.Patience = 30 * time.Second
+	if o.ClientTimeout == 0 {
+		o.ClientTimeout = 30 * time.Second
 	}
 	o.Domain = strings.TrimSuffix(strings.ToLower(o.Domain), ".")
 	return o

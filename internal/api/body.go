@@ -18,7 +18,7 @@ const (
 	defaultMaxBody    = 1 << 20
 	defaultMaxRunBody = 96 << 20
 	// minBodyRate is how fast a JSON body must come on the whole, in bytes per
-	// second, after the server's patience: one that drips holds its memory for
+	// second, after the server's timeout: one that drips holds its memory for
 	// long.
 	minBodyRate = 64 << 10
 )
@@ -33,7 +33,7 @@ func (s *server) readJSON(w http.ResponseWriter, r *http.Request, tenant string,
 		return nil, bodyTooLarge(limit)
 	}
 	share := s.bodies.share(tenant)
-	in := s.patient(w, r.Body)
+	in := s.timed(w, r.Body)
 	in.rate, in.begun = minBodyRate, time.Now()
 	body, err := (&bodyReader{in: in, share: share, limit: limit, dir: s.o.SpoolDir}).read(r.ContentLength)
 	if done = share.giveBack; err == nil {
@@ -74,24 +74,24 @@ func readError(err error) error {
 	}}
 }
 
-// patient reads a request's body with a deadline for each piece: a client may
+// timed reads a request's body with a deadline for each piece: a client may
 // be slow, but not silent. The deadline is taken back after each read, because
 // it would otherwise hit the connection later.
-func (s *server) patient(w http.ResponseWriter, body io.Reader) *patientReader {
-	return &patientReader{rc: http.NewResponseController(w), body: body, patience: s.o.Patience}
+func (s *server) timed(w http.ResponseWriter, body io.Reader) *timedReader {
+	return &timedReader{rc: http.NewResponseController(w), body: body, timeout: s.o.ClientTimeout}
 }
 
-type patientReader struct {
-	rc       *http.ResponseController
-	body     io.Reader
-	patience time.Duration
-	rate     int64     // bytes per second that must come after the patience; 0: any pace will do
-	begun    time.Time // when the first read was; needed with a rate
-	read     int64
-	err      error // why reading failed, if it did: the client's fault, not the sandbox's
+type timedReader struct {
+	rc      *http.ResponseController
+	body    io.Reader
+	timeout time.Duration
+	rate    int64     // bytes per second that must come after the timeout; 0: any pace will do
+	begun   time.Time // when the first read was; needed with a rate
+	read    int64
+	err     error // why reading failed, if it did: the client's fault, not the sandbox's
 }
 
-func (p *patientReader) Read(b []byte) (int, error) {
+func (p *timedReader) Read(b []byte) (int, error) {
 	_ = p.rc.SetReadDeadline(p.deadline()) // not every connection has deadlines
 	n, err := p.body.Read(b)
 	_ = p.rc.SetReadDeadline(time.Time{})
@@ -103,12 +103,12 @@ func (p *patientReader) Read(b []byte) (int, error) {
 }
 
 // deadline is when the next piece must have come.
-func (p *patientReader) deadline() time.Time {
-	silent := time.Now().Add(p.patience)
+func (p *timedReader) deadline() time.Time {
+	silent := time.Now().Add(p.timeout)
 	if p.rate == 0 {
 		return silent
 	}
-	slow := p.begun.Add(p.patience + time.Duration(float64(p.read)/float64(p.rate)*float64(time.Second)))
+	slow := p.begun.Add(p.timeout + time.Duration(float64(p.read)/float64(p.rate)*float64(time.Second)))
 	if slow.Before(silent) {
 		return slow
 	}

@@ -146,7 +146,7 @@ func retryAfter(err error) int {
 }
 
 // answerPart is how much of an answer is written at a time: a slow client has
-// the server's patience for each part.
+// the server's timeout for each part.
 const answerPart = 256 << 10
 
 // writeJSON answers with a value. Text of guests stays as it is: the media type

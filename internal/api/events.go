@@ -19,7 +19,7 @@ import (
 // so that what fails before is an ordinary error.
 //
 // It is safe for concurrent use. A client that stops reading makes send fail
-// after the server's patience; whoever produces must stop then.
+// after the server's timeout; whoever produces must stop then.
 type events struct {
 	mu      sync.Mutex
 	w       http.ResponseWriter

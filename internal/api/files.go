@@ -177,7 +177,7 @@ func (c *call) writeFile() error {
 	if c.r.Header.Get("Content-Range") != "" {
 		return badRequest("Content-Range", "a part of a file cannot be written", "send the whole file")
 	}
-	in := c.patient(c.w, c.r.Body)
+	in := c.timed(c.w, c.r.Body)
 	if err := s.WriteFile(c.r.Context(), name, c.query.mode("mode"), c.r.ContentLength, in); err != nil {
 		if in.err != nil {
 			return readError(in.err)

@@ -37,14 +37,14 @@ func newRequestID() string {
 type answer struct {
 	http.ResponseWriter
 
-	rc       *http.ResponseController
-	patience time.Duration
-	body     *seenBody // nil: the request has none
-	wrote    bool
+	rc      *http.ResponseController
+	timeout time.Duration
+	body    *seenBody // nil: the request has none
+	wrote   bool
 }
 
 func (s *server) newAnswer(w http.ResponseWriter, r *http.Request) *answer {
-	a := &answer{ResponseWriter: w, rc: http.NewResponseController(w), patience: s.o.Patience}
+	a := &answer{ResponseWriter: w, rc: http.NewResponseController(w), timeout: s.o.ClientTimeout}
 	if r.ContentLength != 0 {
 		a.body = &seenBody{ReadCloser: r.Body}
 		r.Body = a.body
@@ -53,7 +53,7 @@ func (s *server) newAnswer(w http.ResponseWriter, r *http.Request) *answer {
 }
 
 func (a *answer) extend() {
-	_ = a.rc.SetWriteDeadline(time.Now().Add(a.patience)) // not every connection has deadlines
+	_ = a.rc.SetWriteDeadline(time.Now().Add(a.timeout)) // not every connection has deadlines
 }
 
 func (a *answer) WriteHeader(status int) {
@@ -74,7 +74,7 @@ func (a *answer) Write(b []byte) (int, error) {
 // sends a header, net/http reads what is left of a small body.
 func (a *answer) begin() {
 	if !a.wrote && a.body != nil && !a.body.ended.Load() {
-		_ = a.rc.SetReadDeadline(time.Now().Add(a.patience / 2)) // before the write's deadline
+		_ = a.rc.SetReadDeadline(time.Now().Add(a.timeout / 2)) // before the write's deadline
 	}
 }
 
@@ -89,7 +89,7 @@ func (a *answer) swallow(r *http.Request) {
 	if a.body == nil || a.body.ended.Load() || a.wrote || r.Header.Get("Expect") != "" {
 		return
 	}
-	_ = a.rc.SetReadDeadline(time.Now().Add(a.patience / 2))
+	_ = a.rc.SetReadDeadline(time.Now().Add(a.timeout / 2))
 	_, _ = io.CopyN(io.Discard, a.body, maxSwallowed)
 }
 

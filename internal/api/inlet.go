@@ -25,20 +25,20 @@ func newInlet() *inlet {
 	return &inlet{some: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
-// put adds a frame. Where there is no room it waits as long as the patience
+// put adds a frame. Where there is no room it waits as long as the timeout
 // lasts; false says that nothing was taken meanwhile, or that ctx has ended.
-func (i *inlet) put(ctx context.Context, frame []byte, patience time.Duration) bool {
+func (i *inlet) put(ctx context.Context, frame []byte, timeout time.Duration) bool {
 	if i.add(frame) {
 		return true
 	}
 	i.stalls.Add(1)
 	defer i.stalls.Add(1)
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	for !i.add(frame) {
 		select {
 		case <-i.room:
-			timer.Reset(patience)
+			timer.Reset(timeout)
 		case <-timer.C:
 			return false
 		case <-ctx.Done():

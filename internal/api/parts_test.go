@@ -180,7 +180,7 @@ func FuzzQuery(f *testing.F) {
 
 // That nothing answers is not the fault of the caller, who still waits.
 func TestPortsThatNeverAnswerSaySo(t *testing.T) {
-	s := &server{o: withDefaults(Options{Patience: 10 * time.Millisecond})}
+	s := &server{o: withDefaults(Options{ClientTimeout: 10 * time.Millisecond})}
 	_, err := s.dialPort(t.Context(), 8000, func(ctx context.Context, _ int) (net.Conn, error) {
 		<-ctx.Done()
 		return nil, &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "the caller went away", Err: ctx.Err()}

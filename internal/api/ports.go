@@ -115,7 +115,7 @@ func (s *server) servePort(a *answer, r *http.Request, target portTarget, rest, 
 		case <-ctx.Done():
 		}
 	}()
-	p := &portProxy{server: s, request: r, host: r.Host, prefix: prefix, port: target.port, path: unescaped, rawPath: rest, body: s.patient(a, r.Body)}
+	p := &portProxy{server: s, request: r, host: r.Host, prefix: prefix, port: target.port, path: unescaped, rawPath: rest, body: s.timed(a, r.Body)}
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return polite(s.dialPort(ctx, target.port, inside.Dial))
@@ -135,18 +135,18 @@ func (s *server) servePort(a *answer, r *http.Request, target portTarget, rest, 
 }
 
 // portTimeout is how long a server inside may take to accept, at most as long
-// as the server's own patience.
+// as the server's own timeout.
 const portTimeout = 10 * time.Second
 
-// dialPort connects. That our own patience ended is not the caller's doing.
+// dialPort connects. That our own timeout ended is not the caller's doing.
 func (s *server) dialPort(ctx context.Context, port int, dial func(context.Context, int) (net.Conn, error)) (net.Conn, error) {
-	patience := min(portTimeout, s.o.Patience)
-	dialing, cancel := context.WithTimeout(ctx, patience)
+	timeout := min(portTimeout, s.o.ClientTimeout)
+	dialing, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	conn, err := dial(dialing, port)
 	if err != nil && dialing.Err() != nil && ctx.Err() == nil {
 		return nil, &sandbox.Error{
-			Code: sandbox.CodePortClosed, Message: fmt.Sprintf("nothing answered on port %d in %s", port, patience),
+			Code: sandbox.CodePortClosed, Message: fmt.Sprintf("nothing answered on port %d in %s", port, timeout),
 			Hint: "see whether the server inside is stuck: it must accept connections", Err: err,
 		}
 	}

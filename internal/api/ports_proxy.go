@@ -24,7 +24,7 @@ type portProxy struct {
 	prefix        string        // of the path; empty with a host name of its own
 	port          int
 	path, rawPath string
-	body          *patientReader // the request's
+	body          *timedReader // the request's
 }
 
 func (p *portProxy) byPath() bool { return p.prefix != "" }

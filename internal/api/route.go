@@ -142,7 +142,7 @@ func (c *call) admit(rt route) error {
 // drain reads a body that the route has no use for. Left where it is, it would
 // hold up the answer.
 func (c *call) drain() error {
-	n, err := io.Copy(io.Discard, io.LimitReader(c.patient(c.w, c.r.Body), maxUnwanted+1))
+	n, err := io.Copy(io.Discard, io.LimitReader(c.timed(c.w, c.r.Body), maxUnwanted+1))
 	switch {
 	case err != nil:
 		return readError(err)

@@ -89,7 +89,7 @@ func (c *call) writeArchive() error {
 	if c.r.Header.Get("Content-Encoding") != "" {
 		return withStatus(http.StatusUnsupportedMediaType, "", "compressed bodies are not accepted", "say it with ?format=tar.gz")
 	}
-	in := c.patient(c.w, c.r.Body)
+	in := c.timed(c.w, c.r.Body)
 	summary, err := archive.Unpack(c.r.Context(), in, name, format, archive.Limits{Dir: c.o.SpoolDir}, s)
 	switch {
 	case in.err != nil:

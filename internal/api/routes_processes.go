@@ -242,7 +242,7 @@ func (c *call) writeStdin() error {
 	if err != nil {
 		return err
 	}
-	in := c.patient(c.w, c.r.Body)
+	in := c.timed(c.w, c.r.Body)
 	n, err := p.WriteStdin(c.r.Context(), in)
 	switch {
 	case in.err != nil:

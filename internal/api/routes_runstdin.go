@@ -29,7 +29,7 @@ func (c *call) writeRunStdin() error {
 	if err != nil {
 		return err
 	}
-	in := c.patient(c.w, c.r.Body)
+	in := c.timed(c.w, c.r.Body)
 	n, err := c.o.Engine.WriteRunStdin(c.r.Context(), c.tenant(), id, in)
 	switch {
 	case in.err != nil:

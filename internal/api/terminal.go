@@ -102,7 +102,7 @@ func (t *terminal) read(ctx context.Context) error {
 			}
 			continue
 		}
-		if !t.typed.put(ctx, frame, t.o.Patience) {
+		if !t.typed.put(ctx, frame, t.o.ClientTimeout) {
 			return errors.Join(errNotRead, &sandbox.Error{
 				Code: sandbox.CodeConflict, Message: "the program does not read its input, and more does not fit before it",
 				Hint: "connect again when it reads; the process goes on",
@@ -152,8 +152,8 @@ func (t *terminal) ping(ctx context.Context) error {
 		case <-ticker.C:
 		}
 		stalls := t.typed.stalls.Load()
-		patience, cancel := context.WithTimeout(ctx, t.o.Patience)
-		err := t.conn.Ping(patience)
+		timeout, cancel := context.WithTimeout(ctx, t.o.ClientTimeout)
+		err := t.conn.Ping(timeout)
 		cancel()
 		// While there is no room for what was typed nothing is read, pongs
 		// neither. That ends by itself, see put.
@@ -187,9 +187,9 @@ func (t *terminal) write(ctx context.Context, o *stdio.Reader, p piece) (err err
 }
 
 func (t *terminal) send(ctx context.Context, kind websocket.MessageType, b []byte) error {
-	patience, cancel := context.WithTimeout(ctx, t.o.Patience)
+	timeout, cancel := context.WithTimeout(ctx, t.o.ClientTimeout)
 	defer cancel()
-	if err := t.conn.Write(patience, kind, b); err != nil {
+	if err := t.conn.Write(timeout, kind, b); err != nil {
 		return errors.Join(context.Canceled, err)
 	}
 	return nil

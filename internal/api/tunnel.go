@@ -70,7 +70,7 @@ func (c *call) openTunnel() error {
 	defer drop()
 	t := &tunnel{ws: ws, conn: conn, full: make(chan struct{})}
 	go func() { cancel(t.inward(reading)) }()
-	go t.ping(ctx, c.o.Heartbeat, c.o.Patience)
+	go t.ping(ctx, c.o.Heartbeat, c.o.ClientTimeout)
 	err = t.outward(ctx)
 	if err == nil { // what the client still sends goes in
 		select {
@@ -178,7 +178,7 @@ func closeWrite(conn net.Conn) {
 // learns of it. That no answer comes says nothing: a client that does not read, because
 // whoever it reads for has paused or has nothing to ask, answers no ping, and its bytes
 // may wait for a server inside that takes none.
-func (t *tunnel) ping(ctx context.Context, every, patience time.Duration) {
+func (t *tunnel) ping(ctx context.Context, every, timeout time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -187,7 +187,7 @@ func (t *tunnel) ping(ctx context.Context, every, patience time.Duration) {
 			return
 		case <-ticker.C:
 		}
-		limit, cancel := context.WithTimeout(ctx, patience)
+		limit, cancel := context.WithTimeout(ctx, timeout)
 		_ = t.ws.Ping(limit)
 		cancel()
 	}

@@ -116,7 +116,7 @@ func (e *Engine) Warm(ctx context.Context) {
 	wg.Wait()
 }
 
-// Close ends what is left, as Drain does without patience, and releases the
+// Close ends what is left, as Drain does whose context has ended, and releases the
 // drivers.
 func (e *Engine) Close() error {
 	now, cancel := context.WithCancel(context.Background())

@@ -39,7 +39,7 @@ type channel struct {
 	download [wire.Streams]*wire.Inbox // streams 1 and 2, or nil
 	arrived  func(stream uint8, n int) // see Streams.Arrived
 
-	debt *debt // nil: the agent may take its time
+	answer *answerTimer // nil: the agent may take its time
 
 	abandoned atomic.Bool // we have sent close
 	over      chan struct{}
@@ -72,7 +72,7 @@ func (g *Guest) open(ctx context.Context, req wire.Request, u use, s shape) (*ch
 		c.download[1+i] = wire.NewInbox(wire.WindowSize)
 	}
 	if s.prompt {
-		c.debt = newDebt(g.fellSilent)
+		c.answer = newAnswerTimer(g.fellSilent)
 	}
 	if err := g.register(c, payload); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (c *channel) flow(f wire.Frame) error {
 // finish is called once, when the channel is over.
 func (c *channel) finish(o wire.Outcome, err error) {
 	c.outcome, c.err = o, err
-	c.debt.end()
+	c.answer.end()
 	if c.upload != nil {
 		c.upload.Close()
 	}
@@ -154,7 +154,7 @@ func (c *channel) abandon() {
 	if c.abandoned.Swap(true) {
 		return
 	}
-	c.debt.end()
+	c.answer.end()
 	if c.upload != nil {
 		c.upload.Close()
 	}
@@ -172,19 +172,19 @@ const giveUpTimeout = 5 * time.Second
 // giveUp abandons the operation and waits until the agent has, too.
 func (c *channel) giveUp(ctx context.Context) {
 	c.abandon()
-	patience := time.NewTimer(giveUpTimeout)
-	defer patience.Stop()
+	late := time.NewTimer(giveUpTimeout)
+	defer late.Stop()
 	select {
 	case <-c.over:
 	case <-ctx.Done():
-	case <-patience.C:
+	case <-late.C:
 	}
 }
 
 // wait waits for the end of the operation. When the context ends first the
 // operation is given up.
 func (c *channel) wait(ctx context.Context) (wire.Outcome, error) {
-	c.debt.wait()
+	c.answer.wait()
 	select {
 	case <-c.over:
 		if !c.abandoned.Load() {
@@ -229,9 +229,9 @@ func (c *channel) pump(r io.Reader) (total int64, err error) {
 	for {
 		n, err := r.Read(buf)
 		for p := buf[:n]; len(p) > 0; {
-			c.debt.wait()
+			c.answer.wait()
 			k := c.upload.Take(len(p))
-			c.debt.rest()
+			c.answer.rest()
 			if k == 0 {
 				return total, errSated
 			}

@@ -99,8 +99,8 @@ func (g *Guest) download(ctx context.Context, req wire.FileRequest, limit int64,
 
 // next waits for what comes of a download.
 func (c *channel) next(inbox *wire.Inbox) []byte {
-	c.debt.wait()
-	defer c.debt.rest()
+	c.answer.wait()
+	defer c.answer.rest()
 	return inbox.Next()
 }
 

@@ -180,7 +180,7 @@ func (g *Guest) handle(f wire.Frame) error {
 	c := g.channels[f.Channel]
 	g.mu.Unlock()
 	if c != nil {
-		c.debt.progress()
+		c.answer.progress()
 	}
 	switch {
 	case c == nil:

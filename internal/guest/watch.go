@@ -27,9 +27,9 @@ func (g *Guest) Watch(ctx context.Context, dir string, recursive bool, f func(wi
 	defer context.AfterFunc(ctx, c.abandon)()
 	inbox := c.download[wire.Stdout]
 	var r watchReader
-	c.debt.wait()
+	c.answer.wait()
 	for b := inbox.Next(); b != nil; b = inbox.Next() {
-		c.debt.end() // only the beginning is owed: later there may be nothing to tell
+		c.answer.end() // only the beginning is owed: later there may be nothing to tell
 		events, err := r.read(b)
 		if err != nil {
 			g.end(gone(err))

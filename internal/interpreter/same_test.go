@@ -201,11 +201,11 @@ func TestExitWaitsForWhatIsBeingWritten(t *testing.T) {
 	dir, harness := t.TempDir(), install(t)
 	const quick = "LINES, QUICK, HURRY = 100, 0.005,"
 	source, _ := interpreter.File(interpreter.PythonHarness)
-	patient := bytes.Replace(source, []byte(quick), []byte("LINES, QUICK, HURRY = 100, 1e9,"), 1)
-	if bytes.Equal(patient, source) {
+	slow := bytes.Replace(source, []byte(quick), []byte("LINES, QUICK, HURRY = 100, 1e9,"), 1)
+	if bytes.Equal(slow, source) {
 		t.Fatalf("the harness does not say %s", quick)
 	}
-	write(t, harness, string(patient)) // however slow the machine is
+	write(t, harness, string(slow)) // however slow the machine is
 	write(t, filepath.Join(dir, "main.py"), fmt.Sprintf(`
 import os, time
 while os._exit.__name__ == "_exit": print(1)  # until it gets full buffers

@@ -33,7 +33,7 @@ func TestQuietServersCollectOnce(t *testing.T) {
 	}
 	before := collections()
 	c.afterEach()
-	for collections() == before { // the test's own patience bounds it
+	for collections() == before { // the test's own timeout bounds it
 		time.Sleep(time.Millisecond)
 	}
 	for c.ours.Load() { // until its end has been heard of

@@ -142,7 +142,7 @@ func TestPortsEndWithTheirKey(t *testing.T) {
 func TestTerminalsOfProgramsThatDoNotRead(t *testing.T) {
 	release := make(chan struct{})
 	w := newWorld(t, func(s *settings) {
-		s.api.Heartbeat, s.api.Patience = 20*time.Millisecond, 400*time.Millisecond
+		s.api.Heartbeat, s.api.ClientTimeout = 20*time.Millisecond, 400*time.Millisecond
 		s.script = always(fake.Script{Program: func(p *fake.Process) fake.Exit {
 			<-release
 			return echoing(p)

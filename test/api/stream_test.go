@@ -211,7 +211,7 @@ func TestSlowReadersAreDropped(t *testing.T) {
 	finished := make(chan struct{})
 	const total = 64 << 20
 	w := newWorld(t, func(s *settings) {
-		s.api.Patience = 500 * time.Millisecond
+		s.api.ClientTimeout = 500 * time.Millisecond
 		s.script = always(fake.Script{Program: func(p *fake.Process) fake.Exit {
 			chunk := make([]byte, 32<<10)
 			for sent.Load() < total {

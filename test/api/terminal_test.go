@@ -135,7 +135,7 @@ func TestTerminalsRefuseNonsense(t *testing.T) {
 // A client that is silently gone is noticed by pings that nobody answers.
 func TestTerminalsNoticeThatNobodyIsThere(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
-		s.api.Heartbeat, s.api.Patience = 20*time.Millisecond, 100*time.Millisecond
+		s.api.Heartbeat, s.api.ClientTimeout = 20*time.Millisecond, 100*time.Millisecond
 		s.script = always(fake.Script{Program: echoing})
 	})
 	box := w.create("alpha")

@@ -132,7 +132,7 @@ func TestTunnelsIntoServersThatTakeNoMore(t *testing.T) {
 // for may have paused.
 func TestTunnelsOutliveUnansweredPings(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
-		s.api.Heartbeat, s.api.Patience = time.Millisecond, 10*time.Millisecond
+		s.api.Heartbeat, s.api.ClientTimeout = time.Millisecond, 10*time.Millisecond
 		s.script = always(fake.Script{Ports: talkers()})
 	})
 	conn := w.rawTunnel(w.create("alpha") + "/tunnel/9001")

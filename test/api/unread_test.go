@@ -26,7 +26,7 @@ const (
 func loudWorld(t *testing.T) *world {
 	t.Helper()
 	return newWorld(t, func(s *settings) {
-		s.api.Patience = time.Minute // who does not read stays
+		s.api.ClientTimeout = time.Minute // who does not read stays
 		s.script = always(fake.Script{Program: func(p *fake.Process) fake.Exit {
 			_, _ = io.WriteString(p.Stdout, strings.Repeat("\x01", unreadOutput))
 			return fake.Exit{}

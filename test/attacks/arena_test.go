@@ -93,7 +93,7 @@ type trial struct {
 	files   map[string][]byte // artifacts that came out
 	notes   map[string]string // what Around saw
 
-	patience     *ledger.Patience
+	allowance    *ledger.Allowance
 	struck, gone time.Time // see watchEnd
 }
 

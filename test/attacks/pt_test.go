@@ -120,7 +120,7 @@ sys.exit(5)
 	return append(cases, escapeCase(), stuckCase())
 }
 
-// soon is far more than a limit of 1.5 s, or ten seconds of patience, come to on a busy
+// soon is far more than a limit of 1.5 s, or ten seconds of allowance, come to on a busy
 // machine, and far less than what else would end a run: the minute that an agent may say
 // nothing in the middle, and this test's own.
 const soon = 30 * time.Second
@@ -240,7 +240,7 @@ func escapeCase() Case {
 func stuckCase() Case {
 	return Case{
 		ID: "PT-05", Title: "an agent that reports an end and answers nothing after it", Level: Agent, Severity: PeerDoS, Source: "own",
-		Expect: "the run ends after three seconds of patience, not by a limit; a success may be claimed, which is why causes come from the kernel",
+		Expect: "the run ends after three seconds of allowance, not by a limit; a success may be claimed, which is why causes come from the kernel",
 		Do: func(t *trial) error {
 			program, err := t.hostileAgent("stuck")
 			if err != nil {
@@ -254,7 +254,7 @@ func stuckCase() Case {
 			}
 			return t.err
 		},
-		Control: Control{Without: "patience with a bound", Run: func(a *arena) error {
+		Control: Control{Without: "allowance with a bound", Run: func(a *arena) error {
 			r, w := io.Pipe()
 			defer w.Close()
 			read := make(chan error, 1)

@@ -65,7 +65,7 @@ const endIn = 2 * time.Second
 // of memory first, how long things may take here, and what is left.
 func (t *trial) watchEnd() (stop func()) {
 	before := ledger.Take(t.state)
-	t.patience = ledger.Within(endIn)
+	t.allowance = ledger.Within(endIn)
 	stopVictim := t.victim()
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -78,7 +78,7 @@ func (t *trial) watchEnd() (stop func()) {
 			}
 			groups := ledger.Take(t.state)["cgroup"]
 			maps.DeleteFunc(groups, func(dir string, _ int) bool { return before["cgroup"][dir] > 0 })
-			t.patience.Look(before)
+			t.allowance.Look(before)
 			switch {
 			case t.struck.IsZero() && outOfMemory(groups):
 				t.struck = time.Now()
@@ -94,7 +94,7 @@ func (t *trial) watchEnd() (stop func()) {
 			t.gone = time.Now()
 		}
 		stopVictim()
-		if left := t.patience.Wait(before, t.state); len(left) > 0 {
+		if left := t.allowance.Wait(before, t.state); len(left) > 0 {
 			t.notes["left"] = strings.Join(left, "\n")
 		}
 	}
@@ -131,12 +131,12 @@ func (t *trial) strained(cause sandbox.CauseKind) error {
 	case r.Cleanup != nil:
 		return fmt.Errorf("not gone in time: %w", r.Cleanup)
 	case t.notes["left"] != "":
-		return fmt.Errorf("left behind (%v):\n%s", t.patience, t.notes["left"])
+		return fmt.Errorf("left behind (%v):\n%s", t.allowance, t.notes["left"])
 	}
 	took := t.ending()
-	t.Logf("%s for %s after %.0f ms; gone %v after the strike (%v)", r.Status, r.Cause.Kind, r.Timings.ExecMS, took.Round(time.Millisecond), t.patience)
-	if took > t.patience.Bound() {
-		return fmt.Errorf("gone %v after the strike of %s (%v)", took, r.Cause.Kind, t.patience)
+	t.Logf("%s for %s after %.0f ms; gone %v after the strike (%v)", r.Status, r.Cause.Kind, r.Timings.ExecMS, took.Round(time.Millisecond), t.allowance)
+	if took > t.allowance.Bound() {
+		return fmt.Errorf("gone %v after the strike of %s (%v)", took, r.Cause.Kind, t.allowance)
 	}
 	return nil
 }

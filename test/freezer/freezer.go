@@ -40,7 +40,7 @@ func Freeze(t *testing.T, pid int) (thaw func()) {
 	t.Cleanup(func() {
 		thaw()
 		_ = os.WriteFile(filepath.Join(root, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0) // unless it has ended
-		for os.Remove(dir) != nil {                                                         // the test's own patience bounds it
+		for os.Remove(dir) != nil {                                                         // the test's own timeout bounds it
 			time.Sleep(time.Millisecond)
 		}
 	})

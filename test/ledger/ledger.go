@@ -10,7 +10,7 @@
 //	}
 //
 // It looks at the whole host, on which other sandboxes may come and go. So only
-// what is new and stays for the whole of the patience (see Patience) counts as left
+// what is new and stays for the whole of the allowance (see Allowance) counts as left
 // behind. It reads and never cleans up: what it finds is for a person to see.
 package ledger
 
@@ -87,13 +87,13 @@ func Wait(before Snapshot, dirs ...string) []string {
 
 // Wait waits for as long as that until there is nothing more than before, and returns
 // what stayed all the time otherwise.
-func (p *Patience) Wait(before Snapshot, dirs ...string) []string {
+func (p *Allowance) Wait(before Snapshot, dirs ...string) []string {
 	left, _ := p.wait(before, func() Snapshot { return Take(dirs...) })
 	return left
 }
 
 // wait also returns what was there when something was there last.
-func (p *Patience) wait(before Snapshot, take func() Snapshot) (left, last []string) {
+func (p *Allowance) wait(before Snapshot, take func() Snapshot) (left, last []string) {
 	begin := time.Now()
 	left = More(before, take())
 	for pause := 5 * time.Millisecond; len(left) > 0; pause = min(2*pause, 250*time.Millisecond) {

@@ -94,7 +94,7 @@ func TestPatience(t *testing.T) {
 		others float64
 		want   time.Duration
 	}{{0, usual}, {cpus - 1, usual}, {2*cpus - 1, 2 * usual}, {100 * cpus, longest}} {
-		if got := (&Patience{quiet: usual, looks: 10, wanted: 10 * c.others}).Bound(); got != c.want {
+		if got := (&Allowance{quiet: usual, looks: 10, wanted: 10 * c.others}).Bound(); got != c.want {
 			t.Errorf("with %.0f others on %.0f processors: %v, want %v", c.others, cpus, got, c.want)
 		}
 	}
@@ -104,7 +104,7 @@ func TestPatience(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = burner.Process.Kill(); _ = burner.Wait() }()
-	for busy(before) == 0 { // the test's own patience bounds it
+	for busy(before) == 0 { // the test's own timeout bounds it
 		time.Sleep(time.Millisecond)
 	}
 	if n := busy(Take()); n != 0 {

@@ -19,9 +19,9 @@ import (
 	"pinfold/sandbox"
 )
 
-// patience bounds one program. It is there so that a test ends that hangs, and
+// timeout bounds one program. It is there so that a test ends that hangs, and
 // far longer than any of them takes on a machine that does much else.
-const patience = 10 * time.Minute
+const timeout = 10 * time.Minute
 
 // limits are enough for all of them.
 var limits = []string{
@@ -88,7 +88,7 @@ func inside(t *testing.T, pinfold, dir, main, language string, more ...string) s
 
 func execute(t *testing.T, dir string, args []string, env ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // the tests' own commands
 	cmd.Dir, cmd.Env = dir, env

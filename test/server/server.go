@@ -68,8 +68,8 @@ type Server struct {
 	log bytes.Buffer
 }
 
-// patience bounds how long a server may take to start, and to end.
-const patience = 60 * time.Second
+// timeout bounds how long a server may take to start, and to end.
+const timeout = 60 * time.Second
 
 // Start starts a server and waits until it is ready. A server that ends before
 // is an error. Whoever starts it ends it, with Stop or Kill.
@@ -133,7 +133,7 @@ func (s *Server) Log() string {
 
 // Ready waits until the server takes work.
 func (s *Server) Ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		err := s.Client.Ready(ctx)
@@ -173,7 +173,7 @@ func (s *Server) Stop() error {
 			return fmt.Errorf("%w:\n%s", s.err, s.Log())
 		}
 		return nil
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		return errors.Join(fmt.Errorf("the server does not end:\n%s", s.Log()), s.Kill())
 	}
 }

@@ -134,7 +134,7 @@ func TestCountersAreClosedByThemselves(t *testing.T) {
 		t.Errorf("%d machines have open counters, want this one", open())
 	}
 	for open() > 0 {
-		time.Sleep(restAfter / 10) // the test's own patience bounds it
+		time.Sleep(restAfter / 10) // the test's own timeout bounds it
 	}
 }
 
@@ -205,7 +205,7 @@ func TestMachinesThatEndAtRest(t *testing.T) {
 			if err := unix.Kill(m.child.PID, unix.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			<-m.Dead() // the test's own patience bounds it
+			<-m.Dead() // the test's own timeout bounds it
 			if d := m.Death(); d.Kind != driver.DeathAgent {
 				t.Errorf("%+v", d)
 			}

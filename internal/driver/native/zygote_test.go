@@ -221,11 +221,11 @@ func TestUnfitZygotes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			plan, spec := zygoteSpec(t, d, "bad")
 			spec.Files = append(spec.Files, zygote.GuestFile{Path: filepath.Dir(spec.Files[0].Path) + "/bad.py", Content: []byte(test.module)})
-			patience := time.Minute
+			limit := time.Minute
 			if test.why == "it took too long" {
-				patience = time.Second
+				limit = time.Second
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			p, err := startZygote(t, ctx, d, plan, spec)
 			if errors.Is(err, errors.ErrUnsupported) {

@@ -8,7 +8,7 @@ import (
 	"pinfold/sandbox"
 )
 
-// Modules that never end loading cost the first requests their patience, not each
+// Modules that never end loading cost the first requests the time that they wait, not each
 // request its own.
 func TestSlowLoading(t *testing.T) {
 	p := &pool{zygotes: supervisor.New(supervisor.Options{}), spec: sandbox.PoolSpec{Language: "python", Warm: []string{"slow"}}, filling: 1, fillingSince: time.Now()}

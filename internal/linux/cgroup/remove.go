@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds Kill and Remove when the context does not.
-const patience = 10 * time.Second
+// timeout bounds Kill and Remove when the context does not.
+const timeout = 10 * time.Second
 
 // Procs lists the processes in the group, as ids of our own pid namespace; a
 // process outside it is listed as 0. A removed group has none.
@@ -226,7 +226,7 @@ var errAgain = errors.New("still in use")
 // wait repeats a step until it succeeds, fails for good, or time is up; then
 // it returns the last error.
 func wait(ctx context.Context, step func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for pause := 50 * time.Microsecond; ; pause = min(2*pause, 20*time.Millisecond) {
 		err := step()

@@ -240,8 +240,8 @@ func (b *Block) Release() error {
 
 // Sweep frees the blocks whose users are dead and gone, and names them. Processes
 // that are just ending after their owner's death are waited for, that long in all.
-func (p *Pool) Sweep(patience time.Duration) (freed []string, err error) {
-	deadline := time.Now().Add(patience)
+func (p *Pool) Sweep(timeout time.Duration) (freed []string, err error) {
+	deadline := time.Now().Add(timeout)
 	all := make([]byte, Count)
 	length, err := unix.Pread(p.fd, all, 0)
 	if err != nil {

@@ -191,10 +191,10 @@ func TestSweepWaits(t *testing.T) {
 	asked := 0
 	p := newPool(t, file, func(int) bool { asked++; return asked > 3 })
 	if freed, err := p.Sweep(0); err != nil || len(freed) != 0 || asked != 1 {
-		t.Errorf("without patience %v was freed, %v, after %d questions", freed, err, asked)
+		t.Errorf("without a timeout %v was freed, %v, after %d questions", freed, err, asked)
 	}
 	if freed, err := p.Sweep(time.Minute); err != nil || len(freed) != 1 || asked != 4 {
-		t.Errorf("with patience %v was freed, %v, after %d questions", freed, err, asked)
+		t.Errorf("with a timeout %v was freed, %v, after %d questions", freed, err, asked)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)

@@ -9,20 +9,20 @@ import (
 	"pinfold/sandbox"
 )
 
-// patience is how long the agent may keep a caller waiting without the least
+// answerTimeout is how long the agent may keep a caller waiting without the least
 // progress. A guest cannot stop its agent, but may slow it down: all of them
 // share the sandbox's CPU time.
-const patience = time.Minute
+const answerTimeout = time.Minute
 
 // ErrSilent means that the agent did not do what it had to, for so long that
 // nothing can be expected of it any more.
 var ErrSilent = errors.New("the sandbox's agent does not answer")
 
-// debt watches over one channel whose agent must get on with it. Time counts
+// answerTimer watches over one channel whose agent must get on with it. Time counts
 // while somebody waits for the agent, from the last frame that came. It does
 // not count while the agent waits for us: for a client that is slow to send,
 // or to take.
-type debt struct {
+type answerTimer struct {
 	silent func() // called once
 
 	mu    sync.Mutex
@@ -32,15 +32,15 @@ type debt struct {
 	over  bool
 }
 
-func newDebt(silent func()) *debt {
-	d := &debt{silent: silent}
-	d.timer = time.AfterFunc(patience, d.look)
+func newAnswerTimer(silent func()) *answerTimer {
+	d := &answerTimer{silent: silent}
+	d.timer = time.AfterFunc(answerTimeout, d.expired)
 	d.timer.Stop()
 	return d
 }
 
 // wait says that from now on the agent is waited for.
-func (d *debt) wait() {
+func (d *answerTimer) wait() {
 	if d == nil {
 		return
 	}
@@ -48,12 +48,12 @@ func (d *debt) wait() {
 	defer d.mu.Unlock()
 	if !d.owed && !d.over {
 		d.owed, d.since = true, time.Now()
-		d.timer.Reset(patience)
+		d.timer.Reset(answerTimeout)
 	}
 }
 
 // rest says that the agent is not waited for any more.
-func (d *debt) rest() {
+func (d *answerTimer) rest() {
 	if d == nil {
 		return
 	}
@@ -63,7 +63,7 @@ func (d *debt) rest() {
 }
 
 // progress says that a frame came.
-func (d *debt) progress() {
+func (d *answerTimer) progress() {
 	if d == nil {
 		return
 	}
@@ -73,7 +73,7 @@ func (d *debt) progress() {
 }
 
 // end says that nothing is owed ever again.
-func (d *debt) end() {
+func (d *answerTimer) end() {
 	if d == nil {
 		return
 	}
@@ -83,10 +83,10 @@ func (d *debt) end() {
 	d.timer.Stop()
 }
 
-// look is the timer's.
-func (d *debt) look() {
+// expired is the timer's.
+func (d *answerTimer) expired() {
 	d.mu.Lock()
-	left := patience - time.Since(d.since)
+	left := answerTimeout - time.Since(d.since)
 	due := d.owed && !d.over && left <= 0
 	switch {
 	case due:
@@ -103,7 +103,7 @@ func (d *debt) look() {
 // fellSilent ends the connection: no other call would fare better.
 func (g *Guest) fellSilent() {
 	g.end(&sandbox.Error{
-		Code: sandbox.CodeProtocol, Message: fmt.Sprintf("%s: nothing came for %v", ErrSilent, patience),
+		Code: sandbox.CodeProtocol, Message: fmt.Sprintf("%s: nothing came for %v", ErrSilent, answerTimeout),
 		Hint: "the sandbox is ended; create another one", Err: ErrSilent,
 	})
 }

@@ -25,31 +25,31 @@ const (
 // emulated one: everything takes many times as long, and no count of processes shows it.
 const EmulatedEnv = "PINFOLD_TEST_EMULATED"
 
-// Patience bounds how long things may take to go away. On a machine on which
+// Allowance bounds how long things may take to go away. On a machine on which
 // others want the processors as well it is as many times longer as there are too
 // many of them, a minute at most. What is left behind is not among the others: what
-// keeps the processors busy instead of ending earns no patience.
-type Patience struct {
+// keeps the processors busy instead of ending earns no allowance.
+type Allowance struct {
 	quiet  time.Duration // on a machine that has nothing else to do
 	looks  float64
 	wanted float64 // the sum over all looks of how many others wanted a processor
 }
 
-// Usual is the patience for whatever a test leaves behind.
-func Usual() *Patience { return Within(usual) }
+// Usual is the allowance for whatever a test leaves behind.
+func Usual() *Allowance { return Within(usual) }
 
-// Within is a patience of that long, on a machine that has nothing else to do.
-func Within(quiet time.Duration) *Patience { return &Patience{quiet: quiet} }
+// Within is a allowance of that long, on a machine that has nothing else to do.
+func Within(quiet time.Duration) *Allowance { return &Allowance{quiet: quiet} }
 
 // String says how long it is and why.
-func (p *Patience) String() string {
+func (p *Allowance) String() string {
 	return fmt.Sprintf("%v are allowed: beside it %.1f others wanted %d processors", p.Bound().Round(time.Millisecond), p.others(), runtime.NumCPU())
 }
 
-func (p *Patience) others() float64 { return p.wanted / max(1, p.looks) }
+func (p *Allowance) others() float64 { return p.wanted / max(1, p.looks) }
 
 // Bound is how long it is, by what was seen until now.
-func (p *Patience) Bound() time.Duration {
+func (p *Allowance) Bound() time.Duration {
 	if os.Getenv(EmulatedEnv) != "" {
 		return longest
 	}
@@ -58,7 +58,7 @@ func (p *Patience) Bound() time.Duration {
 }
 
 // Look counts once who wants a processor, beside what there was not before.
-func (p *Patience) Look(before Snapshot) {
+func (p *Allowance) Look(before Snapshot) {
 	load, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return

@@ -41,7 +41,7 @@ func (w *world) send(text string) net.Conn {
 
 // A client that announces a body and does not send it is answered and dropped.
 func TestSilentBodiesAreDropped(t *testing.T) {
-	w := newWorld(t, func(s *settings) { s.api.Patience = 100 * time.Millisecond })
+	w := newWorld(t, func(s *settings) { s.api.ClientTimeout = 100 * time.Millisecond })
 	box := w.create("alpha")
 	for _, head := range []string{
 		"POST /v1/runs HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n",
@@ -67,7 +67,7 @@ func TestSilentBodiesAreDropped(t *testing.T) {
 func TestAnswersThatNobodyReadsAreDropped(t *testing.T) {
 	large := strings.Repeat("x", 32<<20)
 	w := newWorld(t, func(s *settings) {
-		s.api.Patience = 300 * time.Millisecond
+		s.api.ClientTimeout = 300 * time.Millisecond
 		s.script = always(fake.Script{Program: func(p *fake.Process) fake.Exit {
 			_, _ = io.WriteString(p.Stdout, large)
 			return fake.Exit{}
@@ -85,7 +85,7 @@ func TestAnswersThatNobodyReadsAreDropped(t *testing.T) {
 // A body that drips, each byte in time, is dropped all the same: it would hold
 // its memory for days.
 func TestDrippingBodiesAreDropped(t *testing.T) {
-	w := newWorld(t, func(s *settings) { s.api.Patience = 200 * time.Millisecond })
+	w := newWorld(t, func(s *settings) { s.api.ClientTimeout = 200 * time.Millisecond })
 	conn := w.send("POST /v1/runs HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\nHost: localhost\r\nAuthorization: Bearer " + w.keys["alpha"] + "\r\n\r\n")
 	stop := make(chan struct{})
 	defer close(stop)

@@ -6,7 +6,7 @@ import (
 	"net"
 
 	"pinfold/internal/archive"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/living"
 	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
@@ -17,7 +17,7 @@ import (
 // when its time is over, and with the process.
 type Sandbox struct {
 	local *Local
-	box   *engine.Sandbox
+	box   *living.Sandbox
 }
 
 // Create makes a living sandbox. When the capacity is used up it waits in the

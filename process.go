@@ -7,7 +7,7 @@ import (
 	"math"
 	"sync"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/living"
 	"pinfold/internal/engine/stdio"
 	"pinfold/sandbox"
 )
@@ -64,7 +64,7 @@ func (s *Sandbox) Exec(ctx context.Context, c sandbox.Command, o ExecOptions) (s
 
 // feed sends all of r to the process. A process that does not want it, or has
 // ended, is no error.
-func feed(ctx context.Context, p *engine.Process, r io.Reader, cancel context.CancelCauseFunc) {
+func feed(ctx context.Context, p *living.Process, r io.Reader, cancel context.CancelCauseFunc) {
 	_, err := p.WriteStdin(ctx, r)
 	if err == nil {
 		err = p.CloseStdin()
@@ -115,7 +115,7 @@ func copyOutput(ctx context.Context, o *stdio.Reader, w io.Writer, until int64) 
 }
 
 // Process is a process in a sandbox of this process.
-type Process struct{ process *engine.Process }
+type Process struct{ process *living.Process }
 
 // ID returns the process's id.
 func (p *Process) ID() string { return p.process.ID() }

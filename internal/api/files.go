@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/living"
 	"pinfold/sandbox"
 )
 
@@ -25,7 +25,7 @@ func guestPath(field, name string) (string, error) {
 }
 
 // place is the sandbox of the path, and the path inside it of the query.
-func (c *call) place() (*engine.Sandbox, string, error) {
+func (c *call) place() (*living.Sandbox, string, error) {
 	s, err := c.sandbox()
 	if err != nil {
 		return nil, "", err
@@ -53,9 +53,9 @@ func (c *call) readFile() error {
 // offer answers with the header for a file and says which part of it is to follow.
 // The header of one that has a body goes out with its first byte, so that a file that
 // cannot be read is an error; until then another file may be offered instead.
-func (c *call) offer(info sandbox.FileInfo) (engine.Part, error) {
+func (c *call) offer(info sandbox.FileInfo) (living.Part, error) {
 	if info.Type != sandbox.FileRegular {
-		return engine.Part{}, &sandbox.Error{Code: sandbox.CodeNotRegularFile, Field: "path", Message: "that is " + notFile[info.Type] + ", and no regular file", Hint: "GET …/files/list lists a directory, GET …/archive brings it"}
+		return living.Part{}, &sandbox.Error{Code: sandbox.CodeNotRegularFile, Field: "path", Message: "that is " + notFile[info.Type] + ", and no regular file", Hint: "GET …/files/list lists a directory, GET …/archive brings it"}
 	}
 	tag := fmt.Sprintf(`"%x-%x"`, info.Size, info.MTime.UnixNano())
 	h := c.w.Header()
@@ -64,12 +64,12 @@ func (c *call) offer(info sandbox.FileInfo) (engine.Part, error) {
 	h.Del("Content-Range")
 	if tagMatches(c.r.Header.Get("If-None-Match"), tag) {
 		c.w.WriteHeader(http.StatusNotModified)
-		return engine.Part{}, nil
+		return living.Part{}, nil
 	}
 	part, partial, err := c.rangeOf(info.Size, tag)
 	if err != nil {
 		h.Set("Content-Range", fmt.Sprintf("bytes */%d", info.Size))
-		return engine.Part{}, err
+		return living.Part{}, err
 	}
 	// Whatever is in the file, it is bytes to keep, never a page of ours.
 	h.Set("Content-Type", typeBytes)
@@ -82,10 +82,10 @@ func (c *call) offer(info sandbox.FileInfo) (engine.Part, error) {
 	}
 	if c.r.Method == http.MethodHead || part.length == 0 {
 		c.w.WriteHeader(status)
-		return engine.Part{}, nil
+		return living.Part{}, nil
 	}
 	late := &lateWriter{out: newOutlet(c.w), begin: func() { c.w.WriteHeader(status) }}
-	return engine.Part{Offset: part.first, Length: part.length, To: late}, nil
+	return living.Part{Offset: part.first, Length: part.length, To: late}, nil
 }
 
 // lateWriter sends the header before the first byte.

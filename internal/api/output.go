@@ -8,13 +8,13 @@ import (
 	"strconv"
 	"strings"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/living"
 	"pinfold/internal/engine/stdio"
 	"pinfold/sandbox"
 )
 
 // streamProcess starts a process and follows it.
-func (c *call) streamProcess(s *engine.Sandbox, command sandbox.Command) error {
+func (c *call) streamProcess(s *living.Sandbox, command sandbox.Command) error {
 	p, outputs, err := s.StartFollowed(c.r.Context(), command)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func parseResumeID(id string) (from [2]int64, err error) {
 }
 
 // follow sends until both streams have ended, then the end of the process.
-func (c *call) follow(e *events, p *engine.Process, outputs *stdio.Follower) error {
+func (c *call) follow(e *events, p *living.Process, outputs *stdio.Follower) error {
 	at, err := outputs.Begin()
 	if err != nil {
 		return c.cutOff(e, err)

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/living"
 	"pinfold/sandbox"
 )
 
@@ -153,7 +153,7 @@ func (s *server) dialPort(ctx context.Context, port int, dial func(context.Conte
 	return conn, err
 }
 
-func (s *server) openPort(r *http.Request, target portTarget) (*engine.Sandbox, error) {
+func (s *server) openPort(r *http.Request, target portTarget) (*living.Sandbox, error) {
 	c := &call{server: s, r: r}
 	var err error
 	if c.who, err = s.identify(r); err != nil {

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"pinfold/internal/access"
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/living"
 )
 
 // route is one line of the table: what people may send and get, who may, and
@@ -199,7 +199,7 @@ func (c *call) object(name, kind string) (string, error) {
 }
 
 // sandbox is the living sandbox of the path.
-func (c *call) sandbox() (*engine.Sandbox, error) {
+func (c *call) sandbox() (*living.Sandbox, error) {
 	id, err := c.object("id", "sbx_")
 	if err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func (c *call) sandbox() (*engine.Sandbox, error) {
 }
 
 // process is the process of the path, in its sandbox.
-func (c *call) process() (*engine.Process, error) {
+func (c *call) process() (*living.Process, error) {
 	s, err := c.sandbox()
 	if err != nil {
 		return nil, err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"pinfold/internal/engine"
+	"pinfold/internal/engine/living"
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/strictjson"
 	"pinfold/sandbox"
@@ -39,7 +39,7 @@ func (c *call) attachTerminal() error {
 		return err
 	}
 	if !p.Info().Terminal {
-		return engine.NoTerminal()
+		return living.NoTerminal()
 	}
 	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
 		c.w.Header().Set("Upgrade", "websocket")
@@ -76,7 +76,7 @@ type terminal struct {
 	*server
 
 	conn    *websocket.Conn
-	process *engine.Process
+	process *living.Process
 	typed   *inlet
 }
 

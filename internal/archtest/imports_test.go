@@ -101,7 +101,8 @@ func TestDriversAreStrangersToEachOther(t *testing.T) {
 // engineLayers are the engine's packages from the bottom up.
 var engineLayers = []string{
 	"internal/engine/admission", "internal/engine/stdio", "internal/engine/records", "internal/engine/verdict", "internal/engine/planner",
-	"internal/engine/execution", "internal/engine/pool", "internal/engine/runs", "internal/engine",
+	"internal/engine/execution", "internal/engine/pool", "internal/engine/runs", "internal/engine/living",
+	"internal/engine",
 }
 
 // TestEngineIsBuiltInLayers keeps a part of the engine readable without those that

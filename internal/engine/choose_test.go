@@ -45,9 +45,9 @@ func TestDriverByRequirement(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%+v: a run by %q", test, got)
 		}
-		d, _, err := e.planSandbox(t.Context(), sandbox.Create{Driver: test.driver, Require: test.require}.WithDefaults())
+		s, err := e.Create(t.Context(), "alice", sandbox.Create{Driver: test.driver, Require: test.require})
 		if got = ""; err == nil {
-			got = d.Name()
+			got = s.Info().Isolation.Driver
 		}
 		if got != test.want {
 			t.Errorf("%+v: a sandbox by %q", test, got)

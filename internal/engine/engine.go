@@ -9,11 +9,13 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pinfold/internal/compilecache"
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/living"
 	"pinfold/internal/engine/planner"
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
@@ -60,9 +62,11 @@ type Options struct {
 	Observer     Observer     // nil: none
 }
 
-// Engine runs programs, which its Runner does, and keeps living sandboxes. It is safe for concurrent use.
+// Engine runs programs (its Runner) and keeps living sandboxes (its Manager), which share
+// one gate, one planner, the pools and the records. It is safe for concurrent use.
 type Engine struct {
 	*runs.Runner
+	*living.Manager
 
 	options  Options
 	log      *slog.Logger
@@ -76,17 +80,14 @@ type Engine struct {
 	quit       chan struct{}
 	processors processors.Shares
 
-	mu        sync.Mutex
-	sandboxes map[string]*Sandbox
-	draining  bool
+	draining atomic.Bool
 }
 
 // New returns an engine. It owns the drivers from now on.
 func New(o Options) *Engine {
 	e := &Engine{
 		options: o, log: o.Log, observer: o.Observer, gate: admission.NewGate(o.Capacity, o.Quota), planner: planner.New(o.Drivers, o.Template, o.Host),
-		quit:      make(chan struct{}),
-		sandboxes: map[string]*Sandbox{},
+		quit: make(chan struct{}),
 	}
 	if e.log == nil {
 		e.log = discardLog()
@@ -101,6 +102,10 @@ func New(o Options) *Engine {
 	e.Runner = runs.New(runs.Options{
 		Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records,
 		Cache: o.CompileCache, Host: o.Host, DestroyLater: o.DestroyLater, Observer: e.observer, Log: e.log,
+	})
+	e.Manager = living.New(living.Options{
+		Drivers: o.Drivers, Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records,
+		DefaultTTL: o.DefaultTTL, MaxTTL: o.MaxTTL, Observer: e.observer, Log: e.log,
 	})
 	return e
 }
@@ -125,6 +130,7 @@ func (e *Engine) Close() error {
 	close(e.quit)
 	e.background.Wait()
 	e.Runner.Close()
+	e.Manager.Close()
 	e.pools.Close()
 	e.records.Flush()
 	for _, d := range e.options.Drivers {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/living"
 	"pinfold/sandbox"
 )
 
@@ -24,7 +25,7 @@ func TestFetchWhileNamesChange(t *testing.T) {
 		put("f", 100)
 		left, told := swaps, 0
 		var out strings.Builder
-		err := x.Fetch(soon(t), "f", func(info sandbox.FileInfo) (engine.Part, error) {
+		err := x.Fetch(soon(t), "f", func(info sandbox.FileInfo) (living.Part, error) {
 			told = int(info.Size)
 			if left > 0 {
 				left--
@@ -33,15 +34,15 @@ func TestFetchWhileNamesChange(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			return engine.Part{Length: info.Size, To: &out}, nil
+			return living.Part{Length: info.Size, To: &out}, nil
 		})
 		if swaps < 10 && (err != nil || out.Len() != told) || swaps > 10 && (code(err) != sandbox.CodeConflict || out.Len() != 0) {
 			t.Errorf("%d changes: %v, %d bytes of a file of %d", swaps, err, out.Len(), told)
 		}
 	}
 	wrong := fmt.Errorf("chosen")
-	if err := x.Fetch(soon(t), "f", func(sandbox.FileInfo) (engine.Part, error) {
-		return engine.Part{}, &sandbox.Error{Code: "x", Err: wrong}
+	if err := x.Fetch(soon(t), "f", func(sandbox.FileInfo) (living.Part, error) {
+		return living.Part{}, &sandbox.Error{Code: "x", Err: wrong}
 	}); code(err) != "x" {
 		t.Errorf("choose's own error: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/living"
 	"pinfold/sandbox"
 
 	"pgregory.net/rapid"
@@ -18,7 +19,7 @@ func TestStateMachine(t *testing.T) {
 	s := serve(t, engine.Options{Capacity: admission.Capacity{Sandboxes: 8, QueueTimeout: time.Millisecond}}, nil)
 	tenants := []string{"alice", "bob"}
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &model{rt: rt, s: s, alive: map[string]*engine.Sandbox{}, owner: map[string]string{}, ended: map[string]string{}}
+		m := &model{rt: rt, s: s, alive: map[string]*living.Sandbox{}, owner: map[string]string{}, ended: map[string]string{}}
 		defer m.end()
 		rt.Repeat(map[string]func(*rapid.T){
 			"create":  func(rt *rapid.T) { m.create(rapid.SampledFrom(tenants).Draw(rt, "tenant")) },
@@ -33,7 +34,7 @@ func TestStateMachine(t *testing.T) {
 type model struct {
 	rt    *rapid.T
 	s     *served
-	alive map[string]*engine.Sandbox
+	alive map[string]*living.Sandbox
 	owner map[string]string
 	ended map[string]string // id → tenant
 }
@@ -59,7 +60,7 @@ func (m *model) create(tenant string) {
 }
 
 // any draws a living sandbox, nil when there is none.
-func (m *model) any(rt *rapid.T) *engine.Sandbox {
+func (m *model) any(rt *rapid.T) *living.Sandbox {
 	var ids []string
 	for id := range m.alive {
 		ids = append(ids, id)

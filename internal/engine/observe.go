@@ -5,6 +5,7 @@ import (
 
 	"pinfold/internal/compilecache"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/living"
 	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 )
@@ -13,9 +14,7 @@ import (
 // goroutines and must return quickly.
 type Observer interface {
 	runs.Observer
-
-	SandboxCreated(warm bool, createMS float64)
-	SandboxEnded(cause sandbox.CauseKind)
+	living.Observer
 }
 
 // nobody observes nothing.
@@ -48,20 +47,13 @@ type Stats struct {
 func (e *Engine) Stats() Stats {
 	used, waiting := e.gate.Counts()
 	s := Stats{
-		Living: map[sandbox.State]int{}, Waiting: waiting, Runs: used.Runs, MemoryBytes: used.MemoryBytes, CPUs: used.CPUs,
+		Undestroyed: e.pools.Undestroyed(), Draining: e.draining.Load(), Waiting: waiting, Runs: used.Runs, MemoryBytes: used.MemoryBytes, CPUs: used.CPUs,
 		Capacity: e.gate.Capacity(), Pools: e.Pools(),
 	}
 	if c := e.options.CompileCache; c != nil {
 		stats := c.Stats()
 		s.CompileCache = &stats
 	}
-	for _, x := range e.living() {
-		info := x.Info()
-		s.Living[info.State]++
-		s.Processes += info.Processes
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s.Undestroyed, s.Draining = e.pools.Undestroyed(), e.draining
+	s.Living, s.Processes = e.Count()
 	return s
 }

@@ -14,6 +14,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/living"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/image"
 	"pinfold/internal/store/memstore"
@@ -61,7 +62,7 @@ func serve(t *testing.T, o engine.Options, script func(driver.Plan) fake.Script)
 	return s
 }
 
-func (s *served) create(t *testing.T, c sandbox.Create) *engine.Sandbox {
+func (s *served) create(t *testing.T, c sandbox.Create) *living.Sandbox {
 	t.Helper()
 	x, err := s.Create(soon(t), "alice", c)
 	if err != nil {

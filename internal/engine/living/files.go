@@ -1,4 +1,4 @@
-package engine
+package living
 
 import (
 	"context"
@@ -171,7 +171,7 @@ func (s *Sandbox) Move(ctx context.Context, from, to string) error {
 // Remove deletes a file, or a directory with everything below it. The places in which
 // a program can write, and what holds them, stay.
 func (s *Sandbox) Remove(ctx context.Context, name string) error {
-	template, err := s.engine.planner.Template(s.request.Template)
+	template, err := s.manager.planner.Template(s.request.Template)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (s *Sandbox) Watch(ctx context.Context, dir string, recursive bool, f func(
 // Changes lists what has been made in the sandbox since its beginning. The
 // template's writable places are empty then, so everything in them was added.
 func (s *Sandbox) Changes(ctx context.Context, limit int) (changes sandbox.Listing[sandbox.Change], err error) {
-	template, err := s.engine.planner.Template(s.request.Template)
+	template, err := s.manager.planner.Template(s.request.Template)
 	if err != nil {
 		return changes, err
 	}

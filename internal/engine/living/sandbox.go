@@ -1,4 +1,4 @@
-package engine
+package living
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func mayGo(from, to sandbox.State) bool { return slices.Contains(transitions[fro
 
 // Sandbox is a living sandbox. It is safe for concurrent use.
 type Sandbox struct {
-	engine  *Engine
+	manager *Manager
 	tenant  string
 	request sandbox.Create
 	ended   chan struct{}
@@ -61,52 +61,52 @@ type Sandbox struct {
 
 // Create makes a living sandbox for a tenant. It waits in the queue when there
 // is no room. The error is a *sandbox.Error; then nothing is left.
-func (e *Engine) Create(ctx context.Context, tenant string, c sandbox.Create) (*Sandbox, error) {
-	s, err := e.create(ctx, tenant, c)
+func (mg *Manager) Create(ctx context.Context, tenant string, c sandbox.Create) (*Sandbox, error) {
+	s, err := mg.create(ctx, tenant, c)
 	if err != nil {
 		err = execution.CallerGone(ctx, err)
-		e.observer.Refused(sandbox.AsError(err).Code)
+		mg.observer.Refused(sandbox.AsError(err).Code)
 		return nil, err
 	}
 	return s, nil
 }
 
-func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*Sandbox, error) {
+func (mg *Manager) create(ctx context.Context, tenant string, c sandbox.Create) (*Sandbox, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	var err error
-	if c.Limits, err = e.options.Policy.Limits(c.Limits, false); err != nil {
+	if c.Limits, err = mg.policy.Limits(c.Limits, false); err != nil {
 		return nil, err
 	}
 	if c.TTLMS == 0 {
-		c.TTLMS = e.options.DefaultTTL.Milliseconds()
+		c.TTLMS = mg.defaultTTL.Milliseconds()
 	}
 	idles := c.IdleMS != 0
 	c = c.WithDefaults()
-	if err := e.checkTTL(c.TTLMS); err != nil {
+	if err := mg.checkTTL(c.TTLMS); err != nil {
 		return nil, err
 	}
-	d, plan, err := e.planSandbox(ctx, c)
+	d, plan, err := mg.planSandbox(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	queued := time.Now()
-	release, err := e.gate.Acquire(ctx, tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs})
+	release, err := mg.gate.Acquire(ctx, tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs})
 	if err != nil {
 		return nil, err
 	}
-	s := e.newSandbox(tenant, c, plan, release)
+	s := mg.newSandbox(tenant, c, plan, release)
 	s.idles = idles
 	s.info.Timings.QueueMS = execution.Milliseconds(time.Since(queued))
-	e.observer.Queued(time.Since(queued))
-	if err := e.admit(s); err != nil {
+	mg.observer.Queued(time.Since(queued))
+	if err := mg.admit(s); err != nil {
 		release()
 		return nil, err
 	}
 	failpoint.Hit("create.journalled")
 	start := time.Now()
-	s.machine, _, err = e.pools.Obtain(ctx, pool.Request{Tenant: tenant, Spec: c.Machine(), Driver: d, Plan: plan})
+	s.machine, _, err = mg.pools.Obtain(ctx, pool.Request{Tenant: tenant, Spec: c.Machine(), Driver: d, Plan: plan})
 	if err != nil {
 		cause := sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "it could not be made"}
 		if ctx.Err() != nil {
@@ -128,8 +128,8 @@ func (e *Engine) create(ctx context.Context, tenant string, c sandbox.Create) (*
 }
 
 // checkTTL holds a time to live against the configured maximum.
-func (e *Engine) checkTTL(ms int64) error {
-	most := e.options.MaxTTL.Milliseconds()
+func (mg *Manager) checkTTL(ms int64) error {
+	most := mg.maxTTL.Milliseconds()
 	if most == 0 || ms <= most {
 		return nil
 	}
@@ -140,12 +140,12 @@ func (e *Engine) checkTTL(ms int64) error {
 	}
 }
 
-func (e *Engine) newSandbox(tenant string, c sandbox.Create, plan driver.Plan, release func()) *Sandbox {
+func (mg *Manager) newSandbox(tenant string, c sandbox.Create, plan driver.Plan, release func()) *Sandbox {
 	now := time.Now()
 	ttl := time.Duration(c.TTLMS) * time.Millisecond
 	limits := shownLimits(c, plan)
 	return &Sandbox{
-		engine: e, tenant: tenant, request: c, ended: make(chan struct{}), release: release,
+		manager: mg, tenant: tenant, request: c, ended: make(chan struct{}), release: release,
 		expires: now.Add(ttl), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
 		judge: verdict.Judge{Limits: limits, KillOne: plan.KillOne},
 		info: sandbox.Info{
@@ -165,21 +165,21 @@ func shownLimits(c sandbox.Create, plan driver.Plan) sandbox.Limits {
 
 // admit enters a sandbox in the journal and in the table, before anything is
 // made for it on the host.
-func (e *Engine) admit(s *Sandbox) error {
-	if err := e.takesWork(); err != nil {
+func (mg *Manager) admit(s *Sandbox) error {
+	if err := mg.TakesWork(); err != nil {
 		return err
 	}
-	if e.records != nil {
-		if err := e.records.SaveSandbox(context.Background(), s.tenant, s.info); err != nil {
+	if mg.records != nil {
+		if err := mg.records.SaveSandbox(context.Background(), s.tenant, s.info); err != nil {
 			return err
 		}
 	}
-	e.mu.Lock()
-	draining := e.draining
+	mg.mu.Lock()
+	draining := mg.draining
 	if !draining {
-		e.sandboxes[s.info.ID] = s
+		mg.sandboxes[s.info.ID] = s
 	}
-	e.mu.Unlock()
+	mg.mu.Unlock()
 	if !draining {
 		return nil
 	}
@@ -204,7 +204,7 @@ func (s *Sandbox) start(took time.Duration) {
 	info := s.describe()
 	s.mu.Unlock()
 	s.save(info)
-	s.engine.observer.SandboxCreated(info.Warm, info.Timings.CreateMS)
+	s.manager.observer.SandboxCreated(info.Warm, info.Timings.CreateMS)
 	go s.guard()
 }
 
@@ -273,7 +273,7 @@ func (s *Sandbox) describe() sandbox.Info {
 // save writes the description to the store. That the store fails must not end
 // a sandbox that works: it is tried again.
 func (s *Sandbox) save(info sandbox.Info) {
-	s.engine.records.KeepSandbox(s.tenant, info)
+	s.manager.records.KeepSandbox(s.tenant, info)
 }
 
 // Extend lets the sandbox live that many milliseconds from now.
@@ -281,7 +281,7 @@ func (s *Sandbox) Extend(ttlMS int64) (sandbox.Info, error) {
 	if err := sandbox.CheckTTL(ttlMS); err != nil {
 		return sandbox.Info{}, err
 	}
-	if err := s.engine.checkTTL(ttlMS); err != nil {
+	if err := s.manager.checkTTL(ttlMS); err != nil {
 		return sandbox.Info{}, err
 	}
 	s.mu.Lock()
@@ -402,14 +402,14 @@ func (s *Sandbox) endFor(cause sandbox.Cause) {
 	s.mu.Unlock()
 	s.save(info)
 	failpoint.Hit("end.recorded")
-	s.engine.background.Go(func() { s.destroy(cause) })
+	s.manager.background.Go(func() { s.destroy(cause) })
 }
 
 // destroy removes the machine, however often it takes, and finishes.
 func (s *Sandbox) destroy(cause sandbox.Cause) {
 	start := time.Now()
 	s.read()
-	if !s.engine.pools.Destroy(s.machine, s.engine.quit) {
+	if !s.manager.pools.Destroy(s.machine, s.manager.quit) {
 		return
 	}
 	s.read()
@@ -446,16 +446,16 @@ func (s *Sandbox) finish(cause sandbox.Cause, failure *sandbox.Error) {
 	info := s.describe()
 	s.mu.Unlock()
 	s.save(info)
-	e := s.engine
-	e.mu.Lock()
-	delete(e.sandboxes, info.ID)
-	e.mu.Unlock()
+	mg := s.manager
+	mg.mu.Lock()
+	delete(mg.sandboxes, info.ID)
+	mg.mu.Unlock()
 	s.release()
-	e.records.Account(s.tenant, records.Consumption{
+	mg.records.Account(s.tenant, records.Consumption{
 		Sandboxes: 1, CPUMS: info.Usage.CPUMS, WallMS: info.Usage.WallMS,
 		MemoryMiBMS: info.Usage.MemoryPeakBytes >> 20 * info.Usage.WallMS,
 	})
-	e.observer.SandboxEnded(cause.Kind)
+	mg.observer.SandboxEnded(cause.Kind)
 	close(s.ended)
 }
 

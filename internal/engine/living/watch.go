@@ -1,4 +1,4 @@
-package engine
+package living
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func (s *Sandbox) watch() {
 		return
 	}
 	s.watching = true
-	s.engine.background.Go(s.watchLoop)
+	s.manager.background.Go(s.watchLoop)
 }
 
 func (s *Sandbox) watchLoop() {

@@ -1,4 +1,4 @@
-package engine
+package living
 
 import (
 	"context"
@@ -16,25 +16,25 @@ import (
 
 // recordMachine records which machine a sandbox has, where that outlives this process.
 func (s *Sandbox) recordMachine() {
-	e := s.engine
+	mg := s.manager
 	name := s.machine.Plan.Posture.Driver
-	if e.records == nil || e.keeper(name) == nil {
+	if mg.records == nil || mg.keeper(name) == nil {
 		return
 	}
 	m := records.Machine{Driver: name, ID: s.machine.Plan.ID, Request: s.request}
 	if !s.idles {
 		m.Request.IdleMS = 0
 	}
-	if err := e.records.SaveMachine(context.Background(), s.tenant, s.info.ID, m); err != nil {
-		e.log.Error("cannot record a sandbox's machine; it will not survive a restart", "sandbox", s.info.ID, "error", err)
+	if err := mg.records.SaveMachine(context.Background(), s.tenant, s.info.ID, m); err != nil {
+		mg.log.Error("cannot record a sandbox's machine; it will not survive a restart", "sandbox", s.info.ID, "error", err)
 		return
 	}
 	s.kept = true
 }
 
 // keeper returns what a driver of that name can say of machines that outlive us, or nil.
-func (e *Engine) keeper(name string) driver.Keeper {
-	for _, d := range e.options.Drivers {
+func (mg *Manager) keeper(name string) driver.Keeper {
+	for _, d := range mg.drivers {
 		if d.Name() == name {
 			return d.Abilities().Keeper
 		}
@@ -46,9 +46,9 @@ func (e *Engine) keeper(name string) driver.Keeper {
 type machineKey struct{ driver, id string }
 
 // keptMachines lists the machines that outlived the process that made them.
-func (e *Engine) keptMachines(ctx context.Context) (map[machineKey]driver.Keeper, error) {
+func (mg *Manager) keptMachines(ctx context.Context) (map[machineKey]driver.Keeper, error) {
 	found := map[machineKey]driver.Keeper{}
-	for _, d := range e.options.Drivers {
+	for _, d := range mg.drivers {
 		keeper := d.Abilities().Keeper
 		if keeper == nil {
 			continue
@@ -66,7 +66,7 @@ func (e *Engine) keptMachines(ctx context.Context) (map[machineKey]driver.Keeper
 
 // adopt goes on with a sandbox of an earlier process, if its machine lives and it is not
 // to end. What it has running ends; its files stay.
-func (e *Engine) adopt(ctx context.Context, o records.Sandbox, found map[machineKey]driver.Keeper) (adopted bool) {
+func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, found map[machineKey]driver.Keeper) (adopted bool) {
 	if o.Machine == nil || o.Info.State != sandbox.StateRunning || !time.Now().Before(o.Info.ExpiresAt) {
 		return false
 	}
@@ -77,26 +77,26 @@ func (e *Engine) adopt(ctx context.Context, o records.Sandbox, found map[machine
 	}
 	m, plan, err := keeper.Adopt(ctx, key.id)
 	if err != nil {
-		e.log.Warn("cannot adopt a sandbox's machine", "sandbox", o.Info.ID, "machine", key.id, "error", err)
+		mg.log.Warn("cannot adopt a sandbox's machine", "sandbox", o.Info.ID, "machine", key.id, "error", err)
 		return false
 	}
 	session := execution.Ungreeted(m, plan, nil)
 	agent, err := session.Agent(ctx)
 	if err != nil {
-		e.log.Warn("an adopted machine's agent does not answer", "sandbox", o.Info.ID, "machine", key.id, "error", err)
+		mg.log.Warn("an adopted machine's agent does not answer", "sandbox", o.Info.ID, "machine", key.id, "error", err)
 		return false
 	}
 	delete(found, key)
 	now := time.Now()
 	s := &Sandbox{
-		engine: e, tenant: o.Tenant, request: o.Machine.Request, ended: make(chan struct{}), machine: &pool.Machine{Session: session}, guest: agent, kept: true,
-		release: e.gate.Admit(o.Tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs}),
+		manager: mg, tenant: o.Tenant, request: o.Machine.Request, ended: make(chan struct{}), machine: &pool.Machine{Session: session}, guest: agent, kept: true,
+		release: mg.gate.Admit(o.Tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs}),
 		expires: now.Add(time.Until(o.Info.ExpiresAt)), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
 		judge: verdict.Judge{Limits: o.Info.Limits, KillOne: plan.KillOne}, info: o.Info, idles: o.Machine.Request.IdleMS != 0,
 	}
-	e.mu.Lock()
-	e.sandboxes[o.Info.ID] = s
-	e.mu.Unlock()
+	mg.mu.Lock()
+	mg.sandboxes[o.Info.ID] = s
+	mg.mu.Unlock()
 	s.mu.Lock()
 	s.timer = time.AfterFunc(s.untilEnd(now), s.timeUp)
 	s.mu.Unlock()
@@ -106,17 +106,17 @@ func (e *Engine) adopt(ctx context.Context, o records.Sandbox, found map[machine
 
 // destroyUnknown ends the machines that outlived their process and belong to nothing
 // that goes on: those of runs and pools, and of sandboxes that have ended.
-func (e *Engine) destroyUnknown(ctx context.Context, found map[machineKey]driver.Keeper) {
+func (mg *Manager) destroyUnknown(ctx context.Context, found map[machineKey]driver.Keeper) {
 	for key, keeper := range found {
 		m, _, err := keeper.Adopt(ctx, key.id)
 		if err == nil {
 			err = m.Destroy(ctx)
 		}
 		if err != nil {
-			e.log.Warn("could not remove a machine that an earlier process had left behind", "driver", key.driver, "machine", key.id, "error", err)
+			mg.log.Warn("could not remove a machine that an earlier process had left behind", "driver", key.driver, "machine", key.id, "error", err)
 			continue
 		}
-		e.log.Warn("removed a machine that an earlier process had left behind", "driver", key.driver, "machine", key.id)
+		mg.log.Warn("removed a machine that an earlier process had left behind", "driver", key.driver, "machine", key.id)
 	}
 }
 
@@ -135,10 +135,10 @@ func (s *Sandbox) leave() bool {
 	s.save(info)
 	_ = s.guest.Close()
 	s.awaitProcesses()
-	e := s.engine
-	e.mu.Lock()
-	delete(e.sandboxes, info.ID)
-	e.mu.Unlock()
+	mg := s.manager
+	mg.mu.Lock()
+	delete(mg.sandboxes, info.ID)
+	mg.mu.Unlock()
 	s.release()
 	close(s.ended)
 	return true

@@ -1,4 +1,4 @@
-package engine
+package living
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 )
 
 // planSandbox chooses the driver and makes the plan for a living sandbox.
-func (e *Engine) planSandbox(ctx context.Context, c sandbox.Create) (driver.Driver, driver.Plan, error) {
-	if _, err := e.planner.Template(c.Template); err != nil {
+func (mg *Manager) planSandbox(ctx context.Context, c sandbox.Create) (driver.Driver, driver.Plan, error) {
+	if _, err := mg.planner.Template(c.Template); err != nil {
 		return nil, driver.Plan{}, err
 	}
 	spec := c.Machine()
 	if c.OnOutOfMemory == sandbox.OutOfMemoryProcess { // else nobody ends a single one
 		spec.Require = append(slices.Clone(spec.Require), sandbox.FeatureMemory)
 	}
-	d, plan, err := e.planner.Plan(ctx, spec, records.NewID(""))
+	d, plan, err := mg.planner.Plan(ctx, spec, records.NewID(""))
 	if e := sandbox.AsError(err); e != nil && e.Field == fmt.Sprintf("require[%d]", len(c.Require)) { // the one that was added
 		err = e.WithField("on_out_of_memory")
 	}

@@ -1,4 +1,4 @@
-package engine
+package living
 
 // occupy gives a process its processors: those of the others in its sandbox, or, for
 // the first, those of the host that the fewest sandboxes use. vacate follows.
@@ -6,7 +6,7 @@ func (s *Sandbox) occupy() []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.started++; s.started == 1 {
-		s.cpus = s.engine.processors.Take(s.machine.Plan.Processors, s.machine.Plan.Limits.CPUs)
+		s.cpus = s.manager.processors.Take(s.machine.Plan.Processors, s.machine.Plan.Limits.CPUs)
 	}
 	return s.cpus
 }
@@ -16,7 +16,7 @@ func (s *Sandbox) vacate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.started--; s.started == 0 {
-		s.engine.processors.Give(s.cpus)
+		s.manager.processors.Give(s.cpus)
 		s.cpus = nil
 	}
 }

@@ -1,4 +1,4 @@
-package engine
+package living
 
 import (
 	"cmp"
@@ -78,7 +78,7 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
-	if err := s.engine.options.Policy.Command(c); err != nil {
+	if err := s.manager.policy.Command(c); err != nil {
 		return nil, nil, err
 	}
 	done, err := s.use()

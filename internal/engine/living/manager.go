@@ -1,0 +1,174 @@
+// Package living keeps sandboxes that stay: it makes, finds and ends them, watches what
+// goes on in them, and lets their owners run processes and use files. What happens in one
+// machine is package execution's.
+package living
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/planner"
+	"pinfold/internal/engine/pool"
+	"pinfold/internal/engine/records"
+	"pinfold/internal/processors"
+	"pinfold/sandbox"
+)
+
+// Options are what a Manager works with.
+type Options struct {
+	Drivers    []driver.Driver // whose machines may outlive the process
+	Policy     admission.Policy
+	Gate       *admission.Gate
+	Planner    *planner.Planner
+	Pools      *pool.Pools
+	Processors *processors.Shares
+	Records    *records.Keeper // nil: sandboxes are not recorded
+	// DefaultTTL is the time to live of a sandbox that asks for none, MaxTTL bounds
+	// it; 0: sandbox.DefaultTTLMS and sandbox.MaxTTLMS.
+	DefaultTTL, MaxTTL time.Duration
+	Observer           Observer
+	Log                *slog.Logger
+}
+
+// Observer is told what happens to living sandboxes. Calls come from many goroutines and
+// must return quickly.
+type Observer interface {
+	SandboxCreated(warm bool, createMS float64)
+	SandboxEnded(cause sandbox.CauseKind)
+	Queued(d time.Duration)
+	Refused(code string)
+}
+
+// Manager has all living sandboxes. It is safe for concurrent use.
+type Manager struct {
+	drivers            []driver.Driver
+	policy             admission.Policy
+	gate               *admission.Gate
+	planner            *planner.Planner
+	pools              *pool.Pools
+	processors         *processors.Shares
+	records            *records.Keeper
+	defaultTTL, maxTTL time.Duration
+	observer           Observer
+	log                *slog.Logger
+
+	background sync.WaitGroup // everything that goes on by itself
+	quit       chan struct{}
+
+	mu        sync.Mutex
+	sandboxes map[string]*Sandbox
+	draining  bool
+}
+
+// New returns a Manager that has no sandbox.
+func New(o Options) *Manager {
+	return &Manager{
+		drivers: o.Drivers, policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records,
+		defaultTTL: o.DefaultTTL, maxTTL: o.MaxTTL, observer: o.Observer, log: o.Log,
+		quit: make(chan struct{}), sandboxes: map[string]*Sandbox{},
+	}
+}
+
+// TakesWork returns nil when sandboxes can be made, or why not: the manager is draining,
+// or what is there cannot be recorded.
+func (mg *Manager) TakesWork() error {
+	mg.mu.Lock()
+	draining := mg.draining
+	mg.mu.Unlock()
+	if draining {
+		return admission.ShuttingDown()
+	}
+	if n := mg.records.Unwritten(); n > 0 {
+		return admission.Busy(sandbox.CodeInsufficient, fmt.Sprintf("%d records cannot be written", n), "make room on the disk of the state directory; the log has the reason", 5*time.Second)
+	}
+	return nil
+}
+
+// Recover goes on with the sandboxes of an earlier process whose machines outlived it, and
+// records the end of the others. It says how many go on. Machines that belong to nothing
+// that goes on are destroyed.
+func (mg *Manager) Recover(ctx context.Context, earlier []records.Sandbox) (adopted int, err error) {
+	found, err := mg.keptMachines(ctx)
+	if err != nil {
+		return 0, err
+	}
+	now := time.Now().UTC().Round(0)
+	lost := sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended while it lived", Hint: "create it again"}
+	for _, o := range earlier {
+		if mg.adopt(ctx, o, found) {
+			adopted++
+			continue
+		}
+		o.Info.State, o.Info.EndedAt, o.Info.Cause = sandbox.StateEnded, &now, &lost
+		if err := mg.records.SaveSandbox(ctx, o.Tenant, o.Info); err != nil {
+			return adopted, err
+		}
+	}
+	mg.destroyUnknown(ctx, found)
+	return adopted, nil
+}
+
+// Refuse has no sandbox made any more.
+func (mg *Manager) Refuse() {
+	mg.mu.Lock()
+	defer mg.mu.Unlock()
+	mg.draining = true
+}
+
+// Drain ends all sandboxes, but for those whose machines outlive us and are recorded. It
+// follows Refuse.
+func (mg *Manager) Drain() {
+	for _, s := range mg.living() {
+		<-s.settled()
+		if s.leave() {
+			continue
+		}
+		s.endFor(sandbox.Cause{Kind: sandbox.CauseDestroyed, Evidence: "the server was shut down"})
+		<-s.ended
+	}
+}
+
+// Close waits until nothing goes on any more. It follows Drain.
+func (mg *Manager) Close() {
+	close(mg.quit)
+	mg.background.Wait()
+}
+
+// Count says how many sandboxes are in each state, and how many processes run in them.
+func (mg *Manager) Count() (states map[sandbox.State]int, processes int) {
+	states = map[sandbox.State]int{}
+	for _, s := range mg.living() {
+		info := s.Info()
+		states[info.State]++
+		processes += info.Processes
+	}
+	return states, processes
+}
+
+// settled is closed when a sandbox is no longer being created.
+func (s *Sandbox) settled() <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for s.Info().State == sandbox.StateCreating {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	return done
+}
+
+// living returns the sandboxes that have not ended.
+func (mg *Manager) living() []*Sandbox {
+	mg.mu.Lock()
+	defer mg.mu.Unlock()
+	all := make([]*Sandbox, 0, len(mg.sandboxes))
+	for _, s := range mg.sandboxes {
+		all = append(all, s)
+	}
+	return all
+}

@@ -11,13 +11,14 @@ import (
 	"slices"
 
 	"pinfold/internal/agent"
+	"pinfold/internal/wire"
 )
 
 // version is set by the linker.
 var version = "dev"
 
 // The descriptors that the driver hands over.
-const connection, secret = 3, 4
+const connection, secret = wire.ConnFD, 4
 
 func main() {
 	seal := slices.Contains(os.Args[1:], agent.SealModes)

@@ -266,3 +266,29 @@ func TestPlanRefusals(t *testing.T) {
 		})
 	}
 }
+
+// Only what an interpreter reads when it starts keeps a program from a warm one.
+func TestReadsAtStart(t *testing.T) {
+	for _, test := range []struct {
+		language, variable string
+		want               bool
+	}{
+		{"python", "PYTHONHASHSEED", true},
+		{"python", "NODE_ENV", false},
+		{"javascript", "NODE_OPTIONS", true},
+		{"typescript", "NODE_PATH", true},
+		{"javascript", "PYTHONPATH", false},
+		{"python", "LD_PRELOAD", true},
+		{"javascript", "LANG", true},
+		{"python", "MY_PYTHON", false},
+		{"python", "TZ", false},
+	} {
+		l, err := Find(test.language)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := l.ReadsAtStart(test.variable); got != test.want {
+			t.Errorf("%s reads %s when it starts: %t", test.language, test.variable, got)
+		}
+	}
+}

@@ -5,7 +5,7 @@ import "time"
 // Version is the protocol's version. Both sides must say the same.
 const Version = 3
 
-// Bounds that both sides keep to.
+// Bounds and numbers that both sides keep to.
 const (
 	// MaxChannels is the most channels open at once.
 	MaxChannels = 512
@@ -15,6 +15,8 @@ const (
 	// processes limit. One is for what the runtime makes now and then beyond
 	// what it needs.
 	MaxTasks = 4
+	// ConnFD is the descriptor on which the agent finds its connection to the host.
+	ConnFD = 3
 	// OutputGrace is how long the output of a program is read after its end, when another
 	// process still holds it.
 	OutputGrace = 250 * time.Millisecond

@@ -9,17 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 	"pinfold/internal/linux/initstub"
 	"pinfold/internal/linux/spawn"
+	"pinfold/internal/wire"
 )
-
-// agentFD is where the agent finds its connection.
-const agentFD = 3
 
 // become ends the table: the process becomes the agent, or, where the program
 // is forked into it, the init stub, which waits until the agent is needed.
 func (n *initSpec) become(p *spawn.Program) {
 	if n.initStub <= 0 {
-		p.CloseOnExecFrom(agentFD)
-		p.Dup2(n.socket, agentFD)
+		p.CloseOnExecFrom(wire.ConnFD)
+		p.Dup2(n.socket, wire.ConnFD)
 		thrift(p)
 		p.UnblockSignals()
 		p.ExecFD(n.agent, append(slices.Clone(agentArgs), n.agentArgs...), agentEnvironment)

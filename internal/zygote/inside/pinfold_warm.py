@@ -1,6 +1,7 @@
 # A Python interpreter that waits for one program. It loads the modules that it
 # is told, says that it is ready, reads what to run from its standard input, and
-# becomes that program. It never runs a second one.
+# becomes that program. It never runs a second one. What it reads is described in package
+# zygote (handover.go).
 import pinfold_harness  # first: it notes what Python itself has loaded
 
 import atexit

@@ -1,5 +1,6 @@
 // A Node that waits for one program. It says that it is ready, reads what to
-// run from its standard input, and becomes that program.
+// run from its standard input, and becomes that program. What it reads is described in
+// package zygote (handover.go).
 "use strict";
 const fs = require("node:fs");
 const path = require("node:path");

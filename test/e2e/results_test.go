@@ -140,7 +140,7 @@ func TestAllowedImports(t *testing.T) {
 	if o := start(t, bin, none, "run", "--spec", "-"); o.code != 1 || !strings.Contains(o.stderr, "allowed_imports has nothing") {
 		t.Errorf("an empty list: %+v", o)
 	}
-	if o := start(t, bin, "echo", "run", "-l", "sh", "--allow-import", "x", "-"); o.code != 125 || !strings.Contains(o.stderr, "allowed_imports") {
+	if o := start(t, bin, "echo", "run", "-l", "sh", "--allow-import", "x", "-"); o.code != 125 || !strings.Contains(o.stderr, "leave --allow-import out") {
 		t.Errorf("another language: %+v", o)
 	}
 	if o := start(t, bin, "1", "run", "-l", "python", "--allow-import", "a.b", "-"); o.code != 125 || !strings.Contains(o.stderr, "write a: it stands for everything in it") {

@@ -20,8 +20,9 @@
 // it was made holds to its end; what the host could not enforce is said in
 // Info.Isolation and Result.Isolation.
 //
-// Errors are *sandbox.Error, with a code, a message and a hint. Everything here
-// is safe for concurrent use.
+// Errors are *sandbox.Error, with a code, a message and a hint, which names fields as
+// JSON does; its Advice, where there is one, prints as Go. Everything here is safe for
+// concurrent use.
 package pinfold
 
 import (

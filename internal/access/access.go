@@ -98,17 +98,6 @@ func (p Principal) Allows(scope string) bool {
 	return slices.Contains(p.Scopes, scope) || slices.Contains(p.Scopes, ScopeAdmin)
 }
 
-// Require returns an error of code forbidden when the principal lacks a scope.
-func (p Principal) Require(scope string) error {
-	if p.Allows(scope) {
-		return nil
-	}
-	return &sandbox.Error{
-		Code: sandbox.CodeForbidden, Message: fmt.Sprintf("this key lacks the scope %q", scope),
-		Hint: "use a key that has it: pinfold key create --state DIR --scope " + scope,
-	}
-}
-
 const (
 	maxTenant = 40
 	maxName   = 100

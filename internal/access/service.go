@@ -227,8 +227,6 @@ func (s *Service) touch(ctx context.Context, id string, now time.Time) {
 }
 
 func unauthorized(message string) error {
-	return &sandbox.Error{
-		Code: sandbox.CodeUnauthorized, Message: message,
-		Hint: "send Authorization: Bearer KEY; on the server, this makes one: pinfold key create --state DIR",
-	}
+	return (&sandbox.Error{Code: sandbox.CodeUnauthorized, Message: message}).
+		WithAdvice(sandbox.Advise("send Authorization: Bearer KEY; on the server, this makes one: %s", sandbox.HostCommand("pinfold key create --state DIR")))
 }

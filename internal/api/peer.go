@@ -108,15 +108,10 @@ func holdsOurKey(authorization string) bool {
 // allow says whether a principal has one of the scopes.
 func allow(p access.Principal, scopes []string) error {
 	for _, scope := range scopes {
-		if scope == scopeAny || slices.Contains(p.Scopes, scope) {
+		if scope == scopeAny || p.Allows(scope) {
 			return nil
 		}
 	}
-	if slices.Contains(p.Scopes, scopeAdmin) {
-		return nil
-	}
-	return &sandbox.Error{
-		Code: sandbox.CodeForbidden, Message: "the key lacks the scope " + strings.Join(scopes, " or "),
-		Hint: "make one that has it: pinfold key create --state DIR --scope " + scopes[0],
-	}
+	return (&sandbox.Error{Code: sandbox.CodeForbidden, Message: "the key lacks the scope " + strings.Join(scopes, " or ")}).
+		WithAdvice(sandbox.Advise("make one that has it: %s", sandbox.HostCommand("pinfold key create --state DIR --scope "+scopes[0])))
 }

@@ -44,7 +44,7 @@ func explain(dir, doing string, err error) *sandbox.Error {
 		e.Hint = "make room: df -h " + quote(dir)
 	case primary == sqlite3.SQLITE_CORRUPT || primary == sqlite3.SQLITE_NOTADB:
 		e.Code, e.Message = sandbox.CodeStateCorrupt, databaseFile(dir)+" is damaged"
-		e.Hint = quarantineHint(dir)
+		return e.WithAdvice(quarantine(dir))
 	case primary == sqlite3.SQLITE_READONLY || primary == sqlite3.SQLITE_PERM || primary == sqlite3.SQLITE_CANTOPEN || primary == sqlite3.SQLITE_AUTH:
 		e.Code, e.Message = sandbox.CodeResourceUnavailable, doing+" failed: "+dir+" cannot be written"
 		e.Hint = "it must be on a writable file system and belong to the user who runs pinfold: ls -ld " + quote(dir)
@@ -69,11 +69,11 @@ func isDuplicate(err error) bool {
 
 // corrupt is the error for a file that cannot be used.
 func corrupt(dir, why string, err error) *sandbox.Error {
-	return &sandbox.Error{Code: sandbox.CodeStateCorrupt, Message: fmt.Sprintf("%s is damaged: %s", databaseFile(dir), why), Hint: quarantineHint(dir), Err: err}
+	return (&sandbox.Error{Code: sandbox.CodeStateCorrupt, Message: fmt.Sprintf("%s is damaged: %s", databaseFile(dir), why), Err: err}).WithAdvice(quarantine(dir))
 }
 
-func quarantineHint(dir string) string {
-	return "put it aside and begin anew: pinfold serve --state " + quote(dir) + " --quarantine"
+func quarantine(dir string) sandbox.Advice {
+	return sandbox.Advise("put it aside and begin anew: %s", sandbox.HostCommand("pinfold serve --state "+quote(dir)+" --quarantine"))
 }
 
 // closed is the error for everything after Close.

@@ -258,15 +258,18 @@ func explainStep(step string, err error) *sandbox.Error {
 	for _, known := range refusedSteps {
 		if strings.HasPrefix(step, known.step) {
 			e.Message += " (" + known.why + ")"
-			e.Hint = known.fix
+			e = e.WithAdvice(sandbox.Advice{known.fix})
 		}
 	}
 	return e
 }
 
-var refusedSteps = []struct{ step, why, fix string }{
-	{"clone", "the host refused new namespaces", "run pinfold doctor; inside Docker, start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined"},
-	{"make mounts private", "a new user namespace got no rights: AppArmor or another security module restricts it", "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"},
-	{"mount overlay", "the kernel makes no overlay of the host's directories here; see files:own in what pinfold doctor says", "run pinfold doctor"},
-	{"mount proc", "parts of /proc are hidden here, as in a container, so the kernel allows no fresh one", "start the container with --security-opt systempaths=unconfined"},
+var refusedSteps = []struct {
+	step, why string
+	fix       sandbox.Fix
+}{
+	{"clone", "the host refused new namespaces", sandbox.Text("run pinfold doctor; inside Docker, start the container with --security-opt seccomp=unconfined --security-opt apparmor=unconfined")},
+	{"make mounts private", "a new user namespace got no rights: AppArmor or another security module restricts it", sandbox.HostCommand("sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0")},
+	{"mount overlay", "the kernel makes no overlay of the host's directories here; see files:own in what pinfold doctor says", sandbox.HostCommand("pinfold doctor")},
+	{"mount proc", "parts of /proc are hidden here, as in a container, so the kernel allows no fresh one", sandbox.Text("start the container with --security-opt systempaths=unconfined")},
 }

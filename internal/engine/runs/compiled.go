@@ -92,7 +92,7 @@ func (j *job) compileKey() (key compilecache.Key, ok bool) {
 	if j.runner.compileCache == nil || s.Cold || len(s.Mounts) > 0 || len(j.request.Inputs) > 0 || s.Network != sandbox.NetworkNone {
 		return key, false
 	}
-	seen, known := j.runner.fingerprint(j.shown)
+	seen, known := j.runner.toolchains.fingerprint(j.shown)
 	if !known {
 		return key, false
 	}

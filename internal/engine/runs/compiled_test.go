@@ -63,11 +63,11 @@ func newCompiler(t *testing.T) *compiler {
 func (c *compiler) lookAgain() {
 	c.t.Helper()
 	c.toolchains.mu.Lock()
-	c.toolchains.known = nil
+	clear(c.toolchains.known)
 	c.toolchains.mu.Unlock()
 	template, _ := c.planner.Template("")
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		if _, ok := c.fingerprint(template); ok {
+		if _, ok := c.toolchains.fingerprint(template); ok {
 			return
 		}
 		if time.Now().After(deadline) {

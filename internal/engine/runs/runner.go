@@ -87,6 +87,7 @@ func New(o Options) *Runner {
 		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
 		runs: map[string]*liveRun{}, claims: map[runKey]*keyClaim{},
 	}
+	rn.toolchains = toolchains{host: o.Host, log: o.Log, background: &rn.background, quit: rn.quit, known: map[string]*toolchain{}}
 	rn.runCtx, rn.cancelRuns = context.WithCancel(context.Background())
 	return rn
 }
@@ -96,7 +97,7 @@ func (rn *Runner) Open() {
 	rn.opened.Store(true)
 	if rn.compileCache != nil { // so that the first program that is compiled can be kept
 		if t, err := rn.planner.Template(sandbox.TemplateHost); err == nil {
-			rn.fingerprint(t)
+			rn.toolchains.fingerprint(t)
 		}
 	}
 }

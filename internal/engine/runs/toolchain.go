@@ -3,6 +3,8 @@ package runs
 import (
 	"context"
 	"crypto/sha256"
+	"io/fs"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -19,6 +21,11 @@ const (
 // toolchains knows the fingerprints of templates, which take too long to make
 // for each run. It never waits: without a fingerprint nothing is cached.
 type toolchains struct {
+	host       fs.FS
+	log        *slog.Logger
+	background *sync.WaitGroup // of those who look
+	quit       <-chan struct{} // ends them
+
 	mu    sync.Mutex
 	known map[string]*toolchain // by template
 }
@@ -31,43 +38,40 @@ type toolchain struct {
 
 // fingerprint returns what is known, and sees to it that something newer is
 // known soon.
-func (rn *Runner) fingerprint(t image.Template) (sum [sha256.Size]byte, ok bool) {
-	rn.toolchains.mu.Lock()
-	defer rn.toolchains.mu.Unlock()
-	if rn.toolchains.known == nil {
-		rn.toolchains.known = map[string]*toolchain{}
-	}
-	known := rn.toolchains.known[t.Name]
+func (ts *toolchains) fingerprint(t image.Template) (sum [sha256.Size]byte, ok bool) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	known := ts.known[t.Name]
 	if known == nil {
 		known = &toolchain{}
-		rn.toolchains.known[t.Name] = known
+		ts.known[t.Name] = known
 	}
 	age := time.Since(known.at)
 	if age > fingerprintFresh && !known.making {
 		known.making = true
-		rn.background.Go(func() { rn.look(t, known) })
+		ts.background.Go(func() { ts.look(t, known) })
 	}
 	return known.sum, age < fingerprintCounts
 }
 
 // look makes a fingerprint, until the engine closes.
-func (rn *Runner) look(t image.Template, known *toolchain) {
+func (ts *toolchains) look(t image.Template, known *toolchain) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go func() {
 		select {
-		case <-rn.quit:
+		case <-ts.quit:
 			cancel()
 		case <-ctx.Done():
 		}
 	}()
 	start := time.Now()
-	sum, err := t.Fingerprint(ctx, rn.host)
+	sum, err := t.Fingerprint(ctx, ts.host)
 	if err != nil && ctx.Err() == nil {
-		rn.log.Warn("a template cannot be looked at: nothing that is compiled in it is cached", "template", t.Name, "error", err)
+		ts.log.Warn("a template cannot be looked at: nothing that is compiled in it is cached", "template", t.Name, "error", err)
 	}
-	rn.toolchains.mu.Lock()
-	defer rn.toolchains.mu.Unlock()
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	known.making = false
 	if err == nil {
 		known.sum, known.at = sum, start

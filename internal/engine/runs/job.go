@@ -1,0 +1,222 @@
+package runs
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/pool"
+	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/stdio"
+	"pinfold/internal/engine/verdict"
+	"pinfold/internal/failpoint"
+	"pinfold/internal/guest"
+	"pinfold/internal/image"
+	"pinfold/internal/language"
+	"pinfold/internal/wire"
+	"pinfold/internal/zygote/warm"
+	"pinfold/sandbox"
+)
+
+// job is one run on its way.
+type job struct {
+	runner  *Runner
+	place   *admission.Place // in the queue; nil: not there yet
+	live    *liveRun         // nil: there is no store in which it could be found
+	room    *room            // nil: not admitted yet
+	request Request
+	spec    sandbox.Spec
+	driver  driver.Driver
+	plan    driver.Plan
+	shown   image.Template
+	steps   language.Steps
+	main    string            // the program's file
+	warm    *warm.Interpreter // it takes the program; nil: it is started
+	result  *sandbox.Result
+	stdin   *stdio.Inlet  // of a run whose stdin is open
+	told    chan struct{} // closed when the result is kept: what goes on after the answer waits for it
+
+	inputs    map[string]func() execution.Input // files that went in, by path
+	began     time.Time                         // when the program was started
+	collected time.Duration                     // what taking values and files out has cost so far
+	left      []*pool.Machine                   // what could not be destroyed in time
+}
+
+// prepare does everything that needs no sandbox: a refusal comes from here.
+func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
+	if req.OpenStdin && req.Spec.Stdin != "" {
+		return nil, &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "stdin", Message: "comes with the request or while the run goes on, not both"}
+	}
+	limits, err := rn.policy.Limits(req.Spec.Limits, true)
+	if err != nil {
+		return nil, err
+	}
+	spec := req.Spec
+	spec.Limits = limits
+	spec = spec.WithDefaults()
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	lang, err := findLanguage(spec)
+	if err == nil {
+		err = lang.CheckWarm(spec.Warm)
+	}
+	if err == nil {
+		lang, err = lang.WithHarness(spec.AllowedImports, !req.NoResults)
+	}
+	if err != nil {
+		return nil, err
+	}
+	template, err := rn.planner.Template(spec.Template)
+	if err != nil {
+		return nil, err
+	}
+	steps, err := lang.Plan(spec.Entrypoint, spec.Args, spec.Limits, rn.planner.Lookup(template))
+	if err != nil {
+		return nil, err
+	}
+	id := records.NewID("run_")
+	d, plan, err := rn.planner.Plan(ctx, spec.Machine(), strings.TrimPrefix(id, "run_"))
+	if err != nil {
+		return nil, err
+	}
+	j := &job{runner: rn, request: req, spec: spec, driver: d, plan: plan, shown: template, steps: steps, main: spec.Entrypoint, told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
+	if j.main == "" {
+		j.main = lang.File
+	}
+	if err := j.checkLayout(); err != nil {
+		return nil, err
+	}
+	if req.OpenStdin {
+		j.stdin = stdio.NewInlet()
+		j.request.Streams.Stdin = j.stdin.Program()
+	}
+	j.result = &sandbox.Result{
+		ID: id, Results: []sandbox.Rich{}, Artifacts: []sandbox.Artifact{},
+		Isolation: plan.Posture, Language: lang.Name, Metadata: spec.Metadata,
+	}
+	return j, nil
+}
+
+// findLanguage takes the language that was named, or the one that the program's
+// name or first line tells.
+func findLanguage(s sandbox.Spec) (language.Language, error) {
+	if s.Language != "" {
+		return language.Find(s.Language)
+	}
+	first := s.Code
+	for _, f := range s.Files {
+		if f.Path == s.Entrypoint {
+			if b, err := f.Bytes(); err == nil {
+				first = string(b)
+			}
+		}
+	}
+	return language.Detect(s.Entrypoint, []byte(first[:min(len(first), 256)]))
+}
+
+// run makes the sandbox, or two when there is something to compile, and fills
+// in the result.
+func (j *job) run(ctx context.Context) error {
+	var made products
+	if j.steps.Compile != nil {
+		var ok bool
+		var err error
+		made, ok, err = j.compiled(ctx)
+		defer made.close(ctx) //nolint:errcheck // closed and checked in copyTo
+		if err != nil || !ok {
+			return err
+		}
+	}
+	start := time.Now()
+	m, err := j.machine(ctx)
+	if err != nil {
+		return err
+	}
+	ended := false
+	defer func() {
+		if !ended { // a panic: what is in there must not go on
+			j.destroy(ctx, m)
+		}
+	}()
+	j.result.Isolation = m.Plan.Posture
+	failpoint.Hit("run.machine")
+	err = j.fill(ctx, m.Session)
+	failpoint.Hit("run.filled")
+	if err == nil && made != nil {
+		err = made.copyTo(ctx, m.Session, j.steps.Dir)
+	}
+	j.result.Timings.CreateMS = execution.Milliseconds(time.Since(start))
+	if err == nil {
+		err = j.execute(ctx, m.Session)
+	}
+	ended = true
+	return j.end(ctx, m, err)
+}
+
+// execute runs the program itself and collects what it made.
+func (j *job) execute(ctx context.Context, s *execution.Session) error {
+	command := j.command(j.steps.Run)
+	command.CPUs = j.runner.processors.Take(s.Plan.Processors, s.Plan.Limits.CPUs)
+	defer j.runner.processors.Give(command.CPUs)
+	j.began = time.Now()
+	r, err := s.Run(ctx, execution.Program{
+		Command: command, Limits: j.spec.Limits, Streams: j.streams(), Opened: j.live.opened,
+		Warm: j.warm, Handover: j.handover(),
+	})
+	if err != nil {
+		return err
+	}
+	failpoint.Hit("run.executed")
+	j.result.Timings.ExecMS = execution.Milliseconds(r.Wall)
+	j.fillOutput(r)
+	j.judge(r.Evidence(j.spec.Limits))
+	j.result.Cause = execution.Advise(j.result.Status, j.result.Cause, j.result.Language, r.Output.Last(wire.Stderr, execution.LastWords))
+	if over := r.Death != nil || ctx.Err() != nil; !over { // else nothing can come out any more
+		j.readResults(ctx, s)
+		j.collect(ctx, s)
+		failpoint.Hit("run.collected")
+	}
+	return nil
+}
+
+// streams are the caller's, with the spec's stdin where the caller gave none.
+func (j *job) streams() execution.Streams {
+	s := j.request.Streams
+	if s.Stdin == nil && j.spec.Stdin != "" {
+		s.Stdin = strings.NewReader(j.spec.Stdin)
+	}
+	return s
+}
+
+// collect takes the program's files out.
+func (j *job) collect(ctx context.Context, s *execution.Session) {
+	start := time.Now()
+	defer func() {
+		j.collected += time.Since(start)
+		j.result.Timings.CollectMS = execution.Milliseconds(j.collected)
+	}()
+	if !j.bringsOut() {
+		return
+	}
+	s.Collect(ctx, execution.Artifacts{
+		Patterns: j.spec.Artifacts, Sink: j.request.Artifact, Inputs: j.inputs, Program: j.main, Mounts: j.spec.Mounts, Began: j.began,
+	}, j.result)
+}
+
+// command completes a step with the caller's environment and the limits that
+// the kernel keeps for each process.
+func (j *job) command(step language.Step) guest.Command {
+	return execution.Command(step.Args, execution.Environment(step.Env, j.spec.Env), step.Limits)
+}
+
+// judge writes the verdict into the result.
+func (j *job) judge(e verdict.Evidence) {
+	r := j.result
+	r.Status, r.Cause = verdict.Of(e)
+	r.TimedOut = verdict.TimedOut(r.Cause.Kind)
+	r.ExitCode, r.Signal = e.Ending()
+}

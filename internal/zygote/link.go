@@ -53,6 +53,7 @@ type Link struct {
 type child struct {
 	answer chan answer // whether it is ready
 	exited chan Exit
+	born   bool
 }
 
 type answer struct {
@@ -243,12 +244,12 @@ func (l *Link) send(b []byte, fds ...int) error {
 
 // listen hands out what the zygote and its children say.
 func (l *Link) listen() {
-	for b := make([]byte, MaxPacket); ; {
+	for b := make([]byte, maxPacket); ; {
 		n, fds, err := l.conn.Receive(b)
 		if err != nil {
 			break
 		}
-		p, ok := Decode(b[:n])
+		p, ok := decode(b[:n])
 		if !ok || !l.take(p, fds) {
 			closeAll(fds)
 			l.kill() // it is not what we started any more
@@ -275,9 +276,14 @@ func (l *Link) take(p Packet, fds []int) bool {
 	}
 	switch p.Kind {
 	case Born:
-		if l.children[p.Child] != nil {
-			l.pids[p.PID] = p.Child
+		c := l.children[p.Child]
+		if c == nil {
+			return true // it was abandoned
 		}
+		if c.born {
+			return false
+		}
+		c.born, l.pids[p.PID] = true, p.Child
 	case Ended:
 		l.ended(p)
 	case Ready, Failed:

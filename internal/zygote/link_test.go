@@ -134,6 +134,20 @@ func TestZygoteThatBreaksTheProtocol(t *testing.T) {
 	}
 }
 
+// A zygote cannot have the host remember more than one birth of each child.
+func TestBornTwice(t *testing.T) {
+	l := newLink(nil, func() {})
+	if _, err := l.register(&child{answer: make(chan answer, 1), exited: make(chan Exit, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	if !l.take(Packet{Kind: Born, Child: 1, PID: 40}, nil) || l.take(Packet{Kind: Born, Child: 1, PID: 41}, nil) || len(l.pids) != 1 {
+		t.Errorf("%v", l.pids)
+	}
+	if !l.take(Packet{Kind: Born, Child: 2, PID: 42}, nil) || len(l.pids) != 1 {
+		t.Errorf("of a child that nobody asked for: %v", l.pids)
+	}
+}
+
 // A child's whole life, as the zygote tells it.
 func TestLink(t *testing.T) {
 	s := &script{packets: make(chan packetWith), sent: make(chan []byte, 1)}
@@ -173,4 +187,30 @@ func TestLink(t *testing.T) {
 	if _, err := l.Fork(t.Context(), nil, func(int64) {}); !errors.Is(err, ErrEnded) {
 		t.Error(err)
 	}
+}
+
+// Whatever a zygote sends, nothing panics, and a child's answer is given once.
+func FuzzPackets(f *testing.F) {
+	f.Add(packet(Born, 1, 40), packet(Ready, 1, 2), packet(Ended, 40, 7<<8, 1, 2, 3, 4))
+	f.Add(packet(Failed, 1, 1, -1), packet(Failed, 1, -1, 1<<62), packet(Ended, 40, -1, 1<<62, 2, 3, 4))
+	f.Add([]byte(`{"loaded": true, "calls": ["", "setns"]}`), []byte(`{"unfit": "why"}`), []byte(`{`))
+	f.Fuzz(func(t *testing.T, a, b, c []byte) {
+		l := newLink(nil, func() {})
+		asked := &child{answer: make(chan answer, 1), exited: make(chan Exit, 1)}
+		if _, err := l.register(asked); err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range [][]byte{a, b, c} {
+			if p, ok := decode(b); ok {
+				l.take(p, nil)
+			}
+		}
+		select {
+		case a := <-asked.answer:
+			_, _ = l.answered(a)
+		case p := <-l.first:
+			_ = l.loaded(p)
+		default:
+		}
+	})
 }

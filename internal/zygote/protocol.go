@@ -60,8 +60,8 @@ func protocolModule() []byte {
 // packetWords is how many words the packets have.
 var packetWords = map[int64]int{Born: 3, Failed: 4, Ready: 3, Ended: 7}
 
-// MaxPacket bounds a packet from a zygote, in bytes.
-const MaxPacket = 4 << 10
+// maxPacket bounds a packet from a zygote, in bytes.
+const maxPacket = 4 << 10
 
 // Setup is the first packet to a zygote.
 type Setup struct {
@@ -103,8 +103,8 @@ type Exit struct {
 	CPU          time.Duration // since the fork
 }
 
-// Decode reads a packet. ok is false where there is no such packet.
-func Decode(b []byte) (p Packet, ok bool) {
+// decode reads a packet. ok is false where there is no such packet.
+func decode(b []byte) (p Packet, ok bool) {
 	if len(b) > 0 && b[0] == '{' {
 		return p, json.Unmarshal(b, &p) == nil
 	}

@@ -64,7 +64,7 @@ func (m *maker) open(ctx context.Context) (box driver.Machine, g *guest.Guest, t
 		return nil, nil, took, errors.Join(err, box.Destroy(ctx))
 	}
 	g, err = guest.New(ctx, conn, wire.Hello{
-		Version: wire.Version, UID: sandbox.UID, GID: sandbox.GID, SwitchUser: plan.SwitchUser, Home: sandbox.Home,
+		Version: wire.Version, UID: plan.User.UID, GID: plan.User.GID, SwitchUser: plan.SwitchUser, Home: plan.User.Home,
 	})
 	if err != nil {
 		return nil, nil, took, errors.Join(err, box.Destroy(ctx))

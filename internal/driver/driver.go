@@ -178,6 +178,9 @@ type Plan struct {
 	// left, and not all of the machine. It is set only where memory is enforced.
 	KillOne bool
 
+	// User is who programs are inside, and where they are at home.
+	User User
+
 	// SwitchUser says that the agent is root inside and becomes the user for
 	// every process; otherwise it is the user itself.
 	SwitchUser bool
@@ -188,6 +191,12 @@ type Plan struct {
 
 	// Posture is what the machine must enforce; the result repeats it.
 	Posture sandbox.Isolation
+}
+
+// User is a user inside a machine. Its ids are those that are seen there.
+type User struct {
+	UID, GID int
+	Home     string // its home, which is also its working directory
 }
 
 // Enforces says whether the plan's posture contains the feature.

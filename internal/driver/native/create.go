@@ -231,7 +231,7 @@ func (m *machine) initSpec(socket int) *initSpec {
 		template: h.template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname, skeleton: h.skeleton,
 		socket: socket, agent: int(h.agent.Fd()), agentOnDisk: h.agentOnDisk,
 		switchUser: m.plan.SwitchUser,
-		uid:        sandbox.UID, gid: sandbox.GID,
+		uid:        m.plan.User.UID, gid: m.plan.User.GID,
 		forked:  m.zygote != nil,
 		layered: m.plan.Enforces(sandbox.FeatureFilesOwn), ownDevices: m.plan.Enforces(sandbox.FeatureDevicesOwn),
 		copies: h.copies.of(h.template),
@@ -330,7 +330,7 @@ func (m *machine) mapIDs(ctx context.Context) error {
 	case m.plan.SwitchUser:
 		return m.host.ids.sub.Map(ctx, m.child.PID)
 	}
-	return userns.MapSelf(m.child.PID, sandbox.UID, sandbox.GID)
+	return userns.MapSelf(m.child.PID, m.plan.User.UID, m.plan.User.GID)
 }
 
 // adopt takes over the descriptors that the process sent: its root, and the

@@ -27,7 +27,7 @@ func (m *machine) openMounts() ([]*os.File, error) {
 	if m.block == nil {
 		return trees, nil
 	}
-	seen := mount.Owner{UID: m.block.Base + sandbox.UID, GID: m.block.Base + sandbox.GID}
+	seen := mount.Owner{UID: m.block.Base + m.plan.User.UID, GID: m.block.Base + m.plan.User.GID}
 	for i, want := range m.plan.Mounts {
 		tree, err := openMount(want, seen)
 		if err != nil {

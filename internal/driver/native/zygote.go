@@ -87,7 +87,7 @@ func (d *Driver) NewZygote(ctx context.Context, plan driver.Plan, spec zygote.Sp
 	m.spawn = spawnConfig{
 		namespaces: namespaces &^ unix.CLONE_NEWUSER, socket: unix.SOCK_SEQPACKET,
 		program: func(n *initSpec) *spawn.Program { return n.zygoteProgram(z.uid, spec) },
-		leased:  func() { z.uid = m.block.Base + sandbox.UID },
+		leased:  func() { z.uid = m.block.Base + plan.User.UID },
 	}
 	if err := m.build(ctx, h.groupName(d.token, plan.ID)); err != nil {
 		return nil, createError(errors.Join(err, m.Destroy(context.WithoutCancel(ctx))))
@@ -181,7 +181,7 @@ func (z *zygoteMachine) Fork(ctx context.Context, plan driver.Plan) (driver.Mach
 
 // forkInto asks for a child in the machine and waits until it is ready.
 func (z *zygoteMachine) forkInto(ctx context.Context, m *machine) (*zygote.Child, error) {
-	pipes, err := newChildPipes(mount.Owner{UID: m.block.Base + sandbox.UID, GID: m.block.Base + sandbox.GID})
+	pipes, err := newChildPipes(mount.Owner{UID: m.block.Base + m.plan.User.UID, GID: m.block.Base + m.plan.User.GID})
 	if err != nil {
 		return nil, err
 	}

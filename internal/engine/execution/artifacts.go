@@ -58,7 +58,7 @@ const KillBeforeCollecting = 3 * time.Second
 func (s *Session) Collect(ctx context.Context, a Artifacts, result *sandbox.Result) {
 	ctx, cancel := context.WithTimeout(ctx, collectTimeout)
 	defer cancel()
-	if len(a.Patterns) == 0 && s.Lacks(sandbox.Home, func(name string) bool { return name == a.Program }) {
+	if len(a.Patterns) == 0 && s.Lacks(s.Plan.User.Home, func(name string) bool { return name == a.Program }) {
 		return // what is still running may make some; it is killed all the same
 	}
 	c := &collector{Artifacts: a, session: s, result: result}
@@ -96,7 +96,7 @@ func (c *collector) collect(ctx context.Context) error {
 	if c.guest, err = c.session.Agent(ctx); err != nil {
 		return err
 	}
-	found, err := c.guest.Glob(ctx, sandbox.Home, patterns, most+c.old())
+	found, err := c.guest.Glob(ctx, c.session.Plan.User.Home, patterns, most+c.old())
 	if err != nil {
 		return err
 	}

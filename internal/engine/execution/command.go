@@ -25,8 +25,9 @@ func Rlimits(l sandbox.Limits) []wire.Rlimit {
 }
 
 // Command is a command of the sandbox's user, in the home directory.
-func Command(args, env []string, l sandbox.Limits) guest.Command {
-	return guest.Command{Args: args, Env: env, Dir: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID, Rlimits: Rlimits(l)}
+func (s *Session) Command(args, env []string, l sandbox.Limits) guest.Command {
+	u := s.Plan.User
+	return guest.Command{Args: args, Env: env, Dir: u.Home, UID: u.UID, GID: u.GID, Rlimits: Rlimits(l)}
 }
 
 // Environment puts variables over a list of K=V, the later ones over the earlier.

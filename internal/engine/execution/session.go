@@ -98,8 +98,8 @@ func (s *Session) greet(ctx context.Context) (*guest.Guest, error) {
 		return nil, err
 	}
 	return guest.New(ctx, conn, wire.Hello{
-		Version: wire.Version, UID: sandbox.UID, GID: sandbox.GID,
-		SwitchUser: s.Plan.SwitchUser, Home: sandbox.Home,
+		Version: wire.Version, UID: s.Plan.User.UID, GID: s.Plan.User.GID,
+		SwitchUser: s.Plan.SwitchUser, Home: s.Plan.User.Home,
 	})
 }
 

@@ -35,7 +35,7 @@ func (s *Pools) startZygote(ctx context.Context, d driver.Driver, spec sandbox.P
 	if !ok {
 		return nil, &zygote.UnfitError{Why: "interpreters of this language cannot be forked"}
 	}
-	z := zygote.Spec{Args: step.Args, Env: step.Env, Home: sandbox.Home, UID: sandbox.UID, GID: sandbox.GID}
+	z := zygote.Spec{Args: step.Args, Env: step.Env}
 	for _, f := range step.Files {
 		z.Files = append(z.Files, zygote.GuestFile{Path: f.Path, Content: f.Content})
 	}
@@ -49,6 +49,7 @@ func (s *Pools) startZygote(ctx context.Context, d driver.Driver, spec sandbox.P
 	if err != nil {
 		return nil, err
 	}
+	z.Home, z.UID, z.GID = plan.User.Home, plan.User.UID, plan.User.GID
 	return zygoter.NewZygote(ctx, plan, z)
 }
 
@@ -79,7 +80,7 @@ func (s *Pools) startInterpreter(ctx context.Context, m *execution.Session, spec
 		return nil, err
 	}
 	limits := spec.Limits.WithDefaults()
-	i, err := warm.Start(ctx, g, execution.Command(step.Args, step.Env, limits), step.Modules)
+	i, err := warm.Start(ctx, g, m.Command(step.Args, step.Env, limits), step.Modules)
 	if err != nil && m.Machine.Usage().OOMKills > 0 {
 		return nil, zygote.TooLittleMemory(limits.MemoryBytes)
 	}

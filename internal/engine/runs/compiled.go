@@ -97,7 +97,6 @@ func (j *job) compileKey() (key compilecache.Key, ok bool) {
 		return key, false
 	}
 	step := *j.steps.Compile
-	cmd := j.command(step)
 	limits, err := json.Marshal(step.Limits)
 	if err != nil {
 		return key, false
@@ -107,9 +106,9 @@ func (j *job) compileKey() (key compilecache.Key, ok bool) {
 	d.words(j.shown.Stamp(j.runner.host, step.Args))
 	d.words(j.driver.Name(), j.plan.Hostname, strconv.FormatBool(j.plan.SwitchUser))
 	d.words(j.plan.Posture.Enforced...)
-	d.words(cmd.Args...)
-	d.words(cmd.Env...)
-	d.words(cmd.Dir, strconv.Itoa(cmd.UID), strconv.Itoa(cmd.GID), string(limits), j.steps.Dir)
+	d.words(step.Args...)
+	d.words(execution.Environment(step.Env, s.Env)...)
+	d.words(j.plan.User.Home, strconv.Itoa(j.plan.User.UID), strconv.Itoa(j.plan.User.GID), string(limits), j.steps.Dir)
 	for _, f := range j.steps.Files {
 		d.file(f.Path, false, f.Content)
 	}

@@ -159,7 +159,7 @@ func (j *job) run(ctx context.Context) error {
 
 // execute runs the program itself and collects what it made.
 func (j *job) execute(ctx context.Context, s *execution.Session) error {
-	command := j.command(j.steps.Run)
+	command := j.command(s, j.steps.Run)
 	command.CPUs = j.runner.processors.Take(s.Plan.Processors, s.Plan.Limits.CPUs)
 	defer j.runner.processors.Give(command.CPUs)
 	j.began = time.Now()
@@ -209,8 +209,8 @@ func (j *job) collect(ctx context.Context, s *execution.Session) {
 
 // command completes a step with the caller's environment and the limits that
 // the kernel keeps for each process.
-func (j *job) command(step language.Step) guest.Command {
-	return execution.Command(step.Args, execution.Environment(step.Env, j.spec.Env), step.Limits)
+func (j *job) command(s *execution.Session, step language.Step) guest.Command {
+	return s.Command(step.Args, execution.Environment(step.Env, j.spec.Env), step.Limits)
 }
 
 // judge writes the verdict into the result.

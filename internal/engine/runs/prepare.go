@@ -137,7 +137,7 @@ func (j *job) compile(ctx context.Context) (s *execution.Session, ok, clean bool
 	if err := j.fill(ctx, s); err != nil {
 		return s, false, false, err
 	}
-	command := j.command(step)
+	command := j.command(s, step)
 	command.CPUs = j.runner.processors.Take(plan.Processors, plan.Limits.CPUs)
 	r, err := s.Run(ctx, execution.Program{Command: command, Limits: step.Limits})
 	j.runner.processors.Give(command.CPUs)

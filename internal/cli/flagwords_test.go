@@ -74,8 +74,9 @@ func TestFlagWordsOfEveryKind(t *testing.T) {
 			t.Errorf("no words for %s", kind)
 		}
 	}
-	serve := flagWords{(&app{}).serveCommand().Flags(), "serve"}
-	if got := serve.say("", sandbox.Advise("set %s", sandbox.Config("state"))); got != "set --state" {
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	flags.String("state", "", "")
+	if got := (flagWords{flags, "serve"}).say("", sandbox.Advise("set %s", sandbox.Config("state"))); got != "set --state" {
 		t.Errorf("a key that is a flag: %q", got)
 	}
 	for _, call := range sandbox.Calls() {

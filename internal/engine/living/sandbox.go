@@ -232,7 +232,7 @@ func (s *Sandbox) guard() {
 // enter changes the state. A way that is not in the table is a fault of ours.
 func (s *Sandbox) enter(to sandbox.State) {
 	if !mayGo(s.info.State, to) {
-		panic(fmt.Sprintf("engine: a sandbox cannot go from %s to %s", s.info.State, to))
+		panic(fmt.Sprintf("living: a sandbox cannot go from %s to %s", s.info.State, to))
 	}
 	s.info.State = to
 }

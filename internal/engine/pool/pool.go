@@ -24,7 +24,7 @@ const (
 	checkInterval = 30 * time.Second
 )
 
-// shape is what machines of a pool have in common. Limits that the engine or
+// shape is what machines of a pool have in common. Limits that a watch or
 // each process keeps are not part of it.
 type shape struct {
 	template, driver                string

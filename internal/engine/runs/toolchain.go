@@ -54,7 +54,7 @@ func (ts *toolchains) fingerprint(t image.Template) (sum [sha256.Size]byte, ok b
 	return known.sum, age < fingerprintCounts
 }
 
-// look makes a fingerprint, until the engine closes.
+// look makes a fingerprint, until quit is closed.
 func (ts *toolchains) look(t image.Template, known *toolchain) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -45,6 +45,53 @@ func TestEveryPromiseNamesATestThatExists(t *testing.T) {
 	}
 }
 
+// walkStop is a name on the walk of a run: a package's folder and what it declares, with
+// a type's method or without.
+var walkStop = regexp.MustCompile("`([a-z][a-z0-9_/]*)\\.([A-Za-z]\\w*)(?:\\.([A-Za-z]\\w*))?`")
+
+// Every stop on the walk of a run exists by the name that the architecture page gives.
+func TestEveryStopOfARunExists(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(moduleRoot(t), "docs/architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, walk, _ := strings.Cut(string(text), "\n## The life of a run\n")
+	walk, _, _ = strings.Cut(walk, "\n## ")
+	stops := walkStop.FindAllStringSubmatch(walk, -1)
+	if len(stops) < 20 {
+		t.Fatalf("the walk has %d stops: it was not understood", len(stops))
+	}
+	for _, stop := range stops {
+		if !declares(t, stop[1], stop[2], stop[3]) {
+			t.Errorf("there is no %s", stop[0])
+		}
+	}
+}
+
+// declares says whether a package declares a name, or a method or field of a type of
+// that name.
+func declares(t *testing.T, pkg, name, member string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(moduleRoot(t), pkg, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := regexp.MustCompile(`(?m)^(?:func|type) ` + name + `\b`)
+	if member != "" {
+		declared = regexp.MustCompile(`(?m)^func \(\w+ \*?` + name + `\) ` + member + `\(`)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file) //nolint:gosec // of this module
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(file, "_test.go") && declared.Match(source) {
+			return true
+		}
+	}
+	return false
+}
+
 // promises returns the cells of every row of the specification's tables.
 func promises(t *testing.T) [][]string {
 	t.Helper()

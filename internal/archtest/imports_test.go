@@ -46,6 +46,12 @@ var importRules = []struct {
 		reason: "a driver makes machines and nothing else",
 	},
 	{
+		name: "drivers for tests", from: []string{"cmd/...", "internal/...", "client/...", "sandbox/...", "pinfold"},
+		deny:   []string{"internal/driver/fake/...", "internal/driver/plain/...", "internal/driver/drivertest/..."},
+		except: []string{"internal/driver/fake/...", "internal/driver/plain/...", "internal/driver/drivertest/..."},
+		reason: "they isolate nothing: the program must not be able to take one",
+	},
+	{
 		name: "edges", from: edges,
 		deny:   []string{"internal/driver/native/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/guest/..."},
 		reason: "an edge asks the engine; isolation must not depend on which door a request came through",

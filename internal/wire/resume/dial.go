@@ -3,6 +3,7 @@ package resume
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"time"
@@ -84,7 +85,7 @@ func (s *Stream) keep(secret Secret, dead <-chan struct{}, dial Dialer) {
 	}()
 	pause, before := firstPause, s.progress()
 	for s.lacksConn() {
-		if err := s.connect(ctx, secret, kindResume, dial); err == errUnknown { //nolint:errorlint // ours, never wrapped
+		if err := s.connect(ctx, secret, kindResume, dial); errors.Is(err, errUnknown) || errors.Is(err, errViolation) {
 			s.end(err)
 			return
 		}

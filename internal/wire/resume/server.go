@@ -85,7 +85,11 @@ func (v *Server) host(conn io.ReadWriteCloser, kind byte, session [sessionSize]b
 		_ = conn.Close()
 		return
 	}
-	epoch, received := s.offer()
+	epoch, received, late := s.accept(theirs)
+	if late {
+		_ = conn.Close()
+		return
+	}
 	_, err := conn.Write(answer(statusGo, received))
 	setDeadline(conn, 0)
 	if err == nil {
@@ -99,11 +103,12 @@ func (v *Server) host(conn io.ReadWriteCloser, kind byte, session [sessionSize]b
 	}
 }
 
-// stream returns a session's stream: nil when it is to go on and is not the current one.
+// stream returns a session's stream: nil when it is to go on and is not the current one,
+// or has ended while the host could not be told.
 func (v *Server) stream(kind byte, session [sessionSize]byte) *Stream {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.current != nil && v.current.session == session {
+	if v.current != nil && v.current.session == session && !v.current.hasEnded() {
 		return v.current
 	}
 	if kind != kindBegin {

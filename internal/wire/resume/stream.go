@@ -82,7 +82,7 @@ func newStream() *Stream {
 // Read waits for bytes, on whichever connection they come. io.EOF: the other end has
 // closed the stream.
 func (s *Stream) Read(p []byte) (int, error) {
-	for {
+	for len(p) > 0 {
 		epoch, err := s.awaitConn()
 		if err != nil {
 			return 0, err
@@ -98,6 +98,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 			s.drop(epoch)
 		}
 	}
+	return 0, nil
 }
 
 // awaitConn waits for a connection and makes it the one that Read reads from.
@@ -231,6 +232,7 @@ func (s *Stream) send() {
 		}
 		if _, err := conn.Write(piece); err != nil {
 			s.drop(epoch)
+			_ = conn.Close() // of an ended stream, too: a goodbye would be read as the piece's rest
 		}
 	}
 }
@@ -307,6 +309,25 @@ func (s *Stream) offer() (epoch int, received uint64) {
 	return s.epoch, s.received
 }
 
+// accept is offer to an end that has received so much, unless it comes late: on another
+// connection that end has said more since, and has given this one up.
+func (s *Stream) accept(theirs uint64) (epoch int, received uint64, late bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if theirs < s.base {
+		return 0, 0, true
+	}
+	s.dropConn()
+	return s.epoch, s.received, false
+}
+
+// hasEnded says whether the stream has.
+func (s *Stream) hasEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended != nil
+}
+
 // attach goes on on a connection whose other end has received so much.
 func (s *Stream) attach(conn io.ReadWriteCloser, epoch int, theirs, ours uint64) error {
 	s.mu.Lock()
@@ -361,19 +382,22 @@ func (s *Stream) SetDeadline(t time.Time) error {
 	defer s.mu.Unlock()
 	if s.deadline != nil {
 		s.deadline.Stop()
+		s.deadline = nil
 	}
 	s.expired = false
 	s.changed.Broadcast()
 	if t.IsZero() {
 		return nil
 	}
-	s.deadline = time.AfterFunc(time.Until(t), func() {
+	var deadline *time.Timer
+	deadline = time.AfterFunc(time.Until(t), func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.ended == nil {
+		if s.ended == nil && s.deadline == deadline { // it has not been changed at this moment
 			s.expired = true
 			s.dropConn()
 		}
 	})
+	s.deadline = deadline
 	return nil
 }

@@ -3,6 +3,7 @@ package living
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"pinfold/internal/driver"
@@ -64,29 +65,50 @@ func (mg *Manager) keptMachines(ctx context.Context) (map[machineKey]driver.Keep
 	return found, nil
 }
 
-// adopt goes on with a sandbox of an earlier process, if its machine lives and it is not
-// to end. What it has running ends; its files stay.
-func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, found map[machineKey]driver.Keeper) (adopted bool) {
-	if o.Machine == nil || o.Info.State != sandbox.StateRunning || !time.Now().Before(o.Info.ExpiresAt) {
-		return false
+// adoptAll goes on with the sandboxes of an earlier process whose machines live and that
+// are not to end. The machines are taken up side by side, so that agents that do not
+// answer cost no more time than one. It takes what it adopts out of found, and returns
+// who was adopted, by index.
+func (mg *Manager) adoptAll(ctx context.Context, earlier []records.Sandbox, found map[machineKey]driver.Keeper) []bool {
+	adopted := make([]bool, len(earlier))
+	claimed := map[machineKey]bool{} // a machine is one sandbox's
+	var all sync.WaitGroup
+	for i, o := range earlier {
+		if o.Machine == nil || o.Info.State != sandbox.StateRunning || !time.Now().Before(o.Info.ExpiresAt) {
+			continue
+		}
+		key := machineKey{o.Machine.Driver, o.Machine.ID}
+		keeper := found[key]
+		if mg.keeper(key.driver) == nil {
+			mg.log.Warn("a sandbox is lost since its driver is not configured any more; its machine may still run", "sandbox", o.Info.ID, "driver", key.driver, "machine", key.id)
+		}
+		if keeper != nil && !claimed[key] {
+			claimed[key] = true
+			all.Go(func() { adopted[i] = mg.adopt(ctx, o, keeper) })
+		}
 	}
-	key := machineKey{o.Machine.Driver, o.Machine.ID}
-	keeper := found[key]
-	if keeper == nil {
-		return false
+	all.Wait()
+	for i, o := range earlier {
+		if adopted[i] {
+			delete(found, machineKey{o.Machine.Driver, o.Machine.ID})
+		}
 	}
-	m, plan, err := keeper.Adopt(ctx, key.id)
+	return adopted
+}
+
+// adopt goes on with one sandbox. What it has running ends; its files stay.
+func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, keeper driver.Keeper) (adopted bool) {
+	m, plan, err := keeper.Adopt(ctx, o.Machine.ID)
 	if err != nil {
-		mg.log.Warn("cannot adopt a sandbox's machine", "sandbox", o.Info.ID, "machine", key.id, "error", err)
+		mg.log.Warn("cannot adopt a sandbox's machine", "sandbox", o.Info.ID, "machine", o.Machine.ID, "error", err)
 		return false
 	}
 	session := execution.Ungreeted(m, plan, nil)
 	agent, err := session.Agent(ctx)
 	if err != nil {
-		mg.log.Warn("an adopted machine's agent does not answer", "sandbox", o.Info.ID, "machine", key.id, "error", err)
+		mg.log.Warn("an adopted machine's agent does not answer", "sandbox", o.Info.ID, "machine", o.Machine.ID, "error", err)
 		return false
 	}
-	delete(found, key)
 	now := time.Now()
 	s := &Sandbox{
 		manager: mg, tenant: o.Tenant, request: o.Machine.Request, ended: make(chan struct{}), machine: &pool.Machine{Session: session}, guest: agent, kept: true,
@@ -94,12 +116,12 @@ func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, found map[machi
 		expires: now.Add(time.Until(o.Info.ExpiresAt)), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
 		judge: verdict.Judge{Limits: o.Info.Limits, KillOne: plan.KillOne}, info: o.Info, idles: o.Machine.Request.IdleMS != 0,
 	}
+	s.mu.Lock() // until there is a timer, for who finds it at once
+	defer s.mu.Unlock()
 	mg.mu.Lock()
 	mg.sandboxes[o.Info.ID] = s
 	mg.mu.Unlock()
-	s.mu.Lock()
 	s.timer = time.AfterFunc(s.untilEnd(now), s.timeUp)
-	s.mu.Unlock()
 	go s.guard()
 	return true
 }
@@ -107,17 +129,21 @@ func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, found map[machi
 // destroyUnknown ends the machines that outlived their process and belong to nothing
 // that goes on: those of runs and pools, and of sandboxes that have ended.
 func (mg *Manager) destroyUnknown(ctx context.Context, found map[machineKey]driver.Keeper) {
+	var all sync.WaitGroup
 	for key, keeper := range found {
-		m, _, err := keeper.Adopt(ctx, key.id)
-		if err == nil {
-			err = m.Destroy(ctx)
-		}
-		if err != nil {
-			mg.log.Warn("could not remove a machine that an earlier process had left behind", "driver", key.driver, "machine", key.id, "error", err)
-			continue
-		}
-		mg.log.Warn("removed a machine that an earlier process had left behind", "driver", key.driver, "machine", key.id)
+		all.Go(func() {
+			m, _, err := keeper.Adopt(ctx, key.id)
+			if err == nil {
+				err = m.Destroy(ctx)
+			}
+			if err != nil {
+				mg.log.Warn("could not remove a machine that an earlier process had left behind", "driver", key.driver, "machine", key.id, "error", err)
+				return
+			}
+			mg.log.Warn("removed a machine that an earlier process had left behind", "driver", key.driver, "machine", key.id)
+		})
 	}
+	all.Wait()
 }
 
 // leave lets go of a sandbox whose machine outlives us, for the next process to adopt.

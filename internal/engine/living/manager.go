@@ -99,8 +99,9 @@ func (mg *Manager) Recover(ctx context.Context, earlier []records.Sandbox) (adop
 	}
 	now := time.Now().UTC().Round(0)
 	lost := sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended while it lived", Hint: "create it again"}
-	for _, o := range earlier {
-		if mg.adopt(ctx, o, found) {
+	goesOn := mg.adoptAll(ctx, earlier, found)
+	for i, o := range earlier {
+		if goesOn[i] {
 			adopted++
 			continue
 		}

@@ -382,7 +382,11 @@ func (s *Sandbox) Destroy(ctx context.Context) (sandbox.Info, error) {
 	go s.endFor(sandbox.Cause{Kind: sandbox.CauseDestroyed, Evidence: "the caller ended the sandbox"})
 	select {
 	case <-s.ended:
-		return s.Info(), nil
+		info := s.Info()
+		if info.State != sandbox.StateEnded { // left to the next process
+			return info, admission.ShuttingDown()
+		}
+		return info, nil
 	case <-ctx.Done():
 		return s.Info(), &sandbox.Error{Code: sandbox.CodeConflict, Message: "the sandbox is still being destroyed", Err: ctx.Err()}
 	}

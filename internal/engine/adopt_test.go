@@ -1,0 +1,110 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/driver/fake"
+	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
+	"pinfold/internal/store/memstore"
+	"pinfold/sandbox"
+)
+
+// keeping is a driver that says of some machines that they outlived their maker.
+type keeping struct {
+	*fake.Driver
+	ids   []string
+	adopt func(ctx context.Context, id string) error
+}
+
+func (k *keeping) Abilities() driver.Abilities { return driver.Abilities{Keeper: k} }
+
+func (k *keeping) List(context.Context) ([]string, error) { return k.ids, nil }
+
+func (k *keeping) Adopt(ctx context.Context, id string) (driver.Machine, driver.Plan, error) {
+	return nil, driver.Plan{}, k.adopt(ctx, id)
+}
+
+var errNoMachine = errors.New("no such machine")
+
+// recorded is a store with running sandboxes that have these machines.
+func recorded(t *testing.T, driverName string, machines ...string) *memstore.Store {
+	t.Helper()
+	s := memstore.New(memstore.Options{})
+	for i, id := range machines {
+		info := sandbox.Info{ID: fmt.Sprint("sbx_", i), State: sandbox.StateRunning, CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}
+		if err := s.SaveSandbox(t.Context(), "alice", info); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SaveMachine(t.Context(), "alice", info.ID, records.Machine{Driver: driverName, ID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// Machines that do not answer keep a server from starting for as long as one of them
+// does, and a machine that two sandboxes name is taken up for one.
+func TestAdoptSideBySide(t *testing.T) {
+	const machines = 40
+	d := &keeping{Driver: fake.New(fake.Options{})}
+	for i := range machines {
+		d.ids = append(d.ids, fmt.Sprint("m", i))
+	}
+	var waiting sync.WaitGroup
+	waiting.Add(machines)
+	arrived := make(chan struct{})
+	go func() {
+		waiting.Wait()
+		close(arrived)
+	}()
+	var calls atomic.Int64
+	d.adopt = func(context.Context, string) error {
+		if calls.Add(1) <= machines {
+			waiting.Done()
+		}
+		select {
+		case <-arrived:
+		case <-time.After(time.Second):
+			t.Error("they are taken up one after the other")
+		}
+		return errNoMachine
+	}
+	s := recorded(t, "fake", append(d.ids, "m0", "m1")...)
+	e := serve(t, engine.Options{Store: s, Drivers: []driver.Driver{d}}, nil)
+	if n := calls.Load(); n != 2*machines { // to adopt, and to destroy
+		t.Errorf("%d machines were taken up", n)
+	}
+	if info, err := e.SandboxInfo(soon(t), "alice", fmt.Sprint("sbx_", machines)); err != nil || info.Cause == nil || info.Cause.Kind != sandbox.CauseLost {
+		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// A server that is stopped while it starts has nothing recorded as lost of which it
+// does not know.
+func TestAdoptInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var calls atomic.Int64
+	d := &keeping{Driver: fake.New(fake.Options{}), ids: []string{"m0"}, adopt: func(ctx context.Context, _ string) error {
+		calls.Add(1)
+		cancel()
+		return context.Cause(ctx)
+	}}
+	s := recorded(t, "fake", "m0")
+	e := engine.New(engine.Options{Store: s, Drivers: []driver.Driver{d}})
+	defer e.Close()
+	if err := e.Open(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Open: %v", err)
+	}
+	if info, err := s.LoadSandbox(t.Context(), "alice", "sbx_0"); err != nil || info.State != sandbox.StateRunning || calls.Load() != 1 {
+		t.Errorf("%+v, %v, %d calls", info, err, calls.Load())
+	}
+}

@@ -90,5 +90,6 @@ func (a *agent) end() {
 		c.abandon()
 	}
 	a.watch.close()
+	a.reap.barrier() // whatever was about to start has, and is killed, or sees that it is abandoned
 	a.reap.killAll(func() bool { return false })
 }

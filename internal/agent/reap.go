@@ -46,6 +46,12 @@ func newReaper() (*reaper, error) {
 	return &reaper{running: map[int]*child{}, events: events}, nil
 }
 
+// barrier waits for the start that is under way.
+func (r *reaper) barrier() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+}
+
 // start calls f, which makes a process, and registers the process before
 // anybody can wait for it.
 func (r *reaper) start(f func() (pid int, err error)) (*child, error) {

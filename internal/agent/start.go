@@ -21,7 +21,7 @@ func (a *agent) start(c *channel, req wire.Request) wire.Outcome {
 		return failed(fileFault(err))
 	}
 	defer pipes.close()
-	p, refusal := a.startProcess(req.Start, pipes)
+	p, refusal := a.startProcess(c, req.Start, pipes)
 	if refusal != nil {
 		return failed(refusal)
 	}
@@ -39,7 +39,7 @@ func (a *agent) start(c *channel, req wire.Request) wire.Outcome {
 const busyTries = 8
 
 // startProcess makes the process that the request describes.
-func (a *agent) startProcess(req *wire.StartRequest, pipes *pipes) (*child, *wire.Fault) {
+func (a *agent) startProcess(c *channel, req *wire.StartRequest, pipes *pipes) (*child, *wire.Fault) {
 	dir, err := a.openDir(req.Dir)
 	if err != nil {
 		f := fileFault(err)
@@ -53,7 +53,7 @@ func (a *agent) startProcess(req *wire.StartRequest, pipes *pipes) (*child, *wir
 	}
 	pause := time.Millisecond
 	for try := 1; ; try++ {
-		p, err := a.execProcess(req, program, dir, pipes)
+		p, err := a.execProcess(c, req, program, dir, pipes)
 		if err == nil {
 			return p, nil
 		}
@@ -65,10 +65,14 @@ func (a *agent) startProcess(req *wire.StartRequest, pipes *pipes) (*child, *wir
 	}
 }
 
-// execProcess makes a process and waits until its exec has succeeded.
-func (a *agent) execProcess(req *wire.StartRequest, program string, dir int, pipes *pipes) (*child, error) {
+// execProcess makes a process and waits until its exec has succeeded. For a host that is
+// gone it makes none: what such a one had started has been killed, perhaps.
+func (a *agent) execProcess(ch *channel, req *wire.StartRequest, program string, dir int, pipes *pipes) (*child, error) {
 	var made *spawn.Child
 	c, err := a.reap.start(func() (int, error) {
+		if ch.abandoned() {
+			return 0, unix.ECANCELED
+		}
 		var err error
 		made, err = a.program(req, program, dir, pipes).Start(spawn.Clone{})
 		if err != nil {

@@ -48,6 +48,13 @@ func (i *inlet) put(ctx context.Context, frame []byte, timeout time.Duration) bo
 	return true
 }
 
+// stalledSince says whether putting has waited at any time since stalls was read, or
+// waits now.
+func (i *inlet) stalledSince(stalls int64) bool {
+	now := i.stalls.Load()
+	return now != stalls || now%2 == 1
+}
+
 func (i *inlet) add(frame []byte) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -157,7 +157,7 @@ func (t *terminal) ping(ctx context.Context) error {
 		cancel()
 		// While there is no room for what was typed nothing is read, pongs
 		// neither. That ends by itself, see put.
-		if err != nil && (ctx.Err() != nil || t.typed.stalls.Load() == stalls) {
+		if err != nil && (ctx.Err() != nil || !t.typed.stalledSince(stalls)) {
 			return errors.Join(context.Canceled, err)
 		}
 	}

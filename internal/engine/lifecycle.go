@@ -44,11 +44,12 @@ func (e *Engine) Open(ctx context.Context) error {
 	return nil
 }
 
-// recover goes on with what an earlier process had going, or records its end.
+// recover goes on with what an earlier process had going, or records its end. Without
+// records nobody knows what belongs to whom, and machines that outlive a process are left
+// alone: they may be a server's that is about to come back.
 func (e *Engine) recover(ctx context.Context) error {
 	if e.records == nil {
-		_, err := e.Recover(ctx, nil)
-		return err
+		return nil
 	}
 	sandboxes, unfinished, err := e.records.Unfinished(ctx)
 	if err != nil {

@@ -173,6 +173,11 @@ func TestNotAdopted(t *testing.T) {
 	h := newHost(t)
 	id, _ := killedServer(t, h)
 	d := h.plain(nil)
+	stranger := newEngine(nil, d) // knows nothing of what belongs to whom
+	if err := stranger.Open(soon(t)); err != nil {
+		t.Error(err)
+	}
+	closed(t, stranger)
 	ids, err := d.Abilities().Keeper.List(t.Context())
 	if err != nil || len(ids) != 2 {
 		t.Fatalf("control: the machines are %q, %v", ids, err)

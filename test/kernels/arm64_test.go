@@ -21,7 +21,7 @@ func TestDebian13ARM64(t *testing.T) {
 // arm64Suites leave out what installs packages (this tree's are only unpacked),
 // and what makes calls by the other architecture's numbers.
 var arm64Suites = []suite{
-	{name: "machine code", pkg: "pinfold/internal/linux/walker", beside: "internal/language/support"},
+	{name: "machine code", pkg: "pinfold/internal/linux/walker", beside: "internal/zygote/inside"},
 	{name: "init stub", pkg: "pinfold/internal/linux/initstub"},
 	{name: "system calls", pkg: "pinfold/internal/linux/seccomp", args: []string{"-test.run=^Test(Probe|Refused|NoNamespaceByClone|SocketFamilies|EveryRefusedCall|ConstantsAreTheKernels|CloseEndsServe)$"}},
 	{name: "warm and cold", pkg: attacksPkg, args: []string{"-test.run=^TestPythonOfThisRoot$"}, programs: attackPrograms, env: []string{"PINFOLD_TEST_PYTHON=3.13", "PINFOLD_TEST_FOREVER=1", "PINFOLD_TEST_NUMPY=1"}, delegate: true},

@@ -17,6 +17,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,6 +36,8 @@ const Probe = "pinfold/internal/driver/drivertest/guestprobe"
 
 // Options say what a driver's machines are like.
 type Options struct {
+	// Kept says that machines outlive the process that made them.
+	Kept bool
 	// Kernel says that machines hold real processes under a real kernel.
 	Kernel bool
 	// Host says that they show the host template, within limits. What is in there and
@@ -55,13 +58,17 @@ type Options struct {
 // t.Cleanup.
 func Run(t *testing.T, open func(t *testing.T) driver.Driver, o Options) {
 	s := &suite{open: open, o: o}
+	life := lifeTests
+	if o.Kept {
+		life = slices.Concat(life, adoptTests)
+	}
 	groups := []struct {
 		name  string
 		tests []test
 		skip  string // why
 	}{
 		{"report", reportTests, ""},
-		{"life", lifeTests, ""},
+		{"life", life, ""},
 		{"living", livingTests, ""},
 		{"limits", limitTests, unless(o.Host, "this driver's machines do not show the host template")},
 		{"isolation", isolationTests, unless(o.Host, "this driver's machines do not show the host template")},
@@ -127,6 +134,9 @@ func (s *suite) begin(t *testing.T) *harness {
 		Missing(t, "the driver is blocked here: %v (%s)", r.Blocked, r.Blocked.Hint)
 	}
 	h.report = r
+	if kept := h.driver.Abilities().Keeper != nil; kept != s.o.Kept {
+		t.Fatalf("that machines outlive their maker is declared as %v, and tested as %v", kept, s.o.Kept)
+	}
 	return h
 }
 

@@ -5,6 +5,7 @@ package drivers
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -24,59 +25,60 @@ import (
 // killed: its state lies there, and the programs.
 const serverEnv = "PINFOLD_TEST_DRIVERS_SERVER"
 
-// TestServer is not a test of its own: TestAdopt starts it.
-func TestServer(t *testing.T) {
-	dirs := strings.Split(os.Getenv(serverEnv), ":")
-	if len(dirs) != 2 {
-		t.Skip("TestAdopt starts this")
+// TestMain is the server that killedServer starts, or runs the tests.
+func TestMain(m *testing.M) {
+	if dirs := strings.Split(os.Getenv(serverEnv), ":"); len(dirs) == 2 {
+		fmt.Println(serveUntilKilled(host{dirs[0], dirs[1]}))
+		os.Exit(1)
 	}
-	h := host{dirs[0], dirs[1]}
-	s, err := store.Open(t.Context(), filepath.Join(h.dir, "state"))
+	os.Exit(m.Run())
+}
+
+// serveUntilKilled makes a sandbox with a file and a process in it, begins a run, says
+// which they are, and waits. It returns only what went wrong.
+func serveUntilKilled(h host) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	s, err := store.Open(ctx, filepath.Join(h.dir, "state"))
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	e := newEngine(s, h.plain(nil))
-	if err := e.Open(t.Context()); err != nil {
-		t.Fatal(err)
+	if err := e.Open(ctx); err != nil {
+		return err
 	}
-	sb, err := e.Create(t.Context(), "alice", sandbox.Create{TTLMS: 600_000, IdleMS: 500_000, Env: map[string]string{"KEPT": "yes"}, Metadata: map[string]string{"a": "b"}})
+	sb, err := e.Create(ctx, "alice", sandbox.Create{TTLMS: 600_000, IdleMS: 500_000, Env: map[string]string{"KEPT": "yes"}, Metadata: map[string]string{"a": "b"}})
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if err := sb.WriteFile(t.Context(), "kept", 0o600, 7, strings.NewReader("content")); err != nil {
-		t.Fatal(err)
+	if err := sb.WriteFile(ctx, "kept", 0o600, 7, strings.NewReader("content")); err != nil {
+		return err
 	}
-	if _, err := sb.Start(t.Context(), sandbox.Command{Shell: "echo $$ >pid; exec sleep 600"}); err != nil {
-		t.Fatal(err)
+	if _, err := sb.Start(ctx, sandbox.Command{Shell: "echo $$ >pid; exec sleep 600"}); err != nil {
+		return err
 	}
-	run, err := e.Start(t.Context(), runs.Request{Tenant: "alice", Spec: sandbox.Spec{Language: "sh", Code: "sleep 600"}})
+	run, err := e.Start(ctx, runs.Request{Tenant: "alice", Spec: sandbox.Spec{Language: "sh", Code: "sleep 600"}})
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	for { // until both machines are whole
-		ids, err := h.plain(nil).Abilities().Keeper.List(t.Context())
+	for ctx.Err() == nil { // until both machines are whole, and the process has begun
+		ids, err := h.plain(nil).Abilities().Keeper.List(ctx)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		if len(ids) == 2 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	for {
-		if _, err := sb.Stat(t.Context(), "pid"); err == nil {
-			break
+		if _, err := sb.Stat(ctx, "pid"); err == nil && len(ids) == 2 {
+			fmt.Println("made", sb.ID(), run.ID)
+			<-ctx.Done()
 		}
 		time.Sleep(time.Millisecond)
 	}
-	fmt.Println("made", sb.ID(), run.ID)
-	time.Sleep(10 * time.Minute)
+	return ctx.Err()
 }
 
 // killedServer has a server make a sandbox and begin a run, and kills it.
 func killedServer(t *testing.T, h host) (sandboxID, runID string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestServer$", "-test.v") //nolint:gosec // ourselves
+	cmd := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // ourselves
 	cmd.Env = append(os.Environ(), serverEnv+"="+h.dir+":"+h.programs)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

@@ -12,10 +12,10 @@ package plain
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -101,9 +101,7 @@ func (m *machine) save() error {
 func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, error) {
 	m := d.machine(plan.ID)
 	m.Plan, m.Owner = plan, named(os.Getpid())
-	for i := range m.Secret {
-		m.Secret[i] = byte(rand.Uint32()) //nolint:gosec // a part of it
-	}
+	_, _ = rand.Read(m.Secret[:]) // which never fails
 	if err := os.MkdirAll(d.o.StateDir, 0o700); err != nil {
 		return nil, failed("make the directory of machines", err)
 	}

@@ -24,12 +24,11 @@ import (
 )
 
 const (
-	maxKept  = 256 << 10 // bytes sent that have perhaps not come; then a writer waits
-	ackEvery = 64 << 10  // bytes that come until it is said
-	maxPiece = 32 << 10
-	// handshakeTimeout bounds what is said before the first piece, and the last one.
-	handshakeTimeout = 10 * time.Second
-	byeTimeout       = time.Second
+	maxKept          = 256 << 10 // bytes sent that have perhaps not come; then a writer waits
+	ackEvery         = 64 << 10  // bytes that come until it is said
+	maxPiece         = 32 << 10
+	handshakeTimeout = 10 * time.Second // for what is said before the first piece
+	byeTimeout       = time.Second      // for the last one
 )
 
 // Kinds of pieces.

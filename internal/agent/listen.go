@@ -74,7 +74,7 @@ func accept(listener *pollFile, server *resume.Server) {
 			_ = sysClose(fd)
 			continue
 		}
-		go server.Accept(conn)
+		server.Accept(conn)
 	}
 }
 

@@ -64,6 +64,21 @@ func TestLateGreeting(t *testing.T) {
 	}
 }
 
+// The greeting of a host that has died may be read after that of its successor, which
+// came later. It does not take the agent over.
+func TestGreetingOfADeadHost(t *testing.T) {
+	a := listen(t, Secret{13})
+	dead, agentsEnd := net.Pipe()
+	a.Accept(agentsEnd)
+	host, guest := a.both(t, nil)
+	if _, err := greet(dead, a.secret, kindBegin, [sessionSize]byte{1}, 0); !errors.Is(err, errUnknown) {
+		t.Errorf("the dead host is answered: %v", err)
+	}
+	carries(t, host, guest)
+	successor, next := a.both(t, nil)
+	carries(t, successor, next)
+}
+
 // A stream that the agent ends while there is no connection ends for the host, too.
 func TestClosedWhileBroken(t *testing.T) {
 	a := listen(t, Secret{12})

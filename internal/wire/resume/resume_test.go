@@ -37,7 +37,7 @@ func listen(t *testing.T, secret Secret) *agent {
 			if err != nil {
 				return
 			}
-			go a.Accept(conn)
+			a.Accept(conn)
 		}
 	}()
 	return a

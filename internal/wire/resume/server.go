@@ -17,6 +17,8 @@ type Server struct {
 
 	mu        sync.Mutex
 	current   *Stream
+	began     uint64 // which connection, in the order of arrival, began the current stream
+	arrivals  uint64
 	strangers []io.Closer
 }
 
@@ -29,10 +31,13 @@ func NewServer(secret Secret) *Server {
 // about to.
 func (v *Server) Next() *Stream { return <-v.streams }
 
-// Accept takes a connection that was made to the agent, and returns when it carries a
-// stream, or is closed since it does not come from the host.
-func (v *Server) Accept(conn io.ReadWriteCloser) {
-	v.arrived(conn)
+// Accept takes a connection that was made to the agent: it will carry a stream, or is
+// closed since it does not come from the host. Accept waits for nothing, and is called in
+// the order in which the connections were made.
+func (v *Server) Accept(conn io.ReadWriteCloser) { go v.greeted(conn, v.arrived(conn)) }
+
+// greeted reads who a connection comes from.
+func (v *Server) greeted(conn io.ReadWriteCloser, arrival uint64) {
 	setDeadline(conn, handshakeTimeout)
 	var hello [helloSize]byte
 	_, err := io.ReadFull(conn, hello[:])
@@ -43,7 +48,7 @@ func (v *Server) Accept(conn io.ReadWriteCloser) {
 		return
 	}
 	rest = rest[SecretSize:]
-	v.host(conn, rest[0], [sessionSize]byte(rest[1:]), binary.BigEndian.Uint64(rest[1+sessionSize:]))
+	v.host(conn, arrival, rest[0], [sessionSize]byte(rest[1:]), binary.BigEndian.Uint64(rest[1+sessionSize:]))
 }
 
 // same compares in a time that says nothing about where two secrets differ.
@@ -55,8 +60,8 @@ func same(a, b []byte) bool {
 	return differ == 0
 }
 
-// arrived remembers a connection of nobody knows whom.
-func (v *Server) arrived(conn io.Closer) {
+// arrived remembers a connection of nobody knows whom, and counts it.
+func (v *Server) arrived(conn io.Closer) uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.strangers) == maxStrangers {
@@ -64,6 +69,8 @@ func (v *Server) arrived(conn io.Closer) {
 		v.strangers = v.strangers[1:]
 	}
 	v.strangers = append(v.strangers, conn)
+	v.arrivals++
+	return v.arrivals
 }
 
 func (v *Server) known(conn io.Closer) {
@@ -78,8 +85,8 @@ func (v *Server) known(conn io.Closer) {
 }
 
 // host goes on with a session on a connection of the host's, or begins one.
-func (v *Server) host(conn io.ReadWriteCloser, kind byte, session [sessionSize]byte, theirs uint64) {
-	s := v.stream(kind, session)
+func (v *Server) host(conn io.ReadWriteCloser, arrival uint64, kind byte, session [sessionSize]byte, theirs uint64) {
+	s := v.stream(arrival, kind, session)
 	if s == nil {
 		_, _ = conn.Write(answer(statusUnknown, 0))
 		_ = conn.Close()
@@ -95,25 +102,31 @@ func (v *Server) host(conn io.ReadWriteCloser, kind byte, session [sessionSize]b
 	if err == nil {
 		err = s.attach(conn, epoch, theirs, received)
 	}
-	if err == errViolation { //nolint:errorlint // ours, never wrapped
+	switch {
+	case err == nil:
+	case err == errViolation: //nolint:errorlint // ours, never wrapped
 		s.end(err)
-	}
-	if err != nil {
+		_ = conn.Close()
+	case s.hasEnded(): // after the answer, and before there was a connection to say so on
+		goodbye(conn)
+	default:
 		_ = conn.Close()
 	}
 }
 
 // stream returns a session's stream: nil when it is to go on and is not the current one,
-// or has ended while the host could not be told.
-func (v *Server) stream(kind byte, session [sessionSize]byte) *Stream {
+// or has ended while the host could not be told, or is to begin and comes from a host
+// before the current one, whose greeting is only read now.
+func (v *Server) stream(arrival uint64, kind byte, session [sessionSize]byte) *Stream {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.current != nil && v.current.session == session && !v.current.hasEnded() {
 		return v.current
 	}
-	if kind != kindBegin {
+	if kind != kindBegin || arrival < v.began {
 		return nil
 	}
+	v.began = arrival
 	if v.current != nil {
 		v.current.end(errReplaced)
 	}

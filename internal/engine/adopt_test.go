@@ -108,3 +108,22 @@ func TestAdoptInterrupted(t *testing.T) {
 		t.Errorf("%+v, %v, %d calls", info, err, calls.Load())
 	}
 }
+
+// A sandbox that was ending when its server ended has ended for the reason that was
+// recorded.
+func TestEndingIsNotLost(t *testing.T) {
+	s := memstore.New(memstore.Options{})
+	causes := map[string]sandbox.CauseKind{"sbx_1": sandbox.CauseTTL, "sbx_2": sandbox.CauseDestroyed}
+	for id, kind := range causes {
+		info := sandbox.Info{ID: id, State: sandbox.StateEnding, CreatedAt: time.Now(), Cause: &sandbox.Cause{Kind: kind}}
+		if err := s.SaveSandbox(t.Context(), "alice", info); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := serve(t, engine.Options{Store: s}, nil)
+	for id, kind := range causes {
+		if info, err := e.SandboxInfo(soon(t), "alice", id); err != nil || info.State != sandbox.StateEnded || info.Cause.Kind != kind || info.EndedAt == nil {
+			t.Errorf("%+v, %v", info, err)
+		}
+	}
+}

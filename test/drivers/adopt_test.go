@@ -170,6 +170,42 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
+// A sandbox whose time runs out while no server is there ends for that reason, as soon as
+// there is one.
+func TestExpiredMeanwhile(t *testing.T) {
+	h := newHost(t)
+	id, _ := killedServer(t, h)
+	before, err := store.Open(t.Context(), filepath.Join(h.dir, "state"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := before.LoadSandbox(t.Context(), "alice", id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info.ExpiresAt = time.Now().Add(-time.Second)
+	if err := before.SaveSandbox(t.Context(), "alice", info); err != nil {
+		t.Fatal(err)
+	}
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e, s := restart(t, h)
+	defer s.Close()
+	defer closed(t, e)
+	for ctx := soon(t); info.State != sandbox.StateEnded && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		if info, err = e.SandboxInfo(ctx, "alice", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info.State != sandbox.StateEnded || info.Cause.Kind != sandbox.CauseTTL {
+		t.Errorf("%+v", info)
+	}
+	if ids, err := h.plain(nil).Abilities().Keeper.List(t.Context()); err != nil || len(ids) != 0 {
+		t.Errorf("after its end the machines are %q, %v", ids, err)
+	}
+}
+
 // What cannot be adopted is recorded as lost, once, and leaves nothing.
 func TestNotAdopted(t *testing.T) {
 	h := newHost(t)

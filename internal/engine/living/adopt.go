@@ -54,7 +54,7 @@ func (mg *Manager) keptMachines(ctx context.Context) (map[machineKey]driver.Keep
 		if keeper == nil {
 			continue
 		}
-		ids, err := keeper.List(ctx)
+		ids, err := list(ctx, keeper)
 		if err != nil {
 			return nil, fmt.Errorf("looking for machines of the %s driver: %w", d.Name(), err)
 		}
@@ -63,6 +63,15 @@ func (mg *Manager) keptMachines(ctx context.Context) (map[machineKey]driver.Keep
 		}
 	}
 	return found, nil
+}
+
+// listTimeout is how long a driver may take to list its machines.
+const listTimeout = 30 * time.Second
+
+func list(ctx context.Context, keeper driver.Keeper) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	return keeper.List(ctx)
 }
 
 // adoptAll goes on with the sandboxes of an earlier process whose machines live and that
@@ -74,7 +83,7 @@ func (mg *Manager) adoptAll(ctx context.Context, earlier []records.Sandbox, foun
 	claimed := map[machineKey]bool{} // a machine is one sandbox's
 	var all sync.WaitGroup
 	for i, o := range earlier {
-		if o.Machine == nil || o.Info.State != sandbox.StateRunning || !time.Now().Before(o.Info.ExpiresAt) {
+		if o.Machine == nil || o.Info.State != sandbox.StateRunning { // whose time is over ends at once, for that reason
 			continue
 		}
 		key := machineKey{o.Machine.Driver, o.Machine.ID}

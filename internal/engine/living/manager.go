@@ -105,7 +105,10 @@ func (mg *Manager) Recover(ctx context.Context, earlier []records.Sandbox) (adop
 			adopted++
 			continue
 		}
-		o.Info.State, o.Info.EndedAt, o.Info.Cause = sandbox.StateEnded, &now, &lost
+		if o.Info.State != sandbox.StateEnding || o.Info.Cause == nil { // else what ended it is known
+			o.Info.Cause = &lost
+		}
+		o.Info.State, o.Info.EndedAt = sandbox.StateEnded, &now
 		if err := mg.records.SaveSandbox(ctx, o.Tenant, o.Info); err != nil {
 			return adopted, err
 		}

@@ -102,6 +102,14 @@ func (p *timedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// reason is why what was made of the body failed: the reading, or else err.
+func (p *timedReader) reason(err error) error {
+	if p.err != nil {
+		return readError(p.err)
+	}
+	return err
+}
+
 // deadline is when the next piece must have come.
 func (p *timedReader) deadline() time.Time {
 	silent := time.Now().Add(p.timeout)

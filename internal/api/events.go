@@ -196,8 +196,3 @@ func incomplete(b []byte) int {
 func resumeID(stdout, stderr int64) string {
 	return strconv.FormatInt(stdout, 10) + "." + strconv.FormatInt(stderr, 10)
 }
-
-// errorEvent ends a stream that has begun.
-func (s *server) errorEvent(r *http.Request, e *events, err error) {
-	_ = e.send("error", "", sandbox.ErrorBody{Error: s.shown(r, err)}) // nobody is left to tell
-}

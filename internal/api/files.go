@@ -24,14 +24,21 @@ func guestPath(field, name string) (string, error) {
 	return name, sandbox.CheckGuestPath(field, strings.TrimPrefix(name, "/"))
 }
 
+// place is a path inside a sandbox.
+type place struct {
+	*living.Sandbox
+
+	path string
+}
+
 // place is the sandbox of the path, and the path inside it of the query.
-func (c *call) place() (*living.Sandbox, string, error) {
+func (c *call) place() (place, error) {
 	s, err := c.sandbox()
 	if err != nil {
-		return nil, "", err
+		return place{}, err
 	}
 	name, err := guestPath("path", c.query.text("path"))
-	return s, name, err
+	return place{s, name}, err
 }
 
 // notFile says what other files are.
@@ -42,13 +49,7 @@ var notFile = map[string]string{
 // span is a part of a file.
 type span struct{ first, length int64 }
 
-func (c *call) readFile() error {
-	s, name, err := c.place()
-	if err != nil {
-		return err
-	}
-	return s.Fetch(c.r.Context(), name, c.offer)
-}
+func (c *call) readFile(at place) error { return at.Fetch(c.r.Context(), at.path, c.offer) }
 
 // offer answers with the header for a file and says which part of it is to follow.
 // The header of one that has a body goes out with its first byte, so that a file that
@@ -166,11 +167,7 @@ func parseOffset(text string) (int64, bool) {
 	return int64(n), err == nil //nolint:gosec // 62 bits
 }
 
-func (c *call) writeFile() error {
-	s, name, err := c.place()
-	if err != nil {
-		return err
-	}
+func (c *call) writeFile(at place) error {
 	if c.r.Header.Get("Content-Encoding") != "" {
 		return withStatus(http.StatusUnsupportedMediaType, "", "compressed bodies are not accepted", "leave Content-Encoding out")
 	}
@@ -178,65 +175,22 @@ func (c *call) writeFile() error {
 		return badRequest("Content-Range", "a part of a file cannot be written", "send the whole file")
 	}
 	in := c.timed(c.w, c.r.Body)
-	if err := s.WriteFile(c.r.Context(), name, c.query.mode("mode"), c.r.ContentLength, in); err != nil {
-		if in.err != nil {
-			return readError(in.err)
-		}
-		return err
+	if err := at.WriteFile(c.r.Context(), at.path, c.query.mode("mode"), c.r.ContentLength, in); err != nil {
+		return in.reason(err)
 	}
-	info, err := s.Stat(c.r.Context(), name)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, info)
+	return c.statFile(at)
 }
 
-func (c *call) removeFile() error {
-	s, name, err := c.place()
-	if err != nil {
-		return err
-	}
-	if err := s.Remove(c.r.Context(), name); err != nil {
-		return err
-	}
-	return c.nothing()
+func (c *call) removeFile(at place) error { return c.done(at.Remove(c.r.Context(), at.path)) }
+
+func (c *call) statFile(at place) error { return c.ok(at.Stat(c.r.Context(), at.path)) }
+
+func (c *call) listFiles(at place) error {
+	list, err := at.List(c.r.Context(), at.path, int(c.query.int("depth")), int(c.query.int("limit")))
+	return c.ok(shownList(list), err)
 }
 
-func (c *call) statFile() error {
-	s, name, err := c.place()
-	if err != nil {
-		return err
-	}
-	info, err := s.Stat(c.r.Context(), name)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, info)
-}
-
-func (c *call) listFiles() error {
-	s, name, err := c.place()
-	if err != nil {
-		return err
-	}
-	list, err := s.List(c.r.Context(), name, int(c.query.int("depth")), int(c.query.int("limit")))
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, shownList(list))
-}
-
-func (c *call) makeDirectory() error {
-	s, err := c.sandbox()
-	if err != nil {
-		return err
-	}
-	var b mkdirBody
-	done, err := c.decode(0, &b)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (c *call) makeDirectory(s *living.Sandbox, b *mkdirBody) error {
 	if b.Mode == 0 {
 		b.Mode = 0o755
 	}
@@ -246,42 +200,22 @@ func (c *call) makeDirectory() error {
 	if _, err := guestPath("path", b.Path); err != nil {
 		return err
 	}
-	if err := s.Mkdir(c.r.Context(), b.Path, b.Mode); err != nil {
-		return err
-	}
-	return c.nothing()
+	return c.done(s.Mkdir(c.r.Context(), b.Path, b.Mode))
 }
 
-func (c *call) moveFile() error {
-	s, err := c.sandbox()
-	if err != nil {
-		return err
-	}
-	var b moveBody
-	done, err := c.decode(0, &b)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (c *call) moveFile(s *living.Sandbox, b *moveBody) error {
 	for field, name := range map[string]string{"from": b.From, "to": b.To} {
 		if _, err := guestPath(field, name); err != nil {
 			return err
 		}
 	}
-	if err := s.Move(c.r.Context(), b.From, b.To); err != nil {
-		return err
-	}
-	return c.nothing()
+	return c.done(s.Move(c.r.Context(), b.From, b.To))
 }
 
-func (c *call) watchFiles() error {
-	s, name, err := c.place()
-	if err != nil {
-		return err
-	}
+func (c *call) watchFiles(at place) error {
 	e := c.newEvents(c.w)
 	defer e.end()
-	err = s.Watch(c.r.Context(), name, c.query.bool("recursive"), func(event sandbox.FileEvent) error {
+	err := at.Watch(c.r.Context(), at.path, c.query.bool("recursive"), func(event sandbox.FileEvent) error {
 		if event.Kind == watchReady {
 			return e.send(watchReady, "", struct{}{})
 		}
@@ -299,16 +233,9 @@ func (c *call) watchFiles() error {
 // watchReady is the first event of a watch: what happens from now on is seen.
 const watchReady = "ready"
 
-func (c *call) listChanges() error {
-	s, err := c.sandbox()
-	if err != nil {
-		return err
-	}
+func (c *call) listChanges(s *living.Sandbox) error {
 	changes, err := s.Changes(c.r.Context(), int(c.query.int("limit")))
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, shownList(changes))
+	return c.ok(shownList(changes), err)
 }
 
 // shownList makes an empty list one in JSON, too.

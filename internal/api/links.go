@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pinfold/internal/access"
+	"pinfold/internal/engine/living"
 	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
@@ -83,21 +84,11 @@ func (s *server) linkRoutes() []route {
 		description: linkDescription, scopes: []string{scopeSandbox}, body: jsonBody[linkBody]("The port, and how long the address works."),
 		answers: []reply{jsonReply[Link](http.StatusCreated, "The address.")},
 		example: `curl -s $SERVER/v1/sandboxes/$ID/links -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"port": 8000, "ttl_ms": 600000}'`,
-		handle:  (*call).createLink,
+		handle:  withBody((*call).sandbox, (*call).createLink),
 	}}
 }
 
-func (c *call) createLink() error {
-	inside, err := c.sandbox()
-	if err != nil {
-		return err
-	}
-	var b linkBody
-	done, err := c.decode(0, &b)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (c *call) createLink(inside *living.Sandbox, b *linkBody) error {
 	if b.TTLMS == 0 {
 		b.TTLMS = defaultLinkTTL
 	}

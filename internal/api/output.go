@@ -28,22 +28,24 @@ func (c *call) streamProcess(s *living.Sandbox, command sandbox.Command) error {
 	return c.follow(e, p, outputs)
 }
 
-func (c *call) streamOutput() error {
-	p, err := c.process()
+func (c *call) streamOutput(p *living.Process) error {
+	from, err := c.resumeAt()
 	if err != nil {
 		return err
-	}
-	from := [2]int64{c.query.int("stdout"), c.query.int("stderr")}
-	if last := c.r.Header.Get("Last-Event-ID"); last != "" {
-		if from, err = parseResumeID(last); err != nil {
-			return err
-		}
 	}
 	outputs := p.Outputs(from)
 	defer outputs.Close()
 	e := c.newEvents(c.w)
 	defer e.end()
 	return c.follow(e, p, outputs)
+}
+
+// resumeAt is the first byte of each stream that the client wants.
+func (c *call) resumeAt() (from [2]int64, err error) {
+	if last := c.r.Header.Get("Last-Event-ID"); last != "" {
+		return parseResumeID(last)
+	}
+	return [2]int64{c.query.int("stdout"), c.query.int("stderr")}, nil
 }
 
 func parseResumeID(id string) (from [2]int64, err error) {
@@ -128,7 +130,7 @@ func (c *call) cutOff(e *events, err error) error {
 	if !e.started() {
 		return err
 	}
-	c.errorEvent(c.r, e, c.why(err))
+	_ = e.send("error", "", sandbox.ErrorBody{Error: c.shown(c.r, c.why(err))}) // nobody may be left to tell
 	return nil
 }
 
@@ -144,14 +146,11 @@ type piece struct {
 func ready(o *stdio.Reader) (piece, error) {
 	past, cancel := context.WithCancel(context.Background())
 	cancel()
-	chunk, at, err := o.Next(past)
-	switch {
-	case errors.Is(err, io.EOF):
-		return piece{at: at, end: true}, nil
-	case errors.Is(err, context.Canceled): // nothing has come yet
-		return piece{at: at}, nil
+	p, err := next(past, o)
+	if errors.Is(err, context.Canceled) { // nothing has come yet
+		return piece{at: p.at}, nil
 	}
-	return piece{bytes: chunk, at: at}, err
+	return p, err
 }
 
 // next returns what comes next.
@@ -164,11 +163,7 @@ func next(ctx context.Context, o *stdio.Reader) (piece, error) {
 }
 
 // rawOutput answers with one stream as it is.
-func (c *call) rawOutput(stream uint8) error {
-	p, err := c.process()
-	if err != nil {
-		return err
-	}
+func (c *call) rawOutput(p *living.Process, stream uint8) error {
 	o := p.Output(stream, c.query.int("offset"))
 	defer o.Close()
 	piece, err := ready(o)

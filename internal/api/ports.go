@@ -108,13 +108,7 @@ func (s *server) servePort(a *answer, r *http.Request, target portTarget, rest, 
 	defer cancel(nil)
 	r = r.WithContext(ctx)
 	defer s.watchKey(r, []string{scopeSandbox}, cancel)()
-	go func() {
-		select {
-		case <-inside.Ended():
-			cancel(&sandbox.Error{Code: sandbox.CodeGone, Message: "the sandbox has ended"})
-		case <-ctx.Done():
-		}
-	}()
+	go cancelWith(ctx, inside, cancel)
 	p := &portProxy{server: s, request: r, host: r.Host, prefix: prefix, port: target.port, path: unescaped, rawPath: rest, body: s.timed(a, r.Body)}
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

@@ -182,10 +182,45 @@ func (c *call) reply(status int, v any) error {
 	return nil
 }
 
-// nothing answers that it is done.
-func (c *call) nothing() error {
-	c.w.WriteHeader(http.StatusNoContent)
-	return nil
+// ok answers with a value, unless there is an error.
+func (c *call) ok(v any, err error) error {
+	if err != nil {
+		return err
+	}
+	return c.reply(http.StatusOK, v)
+}
+
+// done answers that it is done, unless there is an error.
+func (c *call) done(err error) error {
+	if err == nil {
+		c.w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
+// on makes the handler of a route about an object of the path: a sandbox, a place
+// or a process in one, a run. That it is not there is said before anything else.
+func on[T any](find func(*call) (T, error), do func(*call, T) error) func(*call) error {
+	return func(c *call) error {
+		object, err := find(c)
+		if err != nil {
+			return err
+		}
+		return do(c, object)
+	}
+}
+
+// withBody is on for a route that takes a JSON body, which do has until it returns.
+func withBody[T, B any](find func(*call) (T, error), do func(*call, T, *B) error) func(*call) error {
+	return on(find, func(c *call, object T) error {
+		var b B
+		done, err := c.decode(0, &b)
+		if err != nil {
+			return err
+		}
+		defer done()
+		return do(c, object, &b)
+	})
 }
 
 // object takes an id from the path. One of another form is not found, and is
@@ -207,6 +242,9 @@ func (c *call) sandbox() (*living.Sandbox, error) {
 	s, err := c.o.Engine.Sandbox(c.tenant(), id)
 	return s, hide(err)
 }
+
+// runID is the id of the run of the path.
+func (c *call) runID() (string, error) { return c.object("run", "run_") }
 
 // process is the process of the path, in its sandbox.
 func (c *call) process() (*living.Process, error) {

@@ -32,7 +32,7 @@ func (s *server) archiveRoutes() []route {
 			description: "Regular files and directories, with names relative to the directory; links and everything else are left out. Sparse files count as long as they look: files that have more bytes together than the sandbox's disk are refused as too_large.",
 			params:      params, answers: answers, errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusTooManyRequests},
 			example: `curl -s "$SERVER/v1/sandboxes/$ID/archive?path=out&format=tar.gz" -H "Authorization: Bearer $KEY" -o out.tar.gz`,
-			handle:  (*call).readArchive,
+			handle:  on((*call).place, (*call).readArchive),
 		},
 		{
 			method: http.MethodPut, path: path, id: "writeArchive", tag: "Files", summary: "Unpack an archive into a directory", scopes: []string{scopeSandbox},
@@ -41,16 +41,12 @@ func (s *server) archiveRoutes() []route {
 			answers: []reply{{http.StatusOK, typeJSON, reflect.TypeFor[archive.Summary](), "What was unpacked."}},
 			errors:  []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusInsufficientStorage},
 			example: `tar c data | curl -s -T - "$SERVER/v1/sandboxes/$ID/archive?format=tar" -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).writeArchive,
+			handle:  on((*call).place, (*call).writeArchive),
 		},
 	}
 }
 
-func (c *call) readArchive() error {
-	s, name, err := c.place()
-	if err != nil {
-		return err
-	}
+func (c *call) readArchive(at place) error {
 	format, err := archive.ParseFormat(c.query.text("format"))
 	if err != nil {
 		return err
@@ -63,7 +59,7 @@ func (c *call) readArchive() error {
 		h.Set("Trailer", skippedTrailer)
 		c.w.WriteHeader(http.StatusOK)
 	}}, archiveBuffer)
-	summary, err := archive.Pack(c.r.Context(), s, name, format, archive.Limits{Bytes: s.Holds()}, late)
+	summary, err := archive.Pack(c.r.Context(), at, at.path, format, archive.Limits{Bytes: at.Holds()}, late)
 	if err == nil { // else what is in the buffer must not go out as the whole
 		err = late.Flush()
 	}
@@ -77,11 +73,7 @@ func (c *call) readArchive() error {
 // skippedTrailer says how much an archive lacks. It comes after the archive.
 const skippedTrailer = "X-Archive-Skipped"
 
-func (c *call) writeArchive() error {
-	s, name, err := c.place()
-	if err != nil {
-		return err
-	}
+func (c *call) writeArchive(at place) error {
 	format, err := archive.ParseFormat(c.query.text("format"))
 	if err != nil {
 		return err
@@ -90,12 +82,6 @@ func (c *call) writeArchive() error {
 		return withStatus(http.StatusUnsupportedMediaType, "", "compressed bodies are not accepted", "say it with ?format=tar.gz")
 	}
 	in := c.timed(c.w, c.r.Body)
-	summary, err := archive.Unpack(c.r.Context(), in, name, format, archive.Limits{Dir: c.o.SpoolDir}, s)
-	switch {
-	case in.err != nil:
-		return readError(in.err)
-	case err != nil:
-		return err
-	}
-	return c.reply(http.StatusOK, summary)
+	summary, err := archive.Unpack(c.r.Context(), in, at.path, format, archive.Limits{Dir: c.o.SpoolDir}, at)
+	return c.ok(summary, in.reason(err))
 }

@@ -41,7 +41,7 @@ func (s *server) contentRoutes() []route {
 			},
 			errors:  []int{http.StatusRequestedRangeNotSatisfiable, http.StatusUnprocessableEntity},
 			example: `curl -s "$SERVER/v1/sandboxes/$ID/files?path=out.csv" -H "Authorization: Bearer $KEY" -o out.csv`,
-			handle:  (*call).readFile,
+			handle:  on((*call).place, (*call).readFile),
 		},
 		{
 			method: http.MethodPut, path: filesPath, id: "writeFile", tag: "Files", summary: "Write a file", scopes: scopes,
@@ -51,20 +51,20 @@ func (s *server) contentRoutes() []route {
 			answers:     []reply{jsonReply[sandbox.FileInfo](http.StatusOK, "The file as it is now.")},
 			errors:      []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusInsufficientStorage},
 			example:     `curl -s -T data.csv "$SERVER/v1/sandboxes/$ID/files?path=data.csv" -H "Authorization: Bearer $KEY"`,
-			handle:      (*call).writeFile,
+			handle:      on((*call).place, (*call).writeFile),
 		},
 		{
 			method: http.MethodDelete, path: filesPath, id: "removeFile", tag: "Files", summary: "Remove a file or directory", scopes: scopes,
 			description: "A directory goes with everything in it.",
 			params:      []param{pathParam("The file or directory.")}, answers: []reply{{http.StatusNoContent, "", nil, "It is gone."}},
 			example: `curl -s -X DELETE "$SERVER/v1/sandboxes/$ID/files?path=data.csv" -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).removeFile,
+			handle:  on((*call).place, (*call).removeFile),
 		},
 		{
 			method: http.MethodGet, path: filesPath + "/stat", id: "statFile", tag: "Files", summary: "Describe a file", scopes: reads,
 			params: []param{pathParam("The file or directory. A symbolic link is described, not followed.")}, answers: []reply{jsonReply[sandbox.FileInfo](http.StatusOK, "What it is.")},
 			example: `curl -s "$SERVER/v1/sandboxes/$ID/files/stat?path=data.csv" -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).statFile,
+			handle:  on((*call).place, (*call).statFile),
 		},
 	}
 }
@@ -83,21 +83,21 @@ func (s *server) directoryRoutes() []route {
 			answers: []reply{jsonReply[sandbox.Listing[sandbox.FileInfo]](http.StatusOK, "The entries, in the order of their paths. unprintable counts those that were left out because of their names.")},
 			errors:  []int{http.StatusTooManyRequests},
 			example: `curl -s "$SERVER/v1/sandboxes/$ID/files/list?depth=2" -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).listFiles,
+			handle:  on((*call).place, (*call).listFiles),
 		},
 		{
 			method: http.MethodPost, path: filesPath + "/mkdir", id: "makeDirectory", tag: "Files", summary: "Make a directory", scopes: scopes,
 			description: "With those above it that are missing.", body: jsonBody[mkdirBody]("The path, and the permission bits as a number (default 493, which is 0755)."),
 			answers: []reply{{http.StatusNoContent, "", nil, "It is there."}}, errors: []int{http.StatusUnprocessableEntity},
 			example: `curl -s $SERVER/v1/sandboxes/$ID/files/mkdir -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"path": "data"}'`,
-			handle:  (*call).makeDirectory,
+			handle:  withBody((*call).sandbox, (*call).makeDirectory),
 		},
 		{
 			method: http.MethodPost, path: filesPath + "/move", id: "moveFile", tag: "Files", summary: "Move or rename", scopes: scopes,
 			body:    jsonBody[moveBody]("From where to where."),
 			answers: []reply{{http.StatusNoContent, "", nil, "It is there now."}}, errors: []int{http.StatusConflict, http.StatusUnprocessableEntity},
 			example: `curl -s $SERVER/v1/sandboxes/$ID/files/move -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"from": "a.txt", "to": "b.txt"}'`,
-			handle:  (*call).moveFile,
+			handle:  withBody((*call).sandbox, (*call).moveFile),
 		},
 		{
 			method: http.MethodGet, path: filesPath + "/watch", id: "watchFiles", tag: "Files", summary: "Watch a directory", scopes: reads,
@@ -108,14 +108,14 @@ func (s *server) directoryRoutes() []route {
 			},
 			answers: []reply{{http.StatusOK, typeEvents, reflect.TypeFor[sandbox.FileEvent](), "The changes."}},
 			example: `curl -sN "$SERVER/v1/sandboxes/$ID/files/watch?recursive=true" -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).watchFiles,
+			handle:  on((*call).place, (*call).watchFiles),
 		},
 		{
 			method: http.MethodGet, path: "/v1/sandboxes/{id}/changes", id: "listChanges", tag: "Files", summary: "List what has changed since the beginning",
 			scopes: reads, params: []param{limit}, answers: []reply{jsonReply[sandbox.Listing[sandbox.Change]](http.StatusOK, "The differences. unprintable counts files that were left out because of their names.")},
 			errors:  []int{http.StatusTooManyRequests},
 			example: `curl -s $SERVER/v1/sandboxes/$ID/changes -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).listChanges,
+			handle:  on((*call).sandbox, (*call).listChanges),
 		},
 	}
 }

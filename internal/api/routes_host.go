@@ -37,9 +37,7 @@ func (s *server) hostRoutes() []route {
 			method: http.MethodGet, path: "/v1/templates", id: "listTemplates", tag: "Host", summary: "List templates", scopes: anyKey,
 			answers: []reply{jsonReply[List[string]](http.StatusOK, "Their names.")},
 			example: `curl -s $SERVER/v1/templates -H "Authorization: Bearer $KEY"`,
-			handle: func(c *call) error {
-				return c.reply(http.StatusOK, List[string]{Items: append([]string{}, c.o.Engine.Templates()...)})
-			},
+			handle:  func(c *call) error { return c.ok(items(c.o.Engine.Templates()), nil) },
 		},
 		{
 			method: http.MethodGet, path: "/v1/drivers", id: "listDrivers", tag: "Host", summary: "List drivers, and what they can enforce here", scopes: anyKey,
@@ -74,9 +72,7 @@ func poolRoutes(admin []string) []route {
 			method: http.MethodGet, path: "/v1/pools", id: "listPools", tag: "Host", summary: "List pools of warm sandboxes", scopes: admin,
 			answers: []reply{jsonReply[List[sandbox.PoolInfo]](http.StatusOK, "The pools.")},
 			example: `curl -s $SERVER/v1/pools -H "Authorization: Bearer $KEY"`,
-			handle: func(c *call) error {
-				return c.reply(http.StatusOK, List[sandbox.PoolInfo]{Items: append([]sandbox.PoolInfo{}, c.o.Engine.Pools()...)})
-			},
+			handle:  func(c *call) error { return c.ok(items(c.o.Engine.Pools()), nil) },
 		},
 		{
 			method: http.MethodPut, path: "/v1/pools/{name}", id: "setPool", tag: "Host", summary: "Add or change a pool", scopes: admin,
@@ -92,12 +88,7 @@ func poolRoutes(admin []string) []route {
 			description: "Its waiting sandboxes end; those that it has handed out live on.",
 			answers:     []reply{{http.StatusNoContent, "", nil, "It is gone."}}, errors: []int{http.StatusNotFound},
 			example: `curl -s -X DELETE $SERVER/v1/pools/small -H "Authorization: Bearer $KEY"`,
-			handle: func(c *call) error {
-				if err := c.o.Engine.RemovePool(c.r.Context(), c.r.PathValue("name")); err != nil {
-					return err
-				}
-				return c.nothing()
-			},
+			handle:  func(c *call) error { return c.done(c.o.Engine.RemovePool(c.r.Context(), c.r.PathValue("name"))) },
 		},
 	}
 }
@@ -138,10 +129,7 @@ func (c *call) usage() error {
 		return badRequest("from", "is after to, or too long before it", "")
 	}
 	days, err := c.o.Engine.Usage(c.r.Context(), c.tenant(), from, to)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, List[records.DayUsage]{Items: append([]records.DayUsage{}, days...)})
+	return c.ok(items(days), err)
 }
 
 func (c *call) setPool() error {
@@ -156,9 +144,5 @@ func (c *call) setPool() error {
 		return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "name", Message: "is not the name in the path", Hint: "leave it out"}
 	}
 	spec.Name = name
-	info, err := c.o.Engine.SetPool(c.r.Context(), spec)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, info)
+	return c.ok(c.o.Engine.SetPool(c.r.Context(), spec))
 }

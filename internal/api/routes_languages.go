@@ -20,8 +20,5 @@ func (s *server) languageRoutes() []route {
 
 func (c *call) listLanguages() error {
 	all, err := c.o.Engine.Languages(c.r.Context())
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, List[runs.LanguageInfo]{Items: append([]runs.LanguageInfo{}, all...)})
+	return c.ok(items(all), err)
 }

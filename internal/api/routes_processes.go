@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"time"
 
+	"pinfold/internal/engine/living"
 	"pinfold/sandbox"
 )
 
@@ -47,21 +48,21 @@ func (s *server) processLifeRoutes() []route {
 			},
 			errors:  []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusTooManyRequests},
 			example: `curl -s "$SERVER/v1/sandboxes/$ID/processes?wait=true" -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"shell": "uname -a"}'`,
-			handle:  (*call).startProcess,
+			handle:  withBody((*call).sandbox, (*call).startProcess),
 		},
 		{
 			method: http.MethodGet, path: "/v1/sandboxes/{id}/processes", id: "listProcesses", tag: "Processes", summary: "List processes",
 			description: "Those that run, and the last that have ended, without their output.", scopes: reads,
 			answers: []reply{jsonReply[List[sandbox.Process]](http.StatusOK, "The processes.")},
 			example: `curl -s $SERVER/v1/sandboxes/$ID/processes -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).listProcesses,
+			handle:  on((*call).sandbox, (*call).listProcesses),
 		},
 		{
 			method: http.MethodGet, path: processPath, id: "getProcess", tag: "Processes", summary: "Get a process", scopes: reads,
 			description: "When it has ended, with what is kept of its output: the last output_bytes of stdout and stderr. Before, /stdout, /stderr and /output have it.",
 			answers:     []reply{jsonReply[sandbox.Process](http.StatusOK, "The process.")},
 			example:     `curl -s $SERVER/v1/sandboxes/$ID/processes/$PROCESS -H "Authorization: Bearer $KEY"`,
-			handle:      (*call).getProcess,
+			handle:      on((*call).process, (*call).getProcess),
 		},
 		{
 			method: http.MethodGet, path: processPath + "/wait", id: "waitProcess", tag: "Processes", summary: "Wait for a process", scopes: reads,
@@ -69,21 +70,21 @@ func (s *server) processLifeRoutes() []route {
 			params:      []param{{name: "timeout_ms", kind: kindInt, min: 0, max: maxWaitMS, fallback: "60000", doc: "Milliseconds to wait at most."}},
 			answers:     []reply{jsonReply[sandbox.Process](http.StatusOK, "The process.")},
 			example:     `curl -s "$SERVER/v1/sandboxes/$ID/processes/$PROCESS/wait?timeout_ms=10000" -H "Authorization: Bearer $KEY"`,
-			handle:      (*call).waitProcess,
+			handle:      on((*call).process, (*call).waitProcess),
 		},
 		{
 			method: http.MethodPost, path: processPath + "/signal", id: "signalProcess", tag: "Processes", summary: "Send a signal",
 			description: "To the process and those that it started.", scopes: scopes, body: jsonBody[signalBody](`The signal: "SIGTERM", "TERM" or "15".`),
 			answers: []reply{{http.StatusNoContent, "", nil, "It was sent."}}, errors: []int{http.StatusConflict},
 			example: `curl -s $SERVER/v1/sandboxes/$ID/processes/$PROCESS/signal -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"signal": "TERM"}'`,
-			handle:  (*call).signalProcess,
+			handle:  withBody((*call).process, (*call).signalProcess),
 		},
 		{
 			method: http.MethodPost, path: processPath + "/resize", id: "resizeProcess", tag: "Processes", summary: "Resize a terminal",
 			scopes: scopes, body: jsonBody[sandbox.Terminal]("The new size in characters."),
 			answers: []reply{{http.StatusNoContent, "", nil, "It has that size."}}, errors: []int{http.StatusConflict},
 			example: `curl -s $SERVER/v1/sandboxes/$ID/processes/$PROCESS/resize -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"cols": 120, "rows": 40}'`,
-			handle:  (*call).resizeProcess,
+			handle:  withBody((*call).process, (*call).resizeProcess),
 		},
 	}
 }
@@ -102,26 +103,26 @@ func (s *server) processStreamRoutes() []route {
 			headers: []headerParam{{"Last-Event-ID", "The id of the last event that came; it wins over the offsets."}},
 			answers: []reply{{http.StatusOK, typeEvents, reflect.TypeFor[OutputEvent](), "The events."}},
 			example: `curl -sN "$SERVER/v1/sandboxes/$ID/processes/$PROCESS/output?stdout=0&stderr=0" -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).streamOutput,
+			handle:  on((*call).process, (*call).streamOutput),
 		},
 		{
 			method: http.MethodPost, path: processPath + "/stdin", id: "writeStdin", tag: "Processes", summary: "Write to the standard input",
 			description: "The body goes in as it comes, no faster than the program reads. The input stays open.", scopes: scopes,
 			body: body{raw: typeBytes, doc: "The bytes."}, answers: []reply{jsonReply[written](http.StatusOK, "How many bytes went in.")}, errors: []int{http.StatusConflict},
 			example: `printf 'hello\n' | curl -s $SERVER/v1/sandboxes/$ID/processes/$PROCESS/stdin -H "Authorization: Bearer $KEY" -H "Content-Type: application/octet-stream" --data-binary @-`,
-			handle:  (*call).writeStdin, long: true,
+			handle:  on((*call).process, (*call).writeStdin), long: true,
 		},
 		{
 			method: http.MethodDelete, path: processPath + "/stdin", id: "closeStdin", tag: "Processes", summary: "Close the standard input",
 			scopes: scopes, answers: []reply{{http.StatusNoContent, "", nil, "It is closed."}}, errors: []int{http.StatusConflict},
 			example: `curl -s -X DELETE $SERVER/v1/sandboxes/$ID/processes/$PROCESS/stdin -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).closeStdin,
+			handle:  on((*call).process, (*call).closeStdin),
 		},
 		{
 			method: http.MethodGet, path: processPath + "/terminal", id: "attachTerminal", tag: "Processes", summary: "Attach to a terminal (WebSocket)",
 			description: terminalDescription, scopes: scopes, params: []param{offset},
 			answers: []reply{{http.StatusSwitchingProtocols, "", nil, "A WebSocket."}}, errors: []int{http.StatusConflict, http.StatusUpgradeRequired},
-			handle: (*call).attachTerminal, long: true,
+			handle: on((*call).process, (*call).attachTerminal), long: true,
 		},
 	}
 	for i, name := range []string{"stdout", "stderr"} {
@@ -132,7 +133,7 @@ func (s *server) processStreamRoutes() []route {
 			description: "The bytes as they come, until the process has ended. X-Output-Offset says where the first one stands: above 0 when you asked for what is kept and the beginning is not.",
 			answers:     []reply{{http.StatusOK, typeBytes, nil, "The bytes."}},
 			example:     `curl -sN "$SERVER/v1/sandboxes/$ID/processes/$PROCESS/` + name + `?offset=0" -H "Authorization: Bearer $KEY"`,
-			handle:      func(c *call) error { return c.rawOutput(stream) }, long: true,
+			handle:      on((*call).process, func(c *call, p *living.Process) error { return c.rawOutput(p, stream) }), long: true,
 		})
 	}
 	return streams
@@ -141,28 +142,14 @@ func (s *server) processStreamRoutes() []route {
 // maxOffset is beyond any stream.
 const maxOffset = 1 << 62
 
-func (c *call) startProcess() error {
-	s, err := c.sandbox()
-	if err != nil {
-		return err
-	}
-	var command sandbox.Command
-	done, err := c.decode(0, &command)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (c *call) startProcess(s *living.Sandbox, command *sandbox.Command) error {
 	switch {
 	case c.wants == typeEvents:
-		return c.streamProcess(s, command)
+		return c.streamProcess(s, *command)
 	case c.query.bool("wait"):
-		p, err := s.Exec(c.r.Context(), command)
-		if err != nil {
-			return err
-		}
-		return c.reply(http.StatusOK, p)
+		return c.ok(s.Exec(c.r.Context(), *command))
 	}
-	p, err := s.Start(c.r.Context(), command)
+	p, err := s.Start(c.r.Context(), *command)
 	if err != nil {
 		return err
 	}
@@ -170,28 +157,11 @@ func (c *call) startProcess() error {
 	return c.reply(http.StatusCreated, p.Info())
 }
 
-func (c *call) listProcesses() error {
-	s, err := c.sandbox()
-	if err != nil {
-		return err
-	}
-	all := s.Processes()
-	return c.reply(http.StatusOK, List[sandbox.Process]{Items: append(make([]sandbox.Process, 0, len(all)), all...)})
-}
+func (c *call) listProcesses(s *living.Sandbox) error { return c.ok(items(s.Processes()), nil) }
 
-func (c *call) getProcess() error {
-	p, err := c.process()
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, p.InfoWithOutput())
-}
+func (c *call) getProcess(p *living.Process) error { return c.ok(p.InfoWithOutput(), nil) }
 
-func (c *call) waitProcess() error {
-	p, err := c.process()
-	if err != nil {
-		return err
-	}
+func (c *call) waitProcess(p *living.Process) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), time.Duration(c.query.int("timeout_ms"))*time.Millisecond)
 	defer cancel()
 	if _, err := p.Wait(ctx); err != nil && ctx.Err() == nil {
@@ -200,66 +170,21 @@ func (c *call) waitProcess() error {
 	return c.reply(http.StatusOK, p.InfoWithOutput())
 }
 
-func (c *call) signalProcess() error {
-	p, err := c.process()
-	if err != nil {
-		return err
-	}
-	var b signalBody
-	done, err := c.decode(0, &b)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if err := p.Signal(b.Signal); err != nil {
-		return err
-	}
-	return c.nothing()
+func (c *call) signalProcess(p *living.Process, b *signalBody) error {
+	return c.done(p.Signal(b.Signal))
 }
 
-func (c *call) resizeProcess() error {
-	p, err := c.process()
-	if err != nil {
-		return err
-	}
-	var size sandbox.Terminal
-	done, err := c.decode(0, &size)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (c *call) resizeProcess(p *living.Process, size *sandbox.Terminal) error {
 	if err := size.Validate(); err != nil {
 		return err
 	}
-	if err := p.Resize(size.Cols, size.Rows); err != nil {
-		return err
-	}
-	return c.nothing()
+	return c.done(p.Resize(size.Cols, size.Rows))
 }
 
-func (c *call) writeStdin() error {
-	p, err := c.process()
-	if err != nil {
-		return err
-	}
+func (c *call) writeStdin(p *living.Process) error {
 	in := c.timed(c.w, c.r.Body)
 	n, err := p.WriteStdin(c.r.Context(), in)
-	switch {
-	case in.err != nil:
-		return readError(in.err)
-	case err != nil:
-		return err
-	}
-	return c.reply(http.StatusOK, written{n})
+	return c.ok(written{n}, in.reason(err))
 }
 
-func (c *call) closeStdin() error {
-	p, err := c.process()
-	if err != nil {
-		return err
-	}
-	if err := p.CloseStdin(); err != nil {
-		return err
-	}
-	return c.nothing()
-}
+func (c *call) closeStdin(p *living.Process) error { return c.done(p.CloseStdin()) }

@@ -31,7 +31,7 @@ func (s *server) runLifeRoutes() []route {
 			answers: []reply{{http.StatusOK, typeEvents, reflect.TypeFor[OutputEvent](), "The events."}},
 			errors:  []int{http.StatusNotFound, http.StatusGone, http.StatusTooManyRequests},
 			example: `curl -sN $SERVER/v1/runs/$RUN/events -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).watchRun,
+			handle:  on((*call).runID, (*call).watchRun),
 		},
 		{
 			method: http.MethodGet, path: runPath + "/wait", id: "waitRun", tag: "Runs", summary: "Wait for a run", scopes: reads,
@@ -39,14 +39,14 @@ func (s *server) runLifeRoutes() []route {
 			params:      []param{{name: "timeout_ms", kind: kindInt, min: 0, max: maxWaitMS, fallback: "60000", doc: "Milliseconds to wait at most."}},
 			answers:     []reply{jsonReply[Run](http.StatusOK, "The run, with its result once it has finished.")}, errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 			example: `curl -s "$SERVER/v1/runs/$RUN/wait?timeout_ms=10000" -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).waitRun, long: true,
+			handle:  on((*call).runID, (*call).waitRun), long: true,
 		},
 		{
 			method: http.MethodPost, path: runPath + "/cancel", id: "cancelRun", tag: "Runs", summary: "Cancel a run",
 			description: "Ends the run, wherever it stands and whoever waits for it: its result is killed by cancelled, with what the program had printed. Answers when it has ended. Cancelling one that has finished changes nothing.",
 			scopes:      []string{scopeRun}, answers: []reply{jsonReply[Run](http.StatusOK, "The run as it ended; in the state running where that takes more than a minute.")}, errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 			example: `curl -s -X POST $SERVER/v1/runs/$RUN/cancel -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).cancelRun,
+			handle:  on((*call).runID, (*call).cancelRun),
 		},
 	}
 }
@@ -70,25 +70,13 @@ func (c *call) startRun(req runs.Request) error {
 // cancelTimeout bounds how long a caller waits for the end of what was cancelled.
 const cancelTimeout = time.Minute
 
-func (c *call) cancelRun() error {
-	id, err := c.object("run", "run_")
-	if err != nil {
-		return err
-	}
+func (c *call) cancelRun(id string) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), cancelTimeout)
 	defer cancel()
-	r, err := c.o.Engine.CancelRun(ctx, c.tenant(), id)
-	if err != nil {
-		return hide(err)
-	}
-	return c.reply(http.StatusOK, shownRun(r))
+	return c.run(c.o.Engine.CancelRun(ctx, c.tenant(), id))
 }
 
-func (c *call) waitRun() error {
-	id, err := c.object("run", "run_")
-	if err != nil {
-		return err
-	}
+func (c *call) waitRun(id string) error {
 	ctx, cancel := context.WithTimeout(c.r.Context(), time.Duration(c.query.int("timeout_ms"))*time.Millisecond)
 	defer cancel()
 	r, err := c.o.Engine.AwaitRun(ctx, c.tenant(), id)
@@ -98,20 +86,14 @@ func (c *call) waitRun() error {
 	if cause := context.Cause(c.r.Context()); cause != nil && refusesKey(cause) {
 		return cause
 	}
-	return c.reply(http.StatusOK, shownRun(r))
+	return c.run(r, nil)
 }
 
 // watchRun sends what happens in a run until it has ended.
-func (c *call) watchRun() error {
-	id, err := c.object("run", "run_")
+func (c *call) watchRun(id string) error {
+	from, err := c.resumeAt()
 	if err != nil {
 		return err
-	}
-	from := [2]int64{c.query.int("stdout"), c.query.int("stderr")}
-	if last := c.r.Header.Get("Last-Event-ID"); last != "" {
-		if from, err = parseResumeID(last); err != nil {
-			return err
-		}
 	}
 	w, err := c.o.Engine.WatchRun(c.r.Context(), c.tenant(), id, from)
 	if err != nil {

@@ -40,6 +40,9 @@ type List[T any] struct {
 	Next  string `json:"next,omitempty"`
 }
 
+// items is a list in one page.
+func items[T any](all []T) List[T] { return List[T]{Items: append([]T{}, all...)} }
+
 func list[A, B any](p records.Page[A], f func(A) B) List[B] {
 	out := List[B]{Items: make([]B, 0, len(p.Items)), Next: p.Next}
 	for _, a := range p.Items {
@@ -89,7 +92,7 @@ func (s *server) runRoutes() []route {
 			},
 			errors:  []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage, http.StatusNotAcceptable},
 			example: `curl -s $SERVER/v1/runs -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"language": "python", "code": "print(6*7)"}'`,
-			handle:  (*call).run,
+			handle:  (*call).createRun,
 		},
 		{
 			method: http.MethodGet, path: "/v1/runs", id: "listRuns", tag: "Runs", summary: "List runs",
@@ -108,7 +111,7 @@ func (s *server) runRoutes() []route {
 			method: http.MethodGet, path: "/v1/runs/{run}", id: "getRun", tag: "Runs", summary: "Get a run", description: "With its result once it has ended.",
 			scopes: reads, answers: []reply{jsonReply[Run](http.StatusOK, "The run.")}, errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 			example: `curl -s $SERVER/v1/runs/$RUN -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).getRun,
+			handle:  on((*call).runID, (*call).getRun),
 		},
 	}
 	return append(append(all, s.runLifeRoutes()...), s.runStdinRoutes()...)
@@ -161,23 +164,15 @@ func (c *call) listRuns() error {
 	}
 	q.Languages, q.Since, q.Before = c.query["language"], c.query.time("since"), c.query.time("before")
 	page, err := c.o.Engine.Runs(c.r.Context(), c.tenant(), q)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, list(page, shownRun))
+	return c.ok(list(page, shownRun), err)
 }
 
-func (c *call) getRun() error {
-	id, err := c.object("run", "run_")
-	if err != nil {
-		return err
-	}
-	record, err := c.o.Engine.RunRecord(c.r.Context(), c.tenant(), id)
-	if err != nil {
-		return hide(err)
-	}
-	return c.reply(http.StatusOK, shownRun(record))
+func (c *call) getRun(id string) error {
+	return c.run(c.o.Engine.RunRecord(c.r.Context(), c.tenant(), id))
 }
+
+// run answers with a run as it stands, unless there is an error.
+func (c *call) run(r records.Run, err error) error { return c.ok(shownRun(r), hide(err)) }
 
 const maxIdempotencyKey = 255
 
@@ -194,7 +189,7 @@ func (c *call) idempotencyKey() (string, error) {
 	return key, nil
 }
 
-func (c *call) run() error {
+func (c *call) createRun() error {
 	key, err := c.idempotencyKey()
 	if err != nil {
 		return err
@@ -209,12 +204,13 @@ func (c *call) run() error {
 	if err != nil {
 		return err
 	}
-	if detached {
-		return c.startRun(runs.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true, OpenStdin: open, Released: done})
-	}
-	defer done()
 	// Files that were not declared would be gone with the sandbox anyway.
 	req := runs.Request{Spec: spec, Tenant: c.tenant(), IdempotencyKey: key, NoArtifacts: true, OpenStdin: open}
+	if detached {
+		req.Released = done
+		return c.startRun(req)
+	}
+	defer done()
 	if c.wants == typeEvents {
 		return c.streamRun(c.r.Context(), req)
 	}
@@ -222,10 +218,7 @@ func (c *call) run() error {
 	if err != nil {
 		return err
 	}
-	if result, err = c.hold(result); err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, result)
+	return c.ok(c.hold(result))
 }
 
 // streamRun answers with events. The guest runs no faster than the client
@@ -252,11 +245,7 @@ func (c *call) streamRun(ctx context.Context, req runs.Request) error {
 	req.Streams = execution.Streams{Stdout: stdout, Stderr: stderr}
 	result, err := c.o.Engine.Run(ctx, req)
 	if err != nil {
-		if !e.started() {
-			return err
-		}
-		c.errorEvent(c.r, e, c.why(err))
-		return nil
+		return c.cutOff(e, err)
 	}
 	stdout.finish()
 	stderr.finish()

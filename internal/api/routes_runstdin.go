@@ -13,40 +13,23 @@ func (s *server) runStdinRoutes() []route {
 			description: "Of a run that was started with ?stdin=true and goes on. The body goes in as it comes, no faster than the program reads. The input stays open.", scopes: runs,
 			body: body{raw: typeBytes, doc: "The bytes."}, answers: []reply{jsonReply[written](http.StatusOK, "How many bytes went in.")}, errors: []int{http.StatusNotFound, http.StatusConflict},
 			example: `printf 'hello\n' | curl -s $SERVER/v1/runs/$RUN/stdin -H "Authorization: Bearer $KEY" -H "Content-Type: application/octet-stream" --data-binary @-`,
-			handle:  (*call).writeRunStdin, long: true,
+			handle:  on((*call).runID, (*call).writeRunStdin), long: true,
 		},
 		{
 			method: http.MethodDelete, path: runPath + "/stdin", id: "closeRunStdin", tag: "Runs", summary: "Close a run's standard input",
 			scopes: runs, answers: []reply{{http.StatusNoContent, "", nil, "It is closed."}}, errors: []int{http.StatusNotFound, http.StatusConflict},
 			example: `curl -s -X DELETE $SERVER/v1/runs/$RUN/stdin -H "Authorization: Bearer $KEY"`,
-			handle:  (*call).closeRunStdin,
+			handle:  on((*call).runID, (*call).closeRunStdin),
 		},
 	}
 }
 
-func (c *call) writeRunStdin() error {
-	id, err := c.object("run", "run_")
-	if err != nil {
-		return err
-	}
+func (c *call) writeRunStdin(id string) error {
 	in := c.timed(c.w, c.r.Body)
 	n, err := c.o.Engine.WriteRunStdin(c.r.Context(), c.tenant(), id, in)
-	switch {
-	case in.err != nil:
-		return readError(in.err)
-	case err != nil:
-		return hide(err)
-	}
-	return c.reply(http.StatusOK, written{n})
+	return c.ok(written{n}, in.reason(hide(err)))
 }
 
-func (c *call) closeRunStdin() error {
-	id, err := c.object("run", "run_")
-	if err != nil {
-		return err
-	}
-	if err := c.o.Engine.CloseRunStdin(c.r.Context(), c.tenant(), id); err != nil {
-		return hide(err)
-	}
-	return c.nothing()
+func (c *call) closeRunStdin(id string) error {
+	return c.done(hide(c.o.Engine.CloseRunStdin(c.r.Context(), c.tenant(), id)))
 }

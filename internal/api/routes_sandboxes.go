@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"pinfold/internal/engine/living"
 	"pinfold/sandbox"
 )
 
@@ -52,7 +53,7 @@ func (s *server) sandboxRoutes() []route {
 			description: "It lives ttl_ms from now.", scopes: scopes, body: jsonBody[extendBody]("Milliseconds to live from now."),
 			answers: []reply{jsonReply[sandbox.Info](http.StatusOK, "The sandbox.")}, errors: []int{http.StatusConflict},
 			example: `curl -s $SERVER/v1/sandboxes/$ID/extend -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"ttl_ms": 600000}'`,
-			handle:  (*call).extendSandbox,
+			handle:  withBody((*call).sandbox, (*call).extendSandbox),
 		},
 	}
 }
@@ -81,10 +82,7 @@ func (c *call) listSandboxes() error {
 		q.States = append(q.States, sandbox.State(state))
 	}
 	page, err := c.o.Engine.Sandboxes(c.r.Context(), c.tenant(), q)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, list(page, func(i sandbox.Info) sandbox.Info { return i }))
+	return c.ok(list(page, func(i sandbox.Info) sandbox.Info { return i }), err)
 }
 
 func (c *call) getSandbox() error {
@@ -93,10 +91,7 @@ func (c *call) getSandbox() error {
 		return err
 	}
 	info, err := c.o.Engine.SandboxInfo(c.r.Context(), c.tenant(), id)
-	if err != nil {
-		return hide(err)
-	}
-	return c.reply(http.StatusOK, info)
+	return c.ok(info, hide(err))
 }
 
 func (c *call) destroySandbox() error {
@@ -107,30 +102,12 @@ func (c *call) destroySandbox() error {
 		}
 		return err
 	}
-	info, err := s.Destroy(context.WithoutCancel(c.r.Context())) // half a destruction helps nobody
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, info)
+	return c.ok(s.Destroy(context.WithoutCancel(c.r.Context()))) // half a destruction helps nobody
 }
 
-func (c *call) extendSandbox() error {
-	s, err := c.sandbox()
-	if err != nil {
-		return err
-	}
-	var b extendBody
-	done, err := c.decode(0, &b)
-	if err != nil {
-		return err
-	}
-	defer done()
+func (c *call) extendSandbox(s *living.Sandbox, b *extendBody) error {
 	if err := sandbox.CheckTTL(b.TTLMS); err != nil {
 		return err
 	}
-	info, err := s.Extend(b.TTLMS)
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, info)
+	return c.ok(s.Extend(b.TTLMS))
 }

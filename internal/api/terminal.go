@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strings"
-	"time"
 
 	"github.com/coder/websocket"
 
@@ -33,17 +31,12 @@ type exitFrame struct {
 	Exit sandbox.Process `json:"exit"`
 }
 
-func (c *call) attachTerminal() error {
-	p, err := c.process()
-	if err != nil {
-		return err
-	}
+func (c *call) attachTerminal(p *living.Process) error {
 	if !p.Info().Terminal {
 		return living.NoTerminal()
 	}
-	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
-		c.w.Header().Set("Upgrade", "websocket")
-		return withStatus(http.StatusUpgradeRequired, "", "this route is a WebSocket", "connect with a WebSocket client")
+	if err := c.wantsSocket("connect with a WebSocket client"); err != nil {
+		return err
 	}
 	output := p.Output(1, c.query.int("offset"))
 	defer output.Close()
@@ -51,23 +44,13 @@ func (c *call) attachTerminal() error {
 	if err != nil {
 		return err
 	}
-	// The origin was checked already, against what the operator allows.
-	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
-	if err != nil {
-		return nil // Accept has answered
-	}
-	t := &terminal{server: c.server, conn: conn, process: p, typed: newInlet()}
-	conn.SetReadLimit(maxTerminalFrame)
-	ctx, cancel := context.WithCancelCause(c.r.Context())
-	defer cancel(nil)
-	// The library closes a connection as soon as the context of a read ends:
-	// before the last words are said.
-	reading, drop := context.WithCancel(context.WithoutCancel(ctx))
-	defer drop()
-	go func() { cancel(t.read(reading)) }()
-	go func() { cancel(t.pump(ctx)) }()
-	go func() { cancel(t.ping(reading)) }()
-	t.finish(c.r, t.write(ctx, output, begin))
+	c.onSocket(maxTerminalFrame, func(s socket) {
+		t := &terminal{server: c.server, conn: s.Conn, process: p, typed: newInlet()}
+		go func() { s.cancel(t.read(s.reading)) }()
+		go func() { s.cancel(t.pump(s.ctx)) }()
+		go func() { s.cancel(t.ping(s.reading)) }()
+		t.finish(c.r, t.write(s.ctx, output, begin))
+	})
 	return nil
 }
 
@@ -94,7 +77,7 @@ func (t *terminal) read(ctx context.Context) error {
 	for {
 		kind, frame, err := t.conn.Read(ctx)
 		if err != nil {
-			return errors.Join(context.Canceled, err)
+			return clientGone(err)
 		}
 		if kind == websocket.MessageText {
 			if err := t.control(frame); err != nil {
@@ -143,14 +126,7 @@ func (t *terminal) control(frame []byte) error {
 
 // ping finds out that a client is gone when nothing is sent.
 func (t *terminal) ping(ctx context.Context) error {
-	ticker := time.NewTicker(t.o.Heartbeat)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-ticker.C:
-		}
+	return every(ctx, t.o.Heartbeat, func() error {
 		stalls := t.typed.stalls.Load()
 		timeout, cancel := context.WithTimeout(ctx, t.o.ClientTimeout)
 		err := t.conn.Ping(timeout)
@@ -158,9 +134,10 @@ func (t *terminal) ping(ctx context.Context) error {
 		// While there is no room for what was typed nothing is read, pongs
 		// neither. That ends by itself, see put.
 		if err != nil && (ctx.Err() != nil || !t.typed.stalledSince(stalls)) {
-			return errors.Join(context.Canceled, err)
+			return clientGone(err)
 		}
-	}
+		return nil
+	})
 }
 
 // write sends the terminal's output, then how the process ended.
@@ -190,7 +167,7 @@ func (t *terminal) send(ctx context.Context, kind websocket.MessageType, b []byt
 	timeout, cancel := context.WithTimeout(ctx, t.o.ClientTimeout)
 	defer cancel()
 	if err := t.conn.Write(timeout, kind, b); err != nil {
-		return errors.Join(context.Canceled, err)
+		return clientGone(err)
 	}
 	return nil
 }

@@ -6,11 +6,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/coder/websocket"
 
+	"pinfold/internal/engine/living"
 	"pinfold/sandbox"
 )
 
@@ -26,62 +26,41 @@ func (s *server) tunnelRoutes() []route {
 		method: http.MethodGet, path: "/v1/sandboxes/{id}/tunnel/{port}", id: "openTunnel", tag: "Ports", summary: "Connect to a port inside (WebSocket)",
 		description: tunnelDescription, scopes: []string{scopeSandbox},
 		answers: []reply{{http.StatusSwitchingProtocols, "", nil, "A WebSocket."}}, errors: []int{http.StatusBadRequest, http.StatusUpgradeRequired, http.StatusBadGateway},
-		handle: (*call).openTunnel, long: true,
+		handle: on((*call).sandbox, (*call).openTunnel), long: true,
 	}}
 }
 
-func (c *call) openTunnel() error {
-	inside, err := c.sandbox()
-	if err != nil {
-		return err
-	}
+func (c *call) openTunnel(inside *living.Sandbox) error {
 	port, err := parsePort(c.r.PathValue("port"))
 	if err != nil {
 		return err
 	}
-	if !strings.EqualFold(c.r.Header.Get("Upgrade"), "websocket") {
-		c.w.Header().Set("Upgrade", "websocket")
-		return withStatus(http.StatusUpgradeRequired, "", "this route is a WebSocket", "pinfold port-forward SANDBOX PORT speaks it")
+	if err := c.wantsSocket("pinfold port-forward SANDBOX PORT speaks it"); err != nil {
+		return err
 	}
 	conn, err := c.dialPort(c.r.Context(), port, inside.Dial)
 	if err != nil {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // both directions have ended, or one has failed
-	// The origin was checked already, against what the operator allows.
-	ws, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
-	if err != nil {
-		return nil // Accept has answered
-	}
-	ws.SetReadLimit(maxTunnelFrame)
-	ctx, cancel := context.WithCancelCause(c.r.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })() // whoever copies waits for one of the two ends
-	go func() {
-		select {
-		case <-inside.Ended():
-			cancel(&sandbox.Error{Code: sandbox.CodeGone, Message: "the sandbox has ended"})
-		case <-ctx.Done():
+	c.onSocket(maxTunnelFrame, func(s socket) {
+		defer context.AfterFunc(s.ctx, func() { _ = conn.Close() })() // whoever copies waits for one of the two ends
+		go cancelWith(s.ctx, inside, s.cancel)
+		t := &tunnel{ws: s.Conn, conn: conn, full: make(chan struct{})}
+		go func() { s.cancel(t.inward(s.reading)) }()
+		go t.ping(s.ctx, c.o.Heartbeat, c.o.ClientTimeout)
+		err := t.outward(s.ctx)
+		if err == nil { // what the client still sends goes in
+			select {
+			case <-t.full:
+			case <-s.ctx.Done():
+			}
 		}
-	}()
-	// The library closes a connection as soon as the context of a read ends:
-	// before the last words are said.
-	reading, drop := context.WithCancel(context.WithoutCancel(ctx))
-	defer drop()
-	t := &tunnel{ws: ws, conn: conn, full: make(chan struct{})}
-	go func() { cancel(t.inward(reading)) }()
-	go t.ping(ctx, c.o.Heartbeat, c.o.ClientTimeout)
-	err = t.outward(ctx)
-	if err == nil { // what the client still sends goes in
-		select {
-		case <-t.full:
-		case <-ctx.Done():
+		if cause := context.Cause(s.ctx); cause != nil {
+			err = cause
 		}
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	t.finish(err)
+		t.finish(err)
+	})
 	return nil
 }
 
@@ -178,19 +157,13 @@ func closeWrite(conn net.Conn) {
 // learns of it. That no answer comes says nothing: a client that does not read, because
 // whoever it reads for has paused or has nothing to ask, answers no ping, and its bytes
 // may wait for a server inside that takes none.
-func (t *tunnel) ping(ctx context.Context, every, timeout time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+func (t *tunnel) ping(ctx context.Context, interval, timeout time.Duration) {
+	_ = every(ctx, interval, func() error { // ends with ctx
 		limit, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
 		_ = t.ws.Ping(limit)
-		cancel()
-	}
+		return nil
+	})
 }
 
 // finish closes the connection and says why.

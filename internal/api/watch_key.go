@@ -25,23 +25,17 @@ func (s *server) watchKey(r *http.Request, scopes []string, cancel context.Cance
 	ctx, end := context.WithCancel(r.Context())
 	request := r.Clone(ctx) // whoever serves the request may change its header
 	go func() {
-		ticker := time.NewTicker(keyCheck)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
+		_ = every(ctx, keyCheck, func() error { // whatever ended it is said by cancel
 			who, err := s.identify(request)
 			if err == nil {
 				err = allow(who, scopes)
 			}
-			if err != nil && refusesKey(err) {
-				cancel(err)
-				return
+			if err == nil || !refusesKey(err) {
+				return nil
 			}
-		}
+			cancel(err)
+			return err
+		})
 	}()
 	return end
 }

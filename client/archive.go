@@ -55,9 +55,7 @@ func (s *Sandbox) Download(ctx context.Context, path, format string, w io.Writer
 // An archive with anything but regular files and directories under plain names
 // is an error of code unsafe_archive, and changes nothing.
 func (s *Sandbox) Upload(ctx context.Context, path, format string, r io.Reader) (Archived, error) {
-	var done Archived
 	k := s.call(http.MethodPut, "archive")
 	k.query, k.stream, k.size = values("path", path, "format", format), r, -1
-	err := s.client.ask(ctx, k, &done)
-	return done, err
+	return answered[Archived](ctx, s.client, k)
 }

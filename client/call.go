@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,11 +146,7 @@ func (c *Client) request(ctx context.Context, k call, body []byte) (*http.Reques
 	case body != nil:
 		req.Header.Set("Content-Type", typeJSON)
 	}
-	accept := k.accept
-	if accept == "" {
-		accept = typeJSON
-	}
-	req.Header.Set("Accept", accept)
+	req.Header.Set("Accept", cmp.Or(k.accept, typeJSON))
 	req.Header.Set("User-Agent", c.agent)
 	c.authorize(req.Header)
 	return req, nil
@@ -174,13 +171,25 @@ func (c *Client) ask(ctx context.Context, k call, out any) error {
 	return c.decode(ctx, resp, k.limit, out)
 }
 
+// answered sends the request and returns its answer. What has come of it when there is an
+// error is returned as well.
+func answered[T any](ctx context.Context, c *Client, k call) (T, error) {
+	var out T
+	err := c.ask(ctx, k, &out)
+	return out, err
+}
+
+// listed is answered for a list in one page.
+func listed[T any](ctx context.Context, c *Client, k call) ([]T, error) {
+	list, err := answered[page[T]](ctx, c, k)
+	return list.Items, err
+}
+
 func (c *Client) decode(ctx context.Context, resp *http.Response, limit int64, out any) error {
 	if err := wantType(resp, typeJSON); err != nil {
 		return err
 	}
-	if limit == 0 {
-		limit = maxAnswerBytes
-	}
+	limit = cmp.Or(limit, maxAnswerBytes)
 	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	switch {
 	case err != nil:
@@ -221,10 +230,7 @@ func readError(resp *http.Response) error {
 
 // notOurs is the error for an answer that no Pinfold server gives.
 func notOurs(resp *http.Response, what string, err error) *sandbox.Error {
-	contentType := sandbox.SafeText(resp.Header.Get("Content-Type"), 60)
-	if contentType == "" {
-		contentType = "no type"
-	}
+	contentType := cmp.Or(sandbox.SafeText(resp.Header.Get("Content-Type"), 60), "no type")
 	return &sandbox.Error{
 		Code: sandbox.CodeDisconnected, Err: err,
 		Message: fmt.Sprintf("the answer %s (status %d, %s)", what, resp.StatusCode, contentType),
@@ -248,11 +254,12 @@ func wantType(resp *http.Response, want string) error {
 func disconnected(base *url.URL, err error) *sandbox.Error {
 	e := &sandbox.Error{Code: sandbox.CodeDisconnected, Err: &lostError{err}, Message: "the connection to the server broke: " + plain(err)}
 	var op *net.OpError
+	e.Hint = "is it running? " + askHealth(base, err)
 	switch {
 	case errors.Is(err, context.Canceled):
-		e.Message = "cancelled before the server had answered"
+		e.Hint, e.Message = "", "cancelled before the server had answered"
 	case errors.Is(err, context.DeadlineExceeded):
-		e.Message = "the server had not answered in time"
+		e.Hint, e.Message = "", "the server had not answered in time"
 	case strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"): // of package net/http, which has no error for it
 		e.Message = "the server speaks http, not https"
 		plainly := *base
@@ -260,9 +267,6 @@ func disconnected(base *url.URL, err error) *sandbox.Error {
 		e.Hint = "name it with " + plainly.Redacted() + ", where keys may travel in the clear; or give the server a certificate"
 	case errors.As(err, &op) && op.Op == "dial":
 		e.Message = "cannot reach the server: " + plain(err)
-		e.Hint = "is it running? " + askHealth(base, err)
-	default:
-		e.Hint = "is it running? " + askHealth(base, err)
 	}
 	return e
 }

@@ -28,19 +28,12 @@ func (s *Sandbox) ReadFile(ctx context.Context, path string, offset, length int6
 	if length > 0 {
 		read.end = offset + length
 	}
-	for attempt := 0; ; attempt++ {
+	err := reconnecting(ctx, func() (bool, error) {
 		before := read.at
 		err := read.once(ctx)
-		if err == nil || !isBroken(ctx, err) {
-			return read.at - offset, err
-		}
-		if read.at > before {
-			attempt = 0
-		}
-		if attempt == maxReconnects || sleep(ctx, backoff(attempt)) != nil {
-			return read.at - offset, err
-		}
-	}
+		return read.at > before, err
+	})
+	return read.at - offset, err
 }
 
 // fileRead is a download on its way.
@@ -95,7 +88,7 @@ func (f *fileRead) copy(ctx context.Context, resp *http.Response) error {
 		n, err := resp.Body.Read(f.buf)
 		if n > 0 {
 			if _, wErr := f.w.Write(f.buf[:n]); wErr != nil {
-				return passOn(wErr)
+				return passOn("what came", wErr)
 			}
 			f.at += int64(n)
 		}
@@ -108,8 +101,8 @@ func (f *fileRead) copy(ctx context.Context, resp *http.Response) error {
 	}
 }
 
-func passOn(err error) error {
-	return &sandbox.Error{Code: sandbox.CodeInternal, Message: "what came cannot be passed on: " + err.Error(), Err: err}
+func passOn(what string, err error) error {
+	return &sandbox.Error{Code: sandbox.CodeInternal, Message: what + " cannot be passed on: " + err.Error(), Err: err}
 }
 
 // WriteFile makes or replaces a file with the content of r. mode is its
@@ -131,22 +124,18 @@ func octal(mode uint32) string {
 
 // Stat describes a file. Symbolic links are not followed.
 func (s *Sandbox) Stat(ctx context.Context, path string) (sandbox.FileInfo, error) {
-	var info sandbox.FileInfo
 	k := s.call(http.MethodGet, "files", "stat")
 	k.query = values("path", path)
-	err := s.client.ask(ctx, k, &info)
-	return info, err
+	return answered[sandbox.FileInfo](ctx, s.client, k)
 }
 
 // List returns what is in a directory, depth levels down: 1 means the
 // directory's own entries. At most limit entries come; 0 means as many as the
 // server gives.
 func (s *Sandbox) List(ctx context.Context, path string, depth, limit int) (sandbox.Listing[sandbox.FileInfo], error) {
-	var list sandbox.Listing[sandbox.FileInfo]
 	k := s.call(http.MethodGet, "files", "list")
 	k.query = values("path", path, "depth", number(depth), "limit", number(limit))
-	err := s.client.ask(ctx, k, &list)
-	return list, err
+	return answered[sandbox.Listing[sandbox.FileInfo]](ctx, s.client, k)
 }
 
 // number is empty for 0.
@@ -219,9 +208,7 @@ func (w watcher) take(e event) (last bool, err error) {
 // Changes lists the files that differ from the sandbox's beginning, at most
 // limit; 0 means as many as the server gives.
 func (s *Sandbox) Changes(ctx context.Context, limit int) (sandbox.Listing[sandbox.Change], error) {
-	var list sandbox.Listing[sandbox.Change]
 	k := s.call(http.MethodGet, "changes")
 	k.query = values("limit", number(limit))
-	err := s.client.ask(ctx, k, &list)
-	return list, err
+	return answered[sandbox.Listing[sandbox.Change]](ctx, s.client, k)
 }

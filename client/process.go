@@ -19,10 +19,10 @@ type Process struct {
 
 // Start starts a process and returns at once.
 func (s *Sandbox) Start(ctx context.Context, c sandbox.Command) (*Process, error) {
-	var info sandbox.Process
 	k := s.call(http.MethodPost, "processes")
 	k.json = c
-	if err := s.client.ask(ctx, k, &info); err != nil {
+	info, err := answered[sandbox.Process](ctx, s.client, k)
+	if err != nil {
 		return nil, err
 	}
 	return s.Process(info.ID), nil
@@ -35,11 +35,9 @@ func (s *Sandbox) Process(id string) *Process { return &Process{s, id} }
 // Processes returns the processes that were started through the server, those
 // that have ended too.
 func (s *Sandbox) Processes(ctx context.Context) ([]sandbox.Process, error) {
-	var list page[sandbox.Process]
 	k := s.call(http.MethodGet, "processes")
 	k.limit = maxResultBytes
-	err := s.client.ask(ctx, k, &list)
-	return list.Items, err
+	return listed[sandbox.Process](ctx, s.client, k)
 }
 
 // ExecOptions say where the streams of a command come from and go to.
@@ -65,10 +63,8 @@ func (s *Sandbox) Exec(ctx context.Context, c sandbox.Command, o ExecOptions) (s
 	c.Stdin = c.Stdin || o.Stdin != nil
 	k.json, k.limit = c, maxResultBytes
 	if o.Stdin == nil && o.Stdout == nil && o.Stderr == nil && o.Started == nil {
-		var info sandbox.Process
 		k.query = values("wait", "true")
-		err := s.client.ask(ctx, k, &info)
-		return info, err
+		return answered[sandbox.Process](ctx, s.client, k)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -108,11 +104,9 @@ func (p *Process) call(method string, path ...string) call {
 
 // Info describes the process, also after its end.
 func (p *Process) Info(ctx context.Context) (sandbox.Process, error) {
-	var info sandbox.Process
 	k := p.call(http.MethodGet)
 	k.limit = maxResultBytes
-	err := p.sandbox.client.ask(ctx, k, &info)
-	return info, err
+	return answered[sandbox.Process](ctx, p.sandbox.client, k)
 }
 
 // waitMS is how long one request waits for a process: less than what proxies
@@ -121,11 +115,10 @@ const waitMS = 50_000
 
 // Wait waits for the process's end. It survives broken connections.
 func (p *Process) Wait(ctx context.Context) (sandbox.Process, error) {
+	k := p.call(http.MethodGet, "wait")
+	k.limit, k.query = maxResultBytes, values("timeout_ms", strconv.Itoa(waitMS))
 	for {
-		var info sandbox.Process
-		k := p.call(http.MethodGet, "wait")
-		k.limit, k.query = maxResultBytes, values("timeout_ms", strconv.Itoa(waitMS))
-		err := p.sandbox.client.reconnecting(ctx, true, func() error { return p.sandbox.client.ask(ctx, k, &info) })
+		info, err := again[sandbox.Process](ctx, p.sandbox.client, k)
 		if err != nil || !info.Running {
 			return info, err
 		}
@@ -182,21 +175,13 @@ func withoutOutput(p sandbox.Process) sandbox.Process {
 // follow reads output events until the process's end. It gives up when it
 // could not come back several times in a row.
 func (p *Process) follow(ctx context.Context, live *liveProcess) error {
-	for attempt := 0; ; attempt++ {
+	return reconnecting(ctx, func() (bool, error) {
 		before := live.events
 		k := p.call(http.MethodGet, "output")
-		k.query = values("stdout", strconv.FormatInt(live.out[0].at, 10), "stderr", strconv.FormatInt(live.out[1].at, 10))
+		k.query = offsets(live.out)
 		err := p.sandbox.client.stream(ctx, k, live)
-		if !isBroken(ctx, err) {
-			return err
-		}
-		if live.events > before {
-			attempt = 0
-		}
-		if attempt == maxReconnects || sleep(ctx, backoff(attempt)) != nil {
-			return err
-		}
-	}
+		return live.events > before, err
+	})
 }
 
 // liveProcess takes the events of a process.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/url"
+	"strconv"
 	"unicode/utf8"
 
 	"pinfold/sandbox"
@@ -57,17 +59,20 @@ func (c *Client) Run(ctx context.Context, spec sandbox.Spec, o RunOptions) (*san
 	if o.IdempotencyKey != "" {
 		k.header, k.repeat = http.Header{"Idempotency-Key": {o.IdempotencyKey}}, true
 	}
-	result := &sandbox.Result{}
-	var err error
-	if o.Stdin == nil && o.Stdout == nil && o.Stderr == nil {
-		err = c.reconnecting(ctx, k.repeat, func() error { return c.ask(ctx, k, result) })
-	} else {
-		result, err = c.runLive(ctx, k, o)
-	}
+	result, err := c.runOnce(ctx, k, o)
 	if err != nil {
 		return nil, err
 	}
 	return result, handOver(result, o.Artifact)
+}
+
+// runOnce sends the request, and passes the streams on that there are.
+func (c *Client) runOnce(ctx context.Context, k call, o RunOptions) (*sandbox.Result, error) {
+	if o.Stdin != nil || o.Stdout != nil || o.Stderr != nil {
+		return c.runLive(ctx, k, o)
+	}
+	result, err := again[sandbox.Result](ctx, c, k)
+	return &result, err
 }
 
 // handOver gives the artifacts' content to f.
@@ -94,21 +99,35 @@ func handOver(r *sandbox.Result, f func(sandbox.Artifact, io.Reader) error) erro
 // Bounds on coming back after a broken connection, without any progress.
 const maxReconnects = 8
 
-// reconnecting calls f again after the connection broke, where that is safe.
-func (c *Client) reconnecting(ctx context.Context, safe bool, f func() error) error {
+// reconnecting calls f again after the connection broke, until it could not come back
+// several times in a row. f says whether it got further than the time before.
+func reconnecting(ctx context.Context, f func() (further bool, err error)) error {
 	for attempt := 0; ; attempt++ {
-		err := f()
-		if !safe || attempt == maxReconnects || !isBroken(ctx, err) {
-			return err
+		further, err := f()
+		if further {
+			attempt = 0
 		}
-		if sErr := sleep(ctx, backoff(attempt)); sErr != nil {
+		if !isBroken(ctx, err) || attempt == maxReconnects || sleep(ctx, backoff(attempt)) != nil {
 			return err
 		}
 	}
 }
 
+// again is answered for a request that is sent again after the connection broke, where
+// that is safe.
+func again[T any](ctx context.Context, c *Client, k call) (out T, err error) {
+	if !k.repeat {
+		return answered[T](ctx, c, k)
+	}
+	err = reconnecting(ctx, func() (bool, error) {
+		out, err = answered[T](ctx, c, k)
+		return false, err
+	})
+	return out, err
+}
+
 // runLive is a run whose output comes as events.
-func (c *Client) runLive(ctx context.Context, k call, o RunOptions) (result *sandbox.Result, err error) {
+func (c *Client) runLive(ctx context.Context, k call, o RunOptions) (*sandbox.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	live := &liveRun{out: sinks(o.Stdout, o.Stderr)}
@@ -117,13 +136,14 @@ func (c *Client) runLive(ctx context.Context, k call, o RunOptions) (result *san
 			go stdin{c, []string{"v1", "runs", id, "stdin"}}.feed(ctx, o.Stdin, cancel)
 		}
 	}
-	if err = c.stream(ctx, k, live); k.repeat && isBroken(ctx, err) {
+	err := c.stream(ctx, k, live)
+	if k.repeat && isBroken(ctx, err) {
 		// The server goes on. What was missed of the output is in the result.
-		result = &sandbox.Result{}
-		if err = c.reconnecting(ctx, true, func() error { return c.ask(ctx, k, result) }); err == nil {
-			err = live.rest(result)
+		result, err := again[sandbox.Result](ctx, c, k)
+		if err == nil {
+			err = live.rest(&result)
 		}
-		return result, err
+		return &result, err
 	}
 	if failed := context.Cause(ctx); err != nil && failed != nil {
 		err = asDisconnected(c, failed)
@@ -202,6 +222,11 @@ type sink struct {
 	cut bool  // whatever was kept did not have the first byte
 }
 
+// offsets ask for what is still missing of both streams.
+func offsets(out [2]sink) url.Values {
+	return values("stdout", strconv.FormatInt(out[0].at, 10), "stderr", strconv.FormatInt(out[1].at, 10))
+}
+
 func sinks(stdout, stderr io.Writer) [2]sink { return [2]sink{{w: stdout}, {w: stderr}} }
 
 // chunk is the data of an output event.
@@ -250,7 +275,7 @@ func (s *sink) write(data []byte) error {
 		return nil
 	}
 	if _, err := s.w.Write(data); err != nil {
-		return &sandbox.Error{Code: sandbox.CodeInternal, Message: "the output cannot be passed on: " + err.Error(), Err: err}
+		return passOn("the output", err)
 	}
 	return nil
 }
@@ -291,8 +316,10 @@ func pages[T any](ctx context.Context, c *Client, collection string, f Filter) i
 	return func(yield func(T, error) bool) {
 		q := f.query()
 		for {
-			var p page[T]
-			if err := c.ask(ctx, call{method: http.MethodGet, path: []string{"v1", collection}, query: q, repeat: true}, &p); err != nil {
+			k := get(collection)
+			k.query = q
+			p, err := answered[page[T]](ctx, c, k)
+			if err != nil {
 				var none T
 				yield(none, err)
 				return

@@ -33,9 +33,12 @@ type RunRecord struct {
 
 // GetRun returns what the server keeps of a run.
 func (c *Client) GetRun(ctx context.Context, id string) (RunRecord, error) {
-	var r RunRecord
-	err := c.ask(ctx, call{method: http.MethodGet, path: []string{"v1", "runs", id}, repeat: true, limit: maxResultBytes}, &r)
-	return r, err
+	return answered[RunRecord](ctx, c, runCall(http.MethodGet, id))
+}
+
+// runCall is a request about a run, which may be sent again.
+func runCall(method, id string, path ...string) call {
+	return call{method: method, path: append([]string{"v1", "runs", id}, path...), repeat: true, limit: maxResultBytes}
 }
 
 // Filter selects and orders what a list returns. The zero value means
@@ -99,32 +102,28 @@ type StartOptions struct {
 // StartRun starts a run that goes on by itself and returns as soon as it is
 // recorded: it has a result in the end, whatever becomes of this client.
 func (c *Client) StartRun(ctx context.Context, spec sandbox.Spec, o StartOptions) (RunRecord, error) {
-	var r RunRecord
 	if err := checkSendable(spec); err != nil {
-		return r, err
+		return RunRecord{}, err
 	}
 	k := call{method: http.MethodPost, path: []string{"v1", "runs"}, query: values("wait", "false"), json: spec, limit: maxResultBytes}
 	if o.IdempotencyKey != "" {
 		k.header, k.repeat = http.Header{"Idempotency-Key": {o.IdempotencyKey}}, true
 	}
-	err := c.reconnecting(ctx, k.repeat, func() error { return c.ask(ctx, k, &r) })
-	return r, err
+	return again[RunRecord](ctx, c, k)
 }
 
 // CancelRun ends a run, whoever waits for it, and returns it as it ended, with
 // what it had printed. Cancelling one that has finished changes nothing.
 func (c *Client) CancelRun(ctx context.Context, id string) (RunRecord, error) {
-	var r RunRecord
-	err := c.ask(ctx, call{method: http.MethodPost, path: []string{"v1", "runs", id, "cancel"}, repeat: true, limit: maxResultBytes}, &r)
-	return r, err
+	return answered[RunRecord](ctx, c, runCall(http.MethodPost, id, "cancel"))
 }
 
 // WaitRun waits until a run has finished. It survives broken connections.
 func (c *Client) WaitRun(ctx context.Context, id string) (RunRecord, error) {
-	k := call{method: http.MethodGet, path: []string{"v1", "runs", id, "wait"}, query: values("timeout_ms", strconv.Itoa(waitMS)), repeat: true, limit: maxResultBytes}
+	k := runCall(http.MethodGet, id, "wait")
+	k.query = values("timeout_ms", strconv.Itoa(waitMS))
 	for {
-		var r RunRecord
-		err := c.reconnecting(ctx, true, func() error { return c.ask(ctx, k, &r) })
+		r, err := again[RunRecord](ctx, c, k)
 		if err != nil || r.State == sandbox.RunFinished {
 			return r, err
 		}
@@ -145,23 +144,17 @@ type WatchOptions struct {
 // finished, and returns what became of it.
 func (c *Client) WatchRun(ctx context.Context, id string, o WatchOptions) (*sandbox.Result, error) {
 	live := &watchedRun{liveRun: liveRun{out: sinks(o.Stdout, o.Stderr)}, state: o.State}
-	for attempt := 0; ; attempt++ {
+	err := reconnecting(ctx, func() (bool, error) {
 		before := live.events
-		k := call{
-			method: http.MethodGet, path: []string{"v1", "runs", id, "events"}, repeat: true,
-			query: values("stdout", strconv.FormatInt(live.out[0].at, 10), "stderr", strconv.FormatInt(live.out[1].at, 10)),
-		}
+		k := runCall(http.MethodGet, id, "events")
+		k.query = offsets(live.out)
 		err := c.stream(ctx, k, live)
-		if err == nil {
-			return live.result, live.unseen()
-		}
-		if live.events > before {
-			attempt = 0
-		}
-		if !isBroken(ctx, err) || attempt == maxReconnects || sleep(ctx, backoff(attempt)) != nil {
-			return nil, err
-		}
+		return live.events > before, err
+	})
+	if err != nil {
+		return nil, err
 	}
+	return live.result, live.unseen()
 }
 
 // watchedRun takes the events of a run that somebody watches.

@@ -23,8 +23,8 @@ func (c *Client) Create(ctx context.Context, s sandbox.Create) (*Sandbox, error)
 	if len(s.Mounts) > 0 {
 		return nil, checkSendable(sandbox.Spec{Mounts: s.Mounts})
 	}
-	var info sandbox.Info
-	if err := c.ask(ctx, call{method: http.MethodPost, path: []string{"v1", "sandboxes"}, json: s}, &info); err != nil {
+	info, err := answered[sandbox.Info](ctx, c, call{method: http.MethodPost, path: []string{"v1", "sandboxes"}, json: s})
+	if err != nil {
 		return nil, err
 	}
 	return &Sandbox{c, info.ID}, nil
@@ -51,30 +51,24 @@ func (s *Sandbox) call(method string, path ...string) call {
 
 // Info describes the sandbox, also for a while after it has ended.
 func (s *Sandbox) Info(ctx context.Context) (sandbox.Info, error) {
-	var info sandbox.Info
-	err := s.client.ask(ctx, s.call(http.MethodGet), &info)
-	return info, err
+	return answered[sandbox.Info](ctx, s.client, s.call(http.MethodGet))
 }
 
 // Extend lets the sandbox live ttlMS milliseconds from now.
 func (s *Sandbox) Extend(ctx context.Context, ttlMS int64) (sandbox.Info, error) {
-	var info sandbox.Info
 	k := s.call(http.MethodPost, "extend")
 	k.repeat, k.json = true, struct {
 		TTLMS int64 `json:"ttl_ms"`
 	}{ttlMS}
-	err := s.client.ask(ctx, k, &info)
-	return info, err
+	return answered[sandbox.Info](ctx, s.client, k)
 }
 
 // Destroy ends the sandbox and returns when nothing of it is left on the host.
 // That it has ended already is no error.
 func (s *Sandbox) Destroy(ctx context.Context) (sandbox.Info, error) {
-	var info sandbox.Info
 	k := s.call(http.MethodDelete)
 	k.repeat = true
-	err := s.client.ask(ctx, k, &info)
-	return info, err
+	return answered[sandbox.Info](ctx, s.client, k)
 }
 
 // values makes a query from pairs of names and values; empty values are left out.

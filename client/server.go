@@ -47,40 +47,29 @@ func get(path ...string) call {
 // Languages lists the languages and which of them the server's default
 // template has.
 func (c *Client) Languages(ctx context.Context) ([]Language, error) {
-	var list page[Language]
-	err := c.ask(ctx, get("languages"), &list)
-	return list.Items, err
+	return listed[Language](ctx, c, get("languages"))
 }
 
 // Templates lists the names of the templates.
 func (c *Client) Templates(ctx context.Context) ([]string, error) {
-	var list page[string]
-	err := c.ask(ctx, get("templates"), &list)
-	return list.Items, err
+	return listed[string](ctx, c, get("templates"))
 }
 
 // Drivers returns what each driver can do on the server's host, as JSON: the
 // report of "pinfold doctor" grows with the kernels that it asks about.
 func (c *Client) Drivers(ctx context.Context) ([]json.RawMessage, error) {
-	var list page[json.RawMessage]
-	err := c.ask(ctx, get("drivers"), &list)
-	return list.Items, err
+	return listed[json.RawMessage](ctx, c, get("drivers"))
 }
 
 // Pools lists the pools of warm sandboxes and how they do.
 func (c *Client) Pools(ctx context.Context) ([]sandbox.PoolInfo, error) {
-	var list page[sandbox.PoolInfo]
-	err := c.ask(ctx, get("pools"), &list)
-	return list.Items, err
+	return listed[sandbox.PoolInfo](ctx, c, get("pools"))
 }
 
 // SetPool adds a pool or changes the one of that name. The key needs the scope
 // admin.
 func (c *Client) SetPool(ctx context.Context, p sandbox.PoolSpec) (sandbox.PoolInfo, error) {
-	var info sandbox.PoolInfo
-	k := call{method: http.MethodPut, path: []string{"v1", "pools", p.Name}, json: p, repeat: true}
-	err := c.ask(ctx, k, &info)
-	return info, err
+	return answered[sandbox.PoolInfo](ctx, c, call{method: http.MethodPut, path: []string{"v1", "pools", p.Name}, json: p, repeat: true})
 }
 
 // RemovePool ends a pool. Sandboxes that it has handed out live on. The key
@@ -92,11 +81,9 @@ func (c *Client) RemovePool(ctx context.Context, name string) error {
 // Usage returns what the key's tenant used on the days from and to, both
 // included and in UTC. A zero time leaves the choice to the server.
 func (c *Client) Usage(ctx context.Context, from, to time.Time) ([]Day, error) {
-	var list page[Day]
 	k := get("usage")
 	k.query = values("from", date(from), "to", date(to))
-	err := c.ask(ctx, k, &list)
-	return list.Items, err
+	return listed[Day](ctx, c, k)
 }
 
 func date(t time.Time) string {
@@ -108,25 +95,15 @@ func date(t time.Time) string {
 
 // WhoAmI returns who the server takes the caller for.
 func (c *Client) WhoAmI(ctx context.Context) (Identity, error) {
-	var who Identity
-	err := c.ask(ctx, get("whoami"), &who)
-	return who, err
+	return answered[Identity](ctx, c, get("whoami"))
 }
 
 // Health returns nil when the server is there. It needs no key.
 func (c *Client) Health(ctx context.Context) error {
-	resp, err := c.send(ctx, call{method: http.MethodGet, path: []string{"healthz"}, accept: "*/*"})
-	if err == nil {
-		drain(resp)
-	}
-	return err
+	return c.ask(ctx, call{method: http.MethodGet, path: []string{"healthz"}, accept: "*/*"}, nil)
 }
 
 // Ready returns nil when the server takes new work, or why it does not.
 func (c *Client) Ready(ctx context.Context) error {
-	resp, err := c.send(ctx, call{method: http.MethodGet, path: []string{"readyz"}, accept: "*/*"})
-	if err == nil {
-		drain(resp)
-	}
-	return err
+	return c.ask(ctx, call{method: http.MethodGet, path: []string{"readyz"}, accept: "*/*"}, nil)
 }

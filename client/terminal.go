@@ -59,25 +59,34 @@ func (t *Terminal) connect() error {
 	c := t.process.sandbox.client
 	k := t.process.call(http.MethodGet, "terminal")
 	k.query = values("offset", strconv.FormatInt(t.at, 10))
-	u, err := k.url(c.base)
+	conn, err := c.dial(t.ctx, k)
 	if err != nil {
 		return err
 	}
-	header := http.Header{"User-Agent": {c.agent}}
-	c.authorize(header)
-	options := &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header, Host: c.base.Host}
-	conn, resp, err := websocket.Dial(t.ctx, u.String(), options) //nolint:bodyclose // Dial's own business
-	if err != nil {
-		if resp != nil && resp.StatusCode >= 300 && resp.Body != nil {
-			return readError(resp)
-		}
-		return disconnected(c.base, cause(t.ctx, err))
-	}
-	conn.SetReadLimit(maxFrameBytes)
 	t.mu.Lock()
 	t.conn = conn
 	t.mu.Unlock()
 	return nil
+}
+
+// dial connects to a route that is a WebSocket.
+func (c *Client) dial(ctx context.Context, k call) (*websocket.Conn, error) {
+	u, err := k.url(c.base)
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{"User-Agent": {c.agent}}
+	c.authorize(header)
+	options := &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header, Host: c.base.Host}
+	conn, resp, err := websocket.Dial(ctx, u.String(), options) //nolint:bodyclose // Dial's own business
+	if err != nil {
+		if resp != nil && resp.StatusCode >= 300 && resp.Body != nil {
+			return nil, readError(resp)
+		}
+		return nil, disconnected(c.base, cause(ctx, err))
+	}
+	conn.SetReadLimit(maxFrameBytes)
+	return conn, nil
 }
 
 func (t *Terminal) current() *websocket.Conn {
@@ -167,7 +176,7 @@ func (t *Terminal) back(err error) error {
 	if sErr := sleep(t.ctx, firstWait); sErr != nil {
 		return disconnected(c.base, sErr)
 	}
-	return c.reconnecting(t.ctx, true, t.connect)
+	return reconnecting(t.ctx, func() (bool, error) { return false, t.connect() })
 }
 
 // maxTyped is how much goes in one frame; servers refuse larger ones.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -37,22 +38,10 @@ const maxTunnelWrite = 32 << 10
 // or else [::1], whatever it speaks. The sandbox is in use until the connection
 // is closed; when ctx ends, so does the connection. What answers is a guest.
 func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
-	c := s.client
-	u, err := s.call(http.MethodGet, "tunnel", strconv.Itoa(port)).url(c.base)
+	ws, err := s.client.dial(ctx, s.call(http.MethodGet, "tunnel", strconv.Itoa(port)))
 	if err != nil {
 		return nil, err
 	}
-	header := http.Header{"User-Agent": {c.agent}}
-	c.authorize(header)
-	options := &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: header, Host: c.base.Host}
-	ws, resp, err := websocket.Dial(ctx, u.String(), options) //nolint:bodyclose // Dial's own business
-	if err != nil {
-		if resp != nil && resp.StatusCode >= 300 && resp.Body != nil {
-			return nil, readError(resp)
-		}
-		return nil, disconnected(c.base, cause(ctx, err))
-	}
-	ws.SetReadLimit(maxFrameBytes)
 	p := &PortConn{ws: ws, port: port}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p, nil
@@ -97,8 +86,7 @@ func ended(err error) error {
 // Write sends to the server inside, no faster than it reads.
 func (p *PortConn) Write(b []byte) (int, error) {
 	sent := 0
-	for sent < len(b) {
-		part := b[sent:min(len(b), sent+maxTunnelWrite)]
+	for part := range slices.Chunk(b, maxTunnelWrite) {
 		if err := p.ws.Write(p.ctx, websocket.MessageBinary, part); err != nil {
 			return sent, ended(err)
 		}
@@ -161,8 +149,7 @@ func (s *Sandbox) Link(ctx context.Context, port int, ttl time.Duration) (Link, 
 		Port  int   `json:"port"`
 		TTLMS int64 `json:"ttl_ms,omitempty"`
 	}{port, ttl.Milliseconds()}
-	var l Link
-	err := s.client.ask(ctx, k, &l)
+	l, err := answered[Link](ctx, s.client, k)
 	if err == nil && l.URL != "" { // as this client reaches it: a proxy in between may have told the server otherwise
 		u := *s.client.base
 		l.URL = u.Scheme + "://" + u.Host + u.Path + l.Path

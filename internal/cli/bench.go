@@ -80,14 +80,7 @@ func (f *benchFlags) complete(cmd *cobra.Command) {
 		"only":    func() []string { names, _ := bench.Parts(); return names },
 		"without": bench.Peers,
 	})
-	for _, flag := range []string{"json", "markdown"} {
-		if err := cmd.MarkFlagFilename(flag); err != nil {
-			panic(err) // bind declares them
-		}
-	}
-	if err := cmd.MarkFlagDirname("svg"); err != nil {
-		panic(err)
-	}
+	completePaths(cmd, "svg", "json", "markdown")
 }
 
 func (a *app) bench(ctx context.Context, f *benchFlags) error {

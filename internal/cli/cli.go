@@ -88,7 +88,7 @@ func (a *app) root() *cobra.Command {
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) { a.speech = flagWords{cmd.Flags(), cmd.Name()} },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if version {
-				return a.write([]byte(a.versionInfo().line()))
+				return a.writeLine(false, nil, a.versionInfo().line())
 			}
 			return cmd.Help()
 		},

@@ -257,37 +257,34 @@ func (a *app) copyTreeOut(ctx context.Context, box *client.Sandbox, from string,
 
 // uploadTree sends a directory as an archive. left counts what is not in it.
 func uploadTree(ctx context.Context, box *client.Sandbox, from, to string) (left int, err error) {
-	r, w := io.Pipe()
-	packed := make(chan error, 1)
-	go func() {
-		n, err := hostfiles.Pack(from, w)
-		left = n // read after the channel
-		packed <- err
-		_ = w.CloseWithError(err) // never fails
-	}()
-	_, err = box.Upload(ctx, to, client.FormatTar, r)
-	_ = r.CloseWithError(io.ErrClosedPipe) // never fails
-	if pErr := <-packed; pErr != nil && !errors.Is(pErr, io.ErrClosedPipe) {
-		err = pErr // what went wrong here is why the server could not go on
-	}
-	return left, err
+	return piped(func(w io.Writer) (int, error) { return hostfiles.Pack(from, w) }, func(r io.Reader) error {
+		_, err := box.Upload(ctx, to, client.FormatTar, r)
+		return err
+	})
 }
 
 // downloadTree unpacks a directory of a sandbox. left counts what the server did not
 // put into the archive.
 func downloadTree(ctx context.Context, box *client.Sandbox, from string, sink *hostfiles.Sink) (left int, err error) {
+	return piped(func(w io.Writer) (int, error) { return box.Download(ctx, from, client.FormatTar, w) },
+		func(r io.Reader) error { return hostfiles.Unpack(r, sink) })
+}
+
+// piped lets one side read what the other writes meanwhile. left is what the writer says.
+// What went wrong with the writer is why the reader could not go on.
+func piped(write func(io.Writer) (int, error), read func(io.Reader) error) (left int, err error) {
 	r, w := io.Pipe()
 	failed := make(chan error, 1)
 	go func() {
-		n, err := box.Download(ctx, from, client.FormatTar, w)
+		n, err := write(w)
 		left = n // read after the channel
 		failed <- err
 		_ = w.CloseWithError(err) // never fails
 	}()
-	err = hostfiles.Unpack(r, sink)
+	err = read(r)
 	_ = r.CloseWithError(io.ErrClosedPipe) // never fails
-	if dErr := <-failed; dErr != nil && !errors.Is(dErr, io.ErrClosedPipe) {
-		err = dErr
+	if wErr := <-failed; wErr != nil && !errors.Is(wErr, io.ErrClosedPipe) {
+		err = wErr
 	}
 	return left, err
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -51,7 +52,7 @@ func (a *app) createCommand() *cobra.Command {
 	set.VarP(pairs{f.create.Env, "a variable"}, "env", "e", "set a variable for every process; may be repeated")
 	set.Var(pairs{f.create.Metadata, "metadata"}, "metadata", "a note of yours on the sandbox, to find it by; may be repeated")
 	group(set, "Sandbox", "ttl TIME", "idle TIME", "on-out-of-memory WHAT", "env K=V", "metadata K=V")
-	bindLimits(set, &f.create.Limits)
+	bindLimits(set, &f.create.Limits, false)
 	bindIsolation(set, &f.create.Driver, &f.create.Template, &f.create.Network, &f.create.Require)
 	set.BoolVar(&f.json, "json", false, "print JSON")
 	completeIsolation(cmd)
@@ -64,7 +65,7 @@ func (a *app) create(ctx context.Context, c *client.Client, f *createFlags) erro
 		return err
 	}
 	if !f.json {
-		return a.write([]byte(sandbox.SafeText(box.ID(), maxID) + "\n"))
+		return a.writeID(box.ID())
 	}
 	info, err := box.Info(ctx)
 	if err != nil {
@@ -77,13 +78,20 @@ func (a *app) create(ctx context.Context, c *client.Client, f *createFlags) erro
 const maxID = 60
 
 // bindLimits declares the flags of all limits.
-func bindLimits(set *pflag.FlagSet, into *sandbox.Limits) {
+func bindLimits(set *pflag.FlagSet, into *sandbox.Limits, showDefaults bool) {
+	defaults := sandbox.DefaultLimits()
+	usage := func(meaning, value string) string {
+		if !showDefaults {
+			return meaning
+		}
+		return meaning + " (default " + value + ")"
+	}
 	for _, info := range sandbox.LimitTable() {
 		value := limitValue{info, into}
-		set.Var(value, info.Flag, info.Meaning)
+		set.Var(value, info.Flag, usage(info.Meaning, sandbox.FormatQuantity(defaults.Get(info.Field), info.Unit)))
 		group(set, groupLimits, info.Flag+" "+value.Type())
 	}
-	set.Var(cpusValue{into}, "cpus", "CPUs at once; 0.5 is half of one")
+	set.Var(cpusValue{into}, "cpus", usage("CPUs at once; 0.5 is half of one", fmt.Sprint(defaults.CPUs)))
 	group(set, groupLimits, "cpus N")
 }
 
@@ -150,10 +158,7 @@ func (a *app) extendCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if asJSON {
-					return a.writeJSON(info)
-				}
-				return a.write([]byte("lives until " + info.ExpiresAt.Local().Format(time.DateTime) + "\n"))
+				return a.writeLine(asJSON, info, "lives until "+info.ExpiresAt.Local().Format(time.DateTime))
 			})
 		},
 	}
@@ -197,10 +202,7 @@ func (a *app) killCommand() *cobra.Command {
 					if err := checkIDs("prc_", "process", args[1]); err != nil {
 						return err
 					}
-					if signal == "" {
-						signal = "TERM"
-					}
-					return c.Sandbox(args[0]).Process(args[1]).Signal(ctx, signal)
+					return c.Sandbox(args[0]).Process(args[1]).Signal(ctx, cmp.Or(signal, "TERM"))
 				}
 				return a.destroy(ctx, c, args, asJSON)
 			})
@@ -217,7 +219,5 @@ func (a *app) destroy(ctx context.Context, c *client.Client, ids []string, asJSO
 	if err != nil || !asJSON {
 		return err
 	}
-	return a.writeJSON(struct {
-		Sandboxes []sandbox.Info `json:"sandboxes"`
-	}{ended})
+	return writeList(a, "sandboxes", ended)
 }

@@ -36,9 +36,7 @@ func (a *app) doctorCommand() *cobra.Command {
 				a.exit = 1
 			}
 			if asJSON {
-				return a.writeJSON(struct {
-					Findings []probe.Finding `json:"findings"`
-				}{found})
+				return writeList(a, "findings", found)
 			}
 			return a.write(doctorReport(found, a.style(), all))
 		},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -147,7 +148,7 @@ func (a *app) execDetached(ctx context.Context, box *client.Sandbox, f *execFlag
 		return err
 	}
 	if !f.json {
-		return a.write([]byte(sandbox.SafeText(p.ID(), maxID) + "\n"))
+		return a.writeID(p.ID())
 	}
 	info, err := p.Info(ctx)
 	if err != nil {
@@ -206,10 +207,7 @@ func leftRunning(id string, p *client.Process) error {
 // execJSON waits for the end and prints the process with what was kept of its
 // output. What is in process is known once the command has started.
 func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o client.ExecOptions, process **client.Process) error {
-	limit := f.command.OutputBytes
-	if limit == 0 {
-		limit = sandbox.DefaultLimits().OutputBytes
-	}
+	limit := cmp.Or(f.command.OutputBytes, sandbox.DefaultLimits().OutputBytes)
 	out, warn := &tailBuffer{limit: int(limit)}, &tailBuffer{limit: int(limit)}
 	o.Stdout, o.Stderr = out, warn
 	info, err := box.Exec(ctx, f.command, o)
@@ -219,9 +217,7 @@ func (a *app) execJSON(ctx context.Context, box *client.Sandbox, f *execFlags, o
 	case err != nil:
 		return err
 	}
-	info.HasOutput = true
-	info.Stdout, info.StdoutTruncated = out.text()
-	info.Stderr, info.StderrTruncated = warn.text()
+	info = withTails(info, out, warn)
 	if f.base64 {
 		info.StdoutRaw, info.StderrRaw = out.bytes(), warn.bytes()
 	}
@@ -252,6 +248,14 @@ func (b *tailBuffer) text() (string, bool) {
 	return strings.ToValidUTF8(string(b.bytes()), "\ufffd"), b.all > int64(b.limit)
 }
 
+// withTails is a process with the end of its output.
+func withTails(p sandbox.Process, stdout, stderr *tailBuffer) sandbox.Process {
+	p.HasOutput = true
+	p.Stdout, p.StdoutTruncated = stdout.text()
+	p.Stderr, p.StderrTruncated = stderr.text()
+	return p
+}
+
 // finishVisible writes what the escaping held back.
 func finishVisible(all ...io.Writer) {
 	for _, w := range all {
@@ -277,11 +281,7 @@ const startGrace = time.Second
 
 func newRelay(ctx context.Context, cancel func()) *relay {
 	r := &relay{signals: make(chan os.Signal, 4), process: make(chan *client.Process, 1), grace: startGrace, done: make(chan struct{})}
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
-		if !signal.Ignored(s) {
-			signal.Notify(r.signals, s)
-		}
-	}
+	notifyEnd(r.signals)
 	r.over.Go(func() { r.run(ctx, cancel) })
 	return r
 }

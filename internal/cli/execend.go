@@ -11,21 +11,18 @@ import (
 // reportProcess says why the command ended, unless it simply exited, and makes
 // its status ours.
 func (a *app) reportProcess(ctx context.Context, box *client.Sandbox, p sandbox.Process) {
-	a.exit = processStatus(p)
-	if line := a.speech.livingEnding(p, tookSandbox(ctx, box, p)); line != "" {
-		a.say("%s", line)
-	}
+	a.reportEnding(ctx, box, p, "")
 	if p.PipesHeld {
 		a.say("a process that outlived the command still held its output")
 	}
 }
 
-// reportTerminal is reportProcess on a terminal that may still be raw: its
-// lines end with a carriage return, too.
-func (a *app) reportTerminal(ctx context.Context, box *client.Sandbox, p sandbox.Process) {
+// reportEnding is the part of it for a terminal that may still be raw: its lines end
+// with a carriage return, too.
+func (a *app) reportEnding(ctx context.Context, box *client.Sandbox, p sandbox.Process, lineEnd string) {
 	a.exit = processStatus(p)
 	if line := a.speech.livingEnding(p, tookSandbox(ctx, box, p)); line != "" {
-		a.say("%s\r", line)
+		a.say("%s%s", line, lineEnd)
 	}
 }
 

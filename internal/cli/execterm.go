@@ -39,7 +39,7 @@ func (a *app) execTerminal(ctx context.Context, box *client.Sandbox, f *execFlag
 	info, ended := term.Process()
 	switch {
 	case ended:
-		a.reportTerminal(ctx, box, info)
+		a.reportEnding(ctx, box, info, "\r")
 		return nil
 	case errors.Is(err, syscall.EPIPE):
 		return &brokenPipeError{}

@@ -52,15 +52,7 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.Var(pairs{f.metadata, "metadata"}, "metadata", "a note of yours on the run, to find it by; may be repeated")
 	group(set, groupProgram, "language NAME", "stdin FILE|-", "env K=V", "spec FILE|-", "warm MODULE,...", "cold", "allow-import NAME", "metadata K=V")
 
-	defaults := sandbox.DefaultLimits()
-	for _, info := range sandbox.LimitTable() {
-		usage := fmt.Sprintf("%s (default %s)", info.Meaning, sandbox.FormatQuantity(defaults.Get(info.Field), info.Unit))
-		value := limitValue{info, &f.limits}
-		set.Var(value, info.Flag, usage)
-		group(set, groupLimits, info.Flag+" "+value.Type())
-	}
-	set.Var(cpusValue{&f.limits}, "cpus", fmt.Sprintf("CPUs at once; 0.5 is half of one (default %g)", defaults.CPUs))
-	group(set, groupLimits, "cpus N")
+	bindLimits(set, &f.limits, true)
 
 	set.StringArrayVarP(&f.files, "file", "f", nil, "copy a file or a directory in; may be repeated")
 	set.StringArrayVar(&f.mounts, "mount", nil, "show a host directory inside (default ro); may be repeated; for root, one with :rw must not be root's own")

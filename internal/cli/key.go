@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"strings"
@@ -73,18 +74,15 @@ func (f *keyFlags) bind(set *pflag.FlagSet) {
 // stateDir is the directory that was named, or else the usual one. It must be the
 // state of a server: a key in a place that no server uses opens nothing.
 func stateDir(named, usual string) (string, error) {
-	dir := named
-	if dir == "" {
-		dir = usual
-	}
+	dir := cmp.Or(named, usual)
 	if store.Exists(dir) {
 		return dir, nil
 	}
+	e := hostfiles.PathError(sandbox.CodeFileNotFound, dir, "is not a server's state")
 	if _, err := os.Stat(dir); err != nil {
-		return "", hostfiles.OpenError(dir, err).WithHint("name the server's state directory with --state; pinfold serve --state DIR makes one, with a first key in DIR/first-key")
+		e = hostfiles.OpenError(dir, err)
 	}
-	return "", hostfiles.PathError(sandbox.CodeFileNotFound, dir, "is not a server's state").
-		WithHint("name the server's state directory with --state; pinfold serve --state DIR makes one, with a first key in DIR/first-key")
+	return "", e.WithHint("name the server's state directory with --state; pinfold serve --state DIR makes one, with a first key in DIR/first-key")
 }
 
 // keys opens the state directory.
@@ -119,10 +117,7 @@ func (a *app) keyCreateCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if f.json {
-					return a.writeJSON(newKey{secret, key})
-				}
-				return a.write([]byte(secret + "\n"))
+				return a.writeLine(f.json, newKey{secret, key}, secret)
 			})
 		},
 	}
@@ -167,9 +162,7 @@ func (a *app) keyListCommand() *cobra.Command {
 					return err
 				}
 				if f.json {
-					return a.writeJSON(struct {
-						Keys []access.Key `json:"keys"`
-					}{append([]access.Key{}, keys...)})
+					return writeList(a, "keys", keys)
 				}
 				return a.writeTable(keyTable(keys), false)
 			})

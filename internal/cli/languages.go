@@ -71,9 +71,7 @@ these, not of another interpreter that you have.`,
 				return err
 			}
 			if asJSON {
-				return a.writeJSON(struct {
-					Languages []runs.LanguageInfo `json:"languages"`
-				}{states})
+				return writeList(a, "languages", states)
 			}
 			return a.write(languageTable(states))
 		},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -83,19 +84,12 @@ func (a *app) listSandboxes(ctx context.Context, c *client.Client, f *lsFlags) e
 	if err != nil {
 		return err
 	}
-	all := []sandbox.Info{}
-	for info, err := range c.Sandboxes(ctx, filter) {
-		if err != nil {
-			return err
-		}
-		if all = append(all, info); len(all) == maxListed {
-			break
-		}
+	all, err := collect(c.Sandboxes(ctx, filter), maxListed)
+	if err != nil {
+		return err
 	}
 	if f.json {
-		return a.writeJSON(struct {
-			Sandboxes []sandbox.Info `json:"sandboxes"`
-		}{all})
+		return writeList(a, "sandboxes", all)
 	}
 	t := newTable("SANDBOX", "STATE", "TEMPLATE", "CREATED", "ENDS", "COMMANDS", "MEMORY", "METADATA")
 	for _, i := range all {
@@ -106,6 +100,19 @@ func (a *app) listSandboxes(ctx context.Context, c *client.Client, f *lsFlags) e
 		t.row(i.ID, string(i.State), i.Template, since(i.CreatedAt), ends, fmt.Sprint(i.Processes), sandbox.FormatSize(i.Usage.MemoryPeakBytes), notes(i.Metadata))
 	}
 	return a.writeTable(t, f.quiet)
+}
+
+// collect takes the first of a list, also when an error ends it before.
+func collect[T any](list iter.Seq2[T, error], most int) (all []T, err error) {
+	for x, err := range list {
+		if err != nil {
+			return all, err
+		}
+		if all = append(all, x); len(all) == most {
+			break
+		}
+	}
+	return all, nil
 }
 
 func (a *app) psCommand() *cobra.Command {
@@ -126,9 +133,7 @@ func (a *app) psCommand() *cobra.Command {
 					return outputGone(err)
 				}
 				if asJSON {
-					return a.writeJSON(struct {
-						Processes []sandbox.Process `json:"processes"`
-					}{append([]sandbox.Process{}, all...)})
+					return writeList(a, "processes", all)
 				}
 				t := newTable("PROCESS", "PID", "STATE", "STARTED", "OUTPUT", "COMMAND")
 				for _, p := range all {

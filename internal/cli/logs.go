@@ -145,9 +145,7 @@ func (a *app) logsJSON(ctx context.Context, p *client.Process, follow, _ bool) e
 		return err
 	}
 	goneOut, goneErr := info.StdoutTruncated, info.StderrTruncated
-	info.HasOutput = true
-	info.Stdout, info.StdoutTruncated = out.text()
-	info.Stderr, info.StderrTruncated = warn.text()
+	info = withTails(info, out, warn)
 	info.StdoutTruncated, info.StderrTruncated = info.StdoutTruncated || goneOut, info.StderrTruncated || goneErr
 	return a.writeJSON(a.speech.process(info))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"unicode"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -100,6 +101,22 @@ func (a *app) writeJSON(v any) error {
 	return a.write(printableJSON(buf.Bytes()))
 }
 
+// writeList prints a list as JSON, under its name.
+func writeList[T any](a *app, name string, all []T) error {
+	return a.writeJSON(map[string][]T{name: append([]T{}, all...)})
+}
+
+// writeLine prints a line, or with --json what it is about.
+func (a *app) writeLine(asJSON bool, v any, line string) error {
+	if asJSON {
+		return a.writeJSON(v)
+	}
+	return a.write([]byte(line + "\n"))
+}
+
+// writeID prints an id that a server sent.
+func (a *app) writeID(id string) error { return a.writeLine(false, nil, sandbox.SafeText(id, maxID)) }
+
 // write writes to stdout, and tells apart that nobody reads it.
 func (a *app) write(p []byte) error {
 	defer catchBrokenPipe()()
@@ -132,22 +149,15 @@ func printableJSON(b []byte) []byte {
 	}
 	var out bytes.Buffer
 	for _, r := range string(b) {
-		switch {
-		case !unsafe(r):
+		if !unsafe(r) {
 			out.WriteRune(r)
-		case r > 0xffff:
-			hi, lo := utf16Pair(r)
-			fmt.Fprintf(&out, `\u%04x\u%04x`, hi, lo)
-		default:
-			fmt.Fprintf(&out, `\u%04x`, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&out, `\u%04x`, unit)
 		}
 	}
 	return out.Bytes()
-}
-
-func utf16Pair(r rune) (hi, lo rune) {
-	r -= 0x10000
-	return 0xd800 + r>>10, 0xdc00 + r&0x3ff
 }
 
 // flagError turns a complaint of the flag parser into an Error with a hint.

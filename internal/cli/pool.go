@@ -40,9 +40,7 @@ func (a *app) poolLsCommand() *cobra.Command {
 					return err
 				}
 				if asJSON {
-					return a.writeJSON(struct {
-						Pools []sandbox.PoolInfo `json:"pools"`
-					}{append([]sandbox.PoolInfo{}, pools...)})
+					return writeList(a, "pools", pools)
 				}
 				return a.writeTable(poolTable(pools), false)
 			})
@@ -99,7 +97,7 @@ func (a *app) poolSetCommand() *cobra.Command {
 	set.StringVarP(&spec.Language, "language", "l", "", "keep an interpreter of this language waiting in each, for runs")
 	set.StringSliceVar(&spec.Warm, "warm", nil, "modules that the interpreters shall have loaded")
 	group(set, "Pool", "min N", "max N", "template NAME", "driver NAME", "language NAME", "warm MODULE,...")
-	bindLimits(set, &spec.Limits)
+	bindLimits(set, &spec.Limits, false)
 	set.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -134,9 +132,7 @@ func (a *app) usageCommand() *cobra.Command {
 					return err
 				}
 				if asJSON {
-					return a.writeJSON(struct {
-						Days []client.Day `json:"days"`
-					}{append([]client.Day{}, days...)})
+					return writeList(a, "days", days)
 				}
 				return a.writeTable(usageTable(days), false)
 			})

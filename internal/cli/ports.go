@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,13 +199,10 @@ func (a *app) linkCommand() *cobra.Command {
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				l, err := c.Sandbox(args[0]).Link(ctx, port, ttl)
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case asJSON:
-					return a.writeJSON(l)
 				}
-				return a.write([]byte(sandbox.SafeText(cmpText(l.URL, l.Path), 4096) + "\n"))
+				return a.writeLine(asJSON, l, sandbox.SafeText(cmp.Or(l.URL, l.Path), 4096))
 			})
 		},
 	}

@@ -2,9 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -101,36 +101,18 @@ func (a *app) listRuns(ctx context.Context, c *client.Client, f *runsFlags) erro
 	if err != nil {
 		return err
 	}
-	all := []client.RunRecord{}
-	for r, err := range c.Runs(ctx, filter) {
-		if err != nil {
-			return err
-		}
-		if all = append(all, r); len(all) == f.most {
-			break
-		}
+	all, err := collect(c.Runs(ctx, filter), f.most)
+	if err != nil {
+		return err
 	}
 	if f.json {
-		return a.writeJSON(struct {
-			Runs []client.RunRecord `json:"runs"`
-		}{all})
+		return writeList(a, "runs", all)
 	}
 	t := newTable("RUN", "STATE", "LANGUAGE", "CREATED", "TOOK", "ENDED BY", "METADATA")
 	for _, r := range all {
-		t.row(r.ID, cmpText(string(r.Status), string(r.State)), r.Language, since(r.CreatedAt), took(r), string(r.Cause), notes(r.Metadata))
+		t.row(r.ID, cmp.Or(string(r.Status), string(r.State)), r.Language, since(r.CreatedAt), took(r), string(r.Cause), notes(r.Metadata))
 	}
 	return a.writeTable(t, f.quiet)
-}
-
-// cmpText is the first of them that is not empty: how a run ended says more
-// than that it has.
-func cmpText(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 // took is how long a run has taken so far, its waiting included.
@@ -302,16 +284,14 @@ func (a *app) cancelRuns(ctx context.Context, c *client.Client, ids []string, as
 	ended, err := endAll(a, ids, func(id string) (client.RunRecord, error) {
 		r, err := c.CancelRun(ctx, id)
 		if err == nil && r.Cause != sandbox.CauseCancelled {
-			a.say("%s had finished before: %s", sandbox.SafeText(id, maxID), sandbox.SafeText(cmpText(string(r.Status), string(r.State)), 20))
+			a.say("%s had finished before: %s", sandbox.SafeText(id, maxID), sandbox.SafeText(cmp.Or(string(r.Status), string(r.State)), 20))
 		}
 		return r, err
 	})
 	if err != nil || !asJSON {
 		return err
 	}
-	return a.writeJSON(struct {
-		Runs []client.RunRecord `json:"runs"`
-	}{ended})
+	return writeList(a, "runs", ended)
 }
 
 // detach starts a run on a server that goes on by itself, and prints its id.
@@ -329,13 +309,10 @@ func (a *app) detach(ctx context.Context, f *runFlags, req runs.Request) error {
 			return err
 		}
 		r, err := c.StartRun(ctx, spec, client.StartOptions{})
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case f.json:
-			return a.writeJSON(r)
 		}
-		return a.write([]byte(sandbox.SafeText(r.ID, maxID) + "\n"))
+		return a.writeLine(f.json, r, sandbox.SafeText(r.ID, maxID))
 	})
 }
 
@@ -352,23 +329,4 @@ func wholeStdin(spec *sandbox.Spec, stdin io.Reader) error {
 	}
 	spec.Stdin = string(data)
 	return nil
-}
-
-// completeRuns offers the newest runs of the server.
-func (a *app) completeRuns(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	c, err := a.connect()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer c.Close() //nolint:errcheck // idle connections only
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	var ids []string
-	for r, err := range c.Runs(ctx, client.Filter{PageSize: completionMost}) {
-		if err != nil || len(ids) == completionMost {
-			break
-		}
-		ids = append(ids, fmt.Sprintf("%s\t%s %s", sandbox.SafeText(r.ID, maxID), r.Language, cmpText(string(r.Status), string(r.State))))
-	}
-	return ids, cobra.ShellCompDirectiveNoFileComp
 }

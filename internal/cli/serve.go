@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -79,25 +77,12 @@ func (f *serveFlags) bind(set *pflag.FlagSet) {
 }
 
 func (f *serveFlags) complete(cmd *cobra.Command) {
-	for flag, values := range map[string][]string{
-		"log-level": {"debug", "info", "warn", "error"}, "log-format": {config.FormatText, config.FormatJSON},
-		"listen": {defaults.Listen, config.UnixPrefix},
-	} {
-		complete := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return values, cobra.ShellCompDirectiveNoFileComp
-		}
-		if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
-			panic(err) // bind declares every one of them
-		}
-	}
-	for _, flag := range []string{"config", "tls-cert", "tls-key"} {
-		if err := cmd.MarkFlagFilename(flag); err != nil {
-			panic(err)
-		}
-	}
-	if err := cmd.MarkFlagDirname("state"); err != nil {
-		panic(err)
-	}
+	completeChoices(cmd, map[string]func() []string{
+		"log-level":  func() []string { return []string{"debug", "info", "warn", "error"} },
+		"log-format": func() []string { return []string{config.FormatText, config.FormatJSON} },
+		"listen":     func() []string { return []string{defaults.Listen, config.UnixPrefix} },
+	})
+	completePaths(cmd, "state", "config", "tls-cert", "tls-key")
 }
 
 // load reads the file, if one was named, puts the flags over it and checks
@@ -145,15 +130,10 @@ func (a *app) serve(cmd *cobra.Command, f *serveFlags) error {
 }
 
 // serverSignals are for the rest of the process's life: once it serves, nobody
-// else may end it. A signal that our parent ignores for us (nohup) stays
-// ignored.
+// else may end it.
 func serverSignals() <-chan os.Signal {
 	ch := make(chan os.Signal, 4)
-	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		if !signal.Ignored(s) {
-			signal.Notify(ch, s)
-		}
-	}
+	notifyEnd(ch)
 	return ch
 }
 

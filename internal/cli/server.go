@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,10 +40,7 @@ func (a *app) bindServer(root *cobra.Command) {
 
 // address is the server that was named, "" when there is none.
 func (f serverFlags) address() string {
-	if f.server != "" {
-		return f.server
-	}
-	return os.Getenv(client.ServerEnv)
+	return cmp.Or(f.server, os.Getenv(client.ServerEnv))
 }
 
 // remote says whether a server was named.
@@ -62,10 +60,10 @@ func (a *app) connect() (*client.Client, error) {
 		return nil, err
 	}
 	c, err := client.New(server, client.WithKey(key), client.WithUserAgent("pinfold/"+a.Version))
-	if err != nil {
-		return nil, prefixedIf(a.at.server != "", "--server", err)
+	if err != nil && a.at.server != "" {
+		err = prefixed("--server", err)
 	}
-	return c, nil
+	return c, err
 }
 
 // with connects and gives the client to f. Ctrl-C ends the context; what was
@@ -157,13 +155,6 @@ func isLoopback(server string) bool {
 	}
 	ip := net.ParseIP(u.Hostname())
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-func prefixedIf(given bool, flag string, err error) error {
-	if given {
-		return prefixed(flag, err)
-	}
-	return err
 }
 
 // needArgs is the argument check of commands with named arguments.

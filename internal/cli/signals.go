@@ -11,16 +11,21 @@ import (
 // timeout(1) sends its signal to its child, and at once to its child's group.
 const sameSignal = 100 * time.Millisecond
 
-// cancelOnSignal ends the run at the first SIGINT, SIGTERM or SIGHUP and this
-// process at the second. A signal that our parent ignores for us (nohup, a
-// shell's background job) stays ignored.
-func cancelOnSignal(cancel func()) (stop func()) {
-	ch := make(chan os.Signal, 2)
+// notifyEnd passes on the signals that end programs. One that our parent ignores for us
+// (nohup, a shell's background job) stays ignored.
+func notifyEnd(ch chan<- os.Signal) {
 	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(s) {
 			signal.Notify(ch, s)
 		}
 	}
+}
+
+// cancelOnSignal ends the run at the first SIGINT, SIGTERM or SIGHUP and this
+// process at the second.
+func cancelOnSignal(cancel func()) (stop func()) {
+	ch := make(chan os.Signal, 2)
+	notifyEnd(ch)
 	done := make(chan struct{})
 	go func() {
 		select {

@@ -60,9 +60,7 @@ func (s *stream) pump(w io.Writer, gone func()) {
 			}
 		}
 		if !more {
-			if c, ok := w.(*visible); ok {
-				_ = c.Close() // the last write: nothing left to stop
-			}
+			finishVisible(w)
 			return
 		}
 	}

@@ -27,10 +27,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Annotations: map[string]string{localOnly: "true"},
 		RunE: func(*cobra.Command, []string) error {
 			v := a.versionInfo()
-			if asJSON {
-				return a.writeJSON(v)
-			}
-			return a.write([]byte(v.line()))
+			return a.writeLine(asJSON, v, v.line())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
@@ -43,7 +40,7 @@ func (v versionInfo) line() string {
 	if v.Commit != "" {
 		line += fmt.Sprintf(" (%.12s)", v.Commit)
 	}
-	return line + " " + v.Go + " " + v.Platform + "\n"
+	return line + " " + v.Go + " " + v.Platform
 }
 
 func (a *app) versionInfo() versionInfo {

@@ -65,6 +65,7 @@ func (f Format) MediaType() string {
 // Source is where Pack reads. Paths are absolute or relative to the home; those
 // of a listing are absolute. ReadFile reads at most length bytes.
 type Source interface {
+	Absolute(name string) string // from the root on; a name is relative to the home directory
 	List(ctx context.Context, dir string, depth, limit int) (sandbox.Listing[sandbox.FileInfo], error)
 	ReadFile(ctx context.Context, name string, offset, length int64, w io.Writer) (int64, error)
 }

@@ -52,7 +52,7 @@ func (m *memory) Stat(ctx context.Context, name string) (sandbox.FileInfo, error
 	if err := m.call(ctx); err != nil {
 		return sandbox.FileInfo{}, err
 	}
-	p := absolute(name)
+	p := m.Absolute(name)
 	if p == "/" {
 		return sandbox.FileInfo{Path: p, Type: sandbox.FileDir}, nil
 	}
@@ -88,7 +88,7 @@ func (m *memory) Mkdir(ctx context.Context, name string, mode uint32) error {
 	if err := m.call(ctx); err != nil {
 		return err
 	}
-	p := absolute(name)
+	p := m.Absolute(name)
 	if n, ok := m.files[p]; ok {
 		if n.kind != sandbox.FileDir {
 			return fault(sandbox.CodePathInvalid)
@@ -107,7 +107,7 @@ func (m *memory) WriteFile(ctx context.Context, name string, mode uint32, size i
 	if err != nil {
 		return sandbox.Errorf(sandbox.CodeInternal, "reading: %w", err)
 	}
-	p := absolute(name)
+	p := m.Absolute(name)
 	m.files[p] = node{kind: sandbox.FileRegular, mode: mode, content: string(b)}
 	if err := m.parents(p); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (m *memory) Move(ctx context.Context, from, to string) error {
 	if err := m.call(ctx); err != nil {
 		return err
 	}
-	from, to = absolute(from), absolute(to)
+	from, to = m.Absolute(from), m.Absolute(to)
 	if n, ok := m.files[to]; ok && n.kind != sandbox.FileRegular {
 		return fault(sandbox.CodeNotRegularFile)
 	}
@@ -136,7 +136,7 @@ func (m *memory) Move(ctx context.Context, from, to string) error {
 }
 
 func (m *memory) Remove(_ context.Context, name string) error {
-	p, found := absolute(name), false
+	p, found := m.Absolute(name), false
 	for other := range m.files {
 		if other == p || strings.HasPrefix(other, p+"/") {
 			delete(m.files, other)
@@ -155,7 +155,7 @@ func (m *memory) List(ctx context.Context, dir string, _, limit int) (sandbox.Li
 	}
 	list := sandbox.Listing[sandbox.FileInfo]{Unprintable: m.unprintable}
 	for _, p := range slices.Sorted(maps.Keys(m.files)) {
-		if !strings.HasPrefix(p, absolute(dir)+"/") {
+		if !strings.HasPrefix(p, m.Absolute(dir)+"/") {
 			continue
 		}
 		i := m.info(p, m.files[p])
@@ -183,8 +183,8 @@ const gone = 1 << 20
 
 // put makes a file.
 func (m *memory) put(name, content string) {
-	m.files[absolute(name)] = node{kind: sandbox.FileRegular, mode: 0o644, content: content}
-	_ = m.parents(absolute(name))
+	m.files[m.Absolute(name)] = node{kind: sandbox.FileRegular, mode: 0o644, content: content}
+	_ = m.parents(m.Absolute(name))
 }
 
 func (m *memory) snapshot() map[string]node { return maps.Clone(m.files) }
@@ -201,4 +201,11 @@ func unpack(t testing.TB, m *memory, b []byte, f Format, l Limits) (Summary, err
 	t.Helper()
 	l.Dir = t.TempDir()
 	return Unpack(t.Context(), bytes.NewReader(b), "in", f, l, m)
+}
+
+func (m *memory) Absolute(name string) string {
+	if path.IsAbs(name) {
+		return path.Clean(name)
+	}
+	return path.Join(home, name)
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"strings"
 	"time"
 
@@ -39,7 +38,7 @@ func Pack(ctx context.Context, src Source, root string, f Format, l Limits, w io
 			Hint: "fetch its directories one by one",
 		}
 	}
-	p := &packing{ctx: ctx, src: src, base: strings.TrimSuffix(absolute(root), "/") + "/"}
+	p := &packing{ctx: ctx, src: src, base: strings.TrimSuffix(src.Absolute(root), "/") + "/"}
 	infos := list.Items
 	if err := p.checkSize(infos, l.Bytes); err != nil {
 		return Summary{}, err
@@ -56,13 +55,6 @@ func Pack(ctx context.Context, src Source, root string, f Format, l Limits, w io
 		_, err = ParseFormat(string(f))
 	}
 	return p.sum, err
-}
-
-func absolute(name string) string {
-	if path.IsAbs(name) {
-		return path.Clean(name)
-	}
-	return path.Join(sandbox.Home, name)
 }
 
 // packing is one archive on its way out.

@@ -36,7 +36,7 @@ func TestUnpack(t *testing.T) {
 				t.Errorf("%+v, want %+v", s, want)
 			}
 			for name, want := range map[string]string{"in/old": "stays", "in/file": "new", "in/empty": "", "in/d/e/f/deep": strings.Repeat("x", 100_000), "in/-rf": "a name"} {
-				if n := m.files[absolute(name)]; n.content != want || n.kind != sandbox.FileRegular {
+				if n := m.files[m.Absolute(name)]; n.content != want || n.kind != sandbox.FileRegular {
 					t.Errorf("%s: %d bytes, %s", name, len(n.content), n.kind)
 				}
 			}

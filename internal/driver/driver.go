@@ -195,8 +195,8 @@ type Plan struct {
 
 // User is a user inside a machine. Its ids are those that are seen there.
 type User struct {
-	UID, GID int
-	Home     string // its home, which is also its working directory
+	UID, GID   int
+	Name, Home string // the home is also the working directory
 }
 
 // Enforces says whether the plan's posture contains the feature.

@@ -90,7 +90,7 @@ func MakePlan(spec sandbox.MachineSpec, report Report, id string) (Plan, error) 
 	}
 	plan := Plan{
 		ID: id, Template: spec.Template, Limits: spec.Limits, Mounts: spec.Mounts,
-		User:     User{UID: sandbox.UID, GID: sandbox.GID, Home: sandbox.Home}, // every template's so far
+		User:     User{UID: sandbox.UID, GID: sandbox.GID, Name: sandbox.User, Home: sandbox.Home}, // every template's so far
 		Hostname: "sandbox", Processors: report.Processors, SwitchUser: report.SwitchUser && (!report.MountsAsSelf || len(spec.Mounts) == 0),
 		Posture: sandbox.Isolation{Driver: report.Driver, Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
 	}

@@ -33,7 +33,8 @@ type Step struct {
 	Limits sandbox.Limits
 }
 
-// BaseEnv returns the environment of every process in a sandbox. Caches go to
+// BaseEnv returns the environment of every process in a sandbox, but for what names its
+// user. Caches go to
 // /tmp, so that the working directory holds only what the program made. pip may
 // install for the user, which Debian's refuses so that nobody breaks the system:
 // here nobody can; and it does not try again for a network that there is not.
@@ -42,9 +43,7 @@ type Step struct {
 // one who sets ASAN_OPTIONS for another reason need not know.
 func BaseEnv() []string {
 	return []string{
-		"HOME=" + sandbox.Home,
 		"LANG=C.UTF-8",
-		"LOGNAME=" + sandbox.User,
 		"LSAN_OPTIONS=detect_leaks=0",
 		"PATH=" + image.SearchPath,
 		"PIP_BREAK_SYSTEM_PACKAGES=1",
@@ -52,7 +51,6 @@ func BaseEnv() []string {
 		"PIP_RETRIES=0",
 		"TERM=dumb",
 		"TMPDIR=/tmp",
-		"USER=" + sandbox.User,
 		"XDG_CACHE_HOME=/tmp/.cache",
 	}
 }

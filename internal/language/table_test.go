@@ -211,10 +211,10 @@ func TestPlanInterpreted(t *testing.T) {
 	want := Steps{Run: Step{
 		Args: []string{"/usr/bin/python3", "analysis.py", "-v", "{cpus}"},
 		Env: []string{
-			"HOME=/home/user", "LANG=C.UTF-8", "LOGNAME=user", "LSAN_OPTIONS=detect_leaks=0", "MKL_NUM_THREADS=2", "MPLBACKEND=Agg",
+			"LANG=C.UTF-8", "LSAN_OPTIONS=detect_leaks=0", "MKL_NUM_THREADS=2", "MPLBACKEND=Agg",
 			"MPLCONFIGDIR=/tmp/.cache/matplotlib", "NUMEXPR_MAX_THREADS=2", "OMP_NUM_THREADS=2", "OPENBLAS_NUM_THREADS=2",
 			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin", "PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_RETRIES=0", "POLARS_MAX_THREADS=2",
-			"PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1", "TERM=dumb", "TMPDIR=/tmp", "USER=user",
+			"PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1", "TERM=dumb", "TMPDIR=/tmp",
 			"XDG_CACHE_HOME=/tmp/.cache",
 		},
 		Limits: sandbox.Limits{CPUs: 1.5}.WithDefaults(),

@@ -129,7 +129,7 @@ func (c *collector) collect(ctx context.Context) error {
 // old is how many files there may be besides those that the program makes.
 func (c *collector) old() int {
 	for _, m := range c.Mounts {
-		if strings.HasPrefix(m.Guest, sandbox.Home+"/") {
+		if strings.HasPrefix(m.Guest, c.session.Plan.User.Home+"/") {
 			return wire.MaxFiles
 		}
 	}
@@ -147,7 +147,7 @@ func (c *collector) isNew(ctx context.Context, f wire.FileEntry) bool {
 		return false
 	}
 	for _, m := range c.Mounts {
-		if at := path.Join(sandbox.Home, f.Path); at == m.Guest || strings.HasPrefix(at, m.Guest+"/") {
+		if at := path.Join(c.session.Plan.User.Home, f.Path); at == m.Guest || strings.HasPrefix(at, m.Guest+"/") {
 			return m.Writable && f.MtimeNS >= c.Began.Add(-clockTick).UnixNano()
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"pinfold/internal/driver"
 	"pinfold/internal/guest"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
@@ -24,15 +25,18 @@ func Rlimits(l sandbox.Limits) []wire.Rlimit {
 	}
 }
 
-// Command is a command of the sandbox's user, in the home directory.
-func (s *Session) Command(args, env []string, l sandbox.Limits) guest.Command {
+// Command is a command of the sandbox's user, in the home directory, with the Environment
+// that env and over make.
+func (s *Session) Command(args, env []string, l sandbox.Limits, over ...map[string]string) guest.Command {
 	u := s.Plan.User
-	return guest.Command{Args: args, Env: env, Dir: u.Home, UID: u.UID, GID: u.GID, Rlimits: Rlimits(l)}
+	return guest.Command{Args: args, Env: Environment(u, env, over...), Dir: u.Home, UID: u.UID, GID: u.GID, Rlimits: Rlimits(l)}
 }
 
-// Environment puts variables over a list of K=V, the later ones over the earlier.
-func Environment(base []string, over ...map[string]string) []string {
-	env := slices.Clone(base)
+// Environment is a list of K=V and what names the user, with variables put over them, the
+// later ones over the earlier.
+func Environment(u driver.User, base []string, over ...map[string]string) []string {
+	env := append([]string{"HOME=" + u.Home, "LOGNAME=" + u.Name, "USER=" + u.Name}, base...)
+	slices.Sort(env)
 	for _, vars := range over {
 		for _, k := range slices.Sorted(maps.Keys(vars)) {
 			kv := k + "=" + vars[k]

@@ -35,7 +35,7 @@ func (s *Sandbox) operate(ctx context.Context, f func() error) error {
 func (s *Sandbox) Stat(ctx context.Context, name string) (info sandbox.FileInfo, err error) {
 	err = s.operate(ctx, func() error {
 		st, err := s.guest.Stat(ctx, name)
-		info = described(name, st)
+		info = described(s.Absolute(name), st)
 		return err
 	})
 	return info, err
@@ -43,7 +43,7 @@ func (s *Sandbox) Stat(ctx context.Context, name string) (info sandbox.FileInfo,
 
 func described(name string, st wire.Stat) sandbox.FileInfo {
 	return sandbox.FileInfo{
-		Path: absolute(name), Type: st.Type, Size: st.Size, Mode: st.Mode,
+		Path: name, Type: st.Type, Size: st.Size, Mode: st.Mode,
 		MTime: time.Unix(0, st.MtimeNS).UTC(), UID: st.UID, GID: st.GID, Target: st.Target,
 	}
 }
@@ -54,7 +54,7 @@ func (s *Sandbox) List(ctx context.Context, dir string, depth, limit int) (list 
 	err = s.operate(ctx, func() error {
 		found, err := s.guest.List(ctx, dir, depth, limit)
 		for _, e := range found.Items {
-			list.Items = append(list.Items, fileInfo(dir, e))
+			list.Items = append(list.Items, fileInfo(s.Absolute(dir), e))
 		}
 		list.More, list.Unprintable = found.More, found.Unprintable
 		return err
@@ -64,16 +64,18 @@ func (s *Sandbox) List(ctx context.Context, dir string, depth, limit int) (list 
 
 func fileInfo(dir string, e wire.Entry) sandbox.FileInfo {
 	return sandbox.FileInfo{
-		Path: path.Join(absolute(dir), e.Path), Type: e.Type, Size: e.Size, Mode: e.Mode,
+		Path: path.Join(dir, e.Path), Type: e.Type, Size: e.Size, Mode: e.Mode,
 		MTime: time.Unix(0, e.MtimeNS).UTC(), UID: e.UID, GID: e.GID, Target: e.Target,
 	}
 }
 
-func absolute(name string) string {
+// Absolute is a path of the sandbox's, which may be relative to the home directory, from
+// the root on.
+func (s *Sandbox) Absolute(name string) string {
 	if path.IsAbs(name) {
 		return path.Clean(name)
 	}
-	return path.Join(sandbox.Home, name)
+	return path.Join(s.machine.Plan.User.Home, name)
 }
 
 // ReadFile copies length bytes of a regular file to w, from an offset on; -1 is
@@ -107,7 +109,7 @@ func (s *Sandbox) Fetch(ctx context.Context, name string, choose func(sandbox.Fi
 			if err != nil {
 				return err
 			}
-			part, err := choose(described(name, st))
+			part, err := choose(described(s.Absolute(name), st))
 			if refused = err; err != nil || part.Length == 0 {
 				return nil //nolint:nilerr // refused is handed on as it is, below
 			}
@@ -175,7 +177,7 @@ func (s *Sandbox) Remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if at := absolute(name); holdsPlace(at, template.Writable, s.request.Mounts) {
+	if at := s.Absolute(name); holdsPlace(at, template.Writable, s.request.Mounts) {
 		return &sandbox.Error{
 			Code: sandbox.CodePathInvalid, Field: "path", Message: sandbox.SafeText(at, 80) + " itself cannot be removed",
 			Hint: "remove what is in it, by name",
@@ -199,7 +201,7 @@ func (s *Sandbox) Watch(ctx context.Context, dir string, recursive bool, f func(
 		return s.guest.Watch(ctx, dir, recursive, func(e wire.WatchEvent) error {
 			event := sandbox.FileEvent{Kind: e.Kind, Dir: e.Dir}
 			if e.Path != "" {
-				event.Path = path.Join(absolute(dir), e.Path)
+				event.Path = path.Join(s.Absolute(dir), e.Path)
 			}
 			return f(event)
 		})

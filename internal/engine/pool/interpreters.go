@@ -35,7 +35,7 @@ func (s *Pools) startZygote(ctx context.Context, d driver.Driver, spec sandbox.P
 	if !ok {
 		return nil, &zygote.UnfitError{Why: "interpreters of this language cannot be forked"}
 	}
-	z := zygote.Spec{Args: step.Args, Env: step.Env}
+	z := zygote.Spec{Args: step.Args}
 	for _, f := range step.Files {
 		z.Files = append(z.Files, zygote.GuestFile{Path: f.Path, Content: f.Content})
 	}
@@ -49,6 +49,7 @@ func (s *Pools) startZygote(ctx context.Context, d driver.Driver, spec sandbox.P
 	if err != nil {
 		return nil, err
 	}
+	z.Env = execution.Environment(plan.User, step.Env)
 	z.Home, z.UID, z.GID = plan.User.Home, plan.User.UID, plan.User.GID
 	return zygoter.NewZygote(ctx, plan, z)
 }

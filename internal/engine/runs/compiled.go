@@ -107,7 +107,7 @@ func (j *job) compileKey() (key compilecache.Key, ok bool) {
 	d.words(j.driver.Name(), j.plan.Hostname, strconv.FormatBool(j.plan.SwitchUser))
 	d.words(j.plan.Posture.Enforced...)
 	d.words(step.Args...)
-	d.words(execution.Environment(step.Env, s.Env)...)
+	d.words(execution.Environment(j.plan.User, step.Env, s.Env)...)
 	d.words(j.plan.User.Home, strconv.Itoa(j.plan.User.UID), strconv.Itoa(j.plan.User.GID), string(limits), j.steps.Dir)
 	for _, f := range j.steps.Files {
 		d.file(f.Path, false, f.Content)

@@ -210,7 +210,7 @@ func (j *job) collect(ctx context.Context, s *execution.Session) {
 // command completes a step with the caller's environment and the limits that
 // the kernel keeps for each process.
 func (j *job) command(s *execution.Session, step language.Step) guest.Command {
-	return s.Command(step.Args, execution.Environment(step.Env, j.spec.Env), step.Limits)
+	return s.Command(step.Args, step.Env, step.Limits, j.spec.Env)
 }
 
 // judge writes the verdict into the result.

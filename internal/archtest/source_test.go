@@ -32,6 +32,37 @@ func TestFilesAndFunctionsAreShort(t *testing.T) {
 	}
 }
 
+// maxFolderLines is what one reader holds in the head.
+const maxFolderLines = 3000
+
+// largeFolders are the folders beyond that, each with what makes it readable all the same.
+var largeFolders = map[string]string{
+	"internal/cli":           "one file for each command, none of which knows another; what they share is flags, words and how a result is said",
+	"internal/api":           "one file for each resource (routes_*.go), a table of routes each; what they share is the call and the document made of the tables",
+	"internal/agent":         "one program, flat: one file for each request that it answers, around one loop; it must not grow by what packages export",
+	"internal/bench":         "one file for each measurement and for each form of the report; the measurements do not know each other",
+	"internal/driver/native": "one sandbox's making and end; each mechanism of the kernel that it uses is a package of its own in internal/linux",
+}
+
+func TestFoldersAreHeldInTheHead(t *testing.T) {
+	lines := map[string]int{}
+	for _, s := range sources(t) {
+		if !s.isTest() && !s.isTable() {
+			lines[path.Dir(s.path)] += s.lines
+		}
+	}
+	for dir, n := range lines {
+		if _, known := largeFolders[dir]; n > maxFolderLines && !known {
+			t.Errorf("%s has %d lines, more than %d: divide it by subject, or say in largeFolders why it is readable", dir, n, maxFolderLines)
+		}
+	}
+	for dir, why := range largeFolders {
+		if lines[dir] <= maxFolderLines {
+			t.Errorf("%s has %d lines: it needs no reason any more (%s)", dir, lines[dir], why)
+		}
+	}
+}
+
 func TestUnsafeStaysInFilesNamedForIt(t *testing.T) {
 	for _, s := range sources(t) {
 		stem := strings.TrimSuffix(strings.TrimSuffix(s.path, ".go"), "_test")

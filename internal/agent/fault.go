@@ -64,17 +64,18 @@ func fileFault(err error) *wire.Fault {
 			f.Message = known.text
 		}
 	}
-	if errno == unix.ENOSPC && noInodes() {
-		f.Message = wire.NoInodes
-	}
 	return f
 }
 
-// noInodes says whether it is inodes of which the sandbox's disk has none left: the
-// error number is that of too few blocks.
-func noInodes() bool {
+// fileFault says what went wrong with a file, also of which the sandbox's disk has none
+// left: the error number is the same for blocks and inodes.
+func (a *agent) fileFault(err error) *wire.Fault {
+	f := fileFault(err)
 	var s unix.Statfs_t
-	return sysStatfs(sandbox.Home, &s) == nil && s.Files > 0 && s.Ffree == 0
+	if f.Errno == int(unix.ENOSPC) && sysStatfs(a.hello.Home, &s) == nil && s.Files > 0 && s.Ffree == 0 {
+		f.Message = wire.NoInodes
+	}
+	return f
 }
 
 // startFault says why a process could not be started.

@@ -15,7 +15,7 @@ import (
 func (a *agent) write(c *channel, req wire.Request) wire.Outcome {
 	fd, err := a.create(req.File.Path)
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	defer sysClose(fd) //nolint:errcheck // written without buffering: errors have been seen
 	size, err := a.receive(c, fd, req.File.Size)
@@ -26,7 +26,7 @@ func (a *agent) write(c *channel, req wire.Request) wire.Outcome {
 		err = a.own(fd, req.File.Mode)
 	}
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	return wire.Outcome{Size: size}
 }
@@ -35,7 +35,7 @@ func (a *agent) write(c *channel, req wire.Request) wire.Outcome {
 func (a *agent) put(_ *channel, req wire.Request) wire.Outcome {
 	for i, f := range req.Put.Files {
 		if err := a.putFile(f); err != nil {
-			o := failed(fileFault(err))
+			o := failed(a.fileFault(err))
 			o.Size = int64(i)
 			return o
 		}
@@ -124,7 +124,7 @@ func (a *agent) read(c *channel, req wire.Request) wire.Outcome {
 	r := req.File
 	fd, st, err := a.openRegular(r.Path)
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	defer sysClose(fd) //nolint:errcheck // read only
 	limit := r.Size
@@ -146,7 +146,7 @@ func (a *agent) read(c *channel, req wire.Request) wire.Outcome {
 		}
 		n, err := a.sendFile(c, fd, offset+total, most)
 		if err != nil {
-			return failed(fileFault(err))
+			return failed(a.fileFault(err))
 		}
 		if n == 0 {
 			break
@@ -201,16 +201,16 @@ func (a *agent) openRegular(p string) (int, unix.Stat_t, error) {
 func (a *agent) stat(_ *channel, req wire.Request) wire.Outcome {
 	rel, err := a.relative(req.File.Path)
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	fd, err := a.openAt(a.root, rel, unix.O_PATH|unix.O_NOFOLLOW, 0, 0)
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	defer sysClose(fd) //nolint:errcheck // O_PATH
 	var st unix.Stat_t
 	if err := sysFstat(fd, &st); err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	found := &wire.Stat{
 		Type: typeOf(st.Mode), Size: st.Size, Mode: st.Mode & 0o7777,
@@ -226,12 +226,12 @@ func (a *agent) stat(_ *channel, req wire.Request) wire.Outcome {
 func (a *agent) mkdir(_ *channel, req wire.Request) wire.Outcome {
 	parent, base, err := a.openParent(req.File.Path, true)
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	defer sysClose(parent) //nolint:errcheck // a directory
 	fd, err := a.makeDir(parent, base, req.File.Mode)
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	_ = sysClose(fd)
 	return wire.Outcome{}

@@ -19,11 +19,11 @@ func (a *agent) glob(c *channel, req wire.Request) wire.Outcome {
 	}
 	rel, err := a.relative(req.Glob.Dir)
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	base, err := a.openAt(a.root, rel, unix.O_PATH|unix.O_DIRECTORY, 0, noLinks)
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	defer sysClose(base) //nolint:errcheck // a directory
 	w := &walk{

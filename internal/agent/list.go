@@ -19,7 +19,7 @@ const eventBytes = 24 << 10
 func (a *agent) list(c *channel, req wire.Request) wire.Outcome {
 	l := &listing{a: a, c: c, req: req.List, left: wire.MaxWalk, buf: make([]byte, 16<<10)}
 	if err := l.walk(); err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	l.flush()
 	l.outcome.More = l.outcome.More || l.missed

@@ -22,16 +22,16 @@ func (a *agent) move(c *channel, req wire.Request) wire.Outcome {
 func (a *agent) rename(c *channel, from, to string) *wire.Fault {
 	fromDir, fromBase, err := a.openParent(from, false)
 	if err != nil {
-		return fileFault(err)
+		return a.fileFault(err)
 	}
 	defer sysClose(fromDir) //nolint:errcheck // a directory
 	var st unix.Stat_t
 	if err := sysFstatat(fromDir, fromBase, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return fileFault(err)
+		return a.fileFault(err)
 	}
 	toDir, toBase, err := a.openParent(to, true)
 	if err != nil {
-		return fileFault(err)
+		return a.fileFault(err)
 	}
 	defer sysClose(toDir) //nolint:errcheck // a directory
 	replace, refusal := replaceable(toDir, toBase, typeOf(st.Mode))
@@ -46,7 +46,7 @@ func (a *agent) rename(c *channel, from, to string) *wire.Fault {
 		err = a.carry(c, fromDir, fromBase, toDir, toBase)
 	}
 	if err != nil {
-		return moveFault(err)
+		return a.moveFault(err)
 	}
 	return nil
 }
@@ -149,12 +149,12 @@ func copyPlain(out, in int, buf []byte) (int, error) {
 	return n, err
 }
 
-func moveFault(err error) *wire.Fault {
+func (a *agent) moveFault(err error) *wire.Fault {
 	switch {
 	case errors.Is(err, unix.EINVAL):
 		return fault(sandbox.CodePathInvalid, "a directory cannot be moved into itself")
 	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENOTDIR):
 		return fault(sandbox.CodePathInvalid, "the new name belongs to something that cannot be replaced")
 	}
-	return fileFault(err)
+	return a.fileFault(err)
 }

@@ -13,7 +13,7 @@ import (
 func (a *agent) remove(c *channel, req wire.Request) wire.Outcome {
 	parent, base, err := a.openParent(req.File.Path, false)
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	defer sysClose(parent) //nolint:errcheck // a directory
 	err = unlink(parent, base)
@@ -22,7 +22,7 @@ func (a *agent) remove(c *channel, req wire.Request) wire.Outcome {
 		err = r.tree(parent, base)
 	}
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	return wire.Outcome{}
 }

@@ -18,7 +18,7 @@ import (
 func (a *agent) start(c *channel, req wire.Request) wire.Outcome {
 	pipes, err := a.newPipes(req.Start)
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	defer pipes.close()
 	p, refusal := a.startProcess(c, req.Start, pipes)
@@ -42,7 +42,7 @@ const busyTries = 8
 func (a *agent) startProcess(c *channel, req *wire.StartRequest, pipes *pipes) (*child, *wire.Fault) {
 	dir, err := a.openDir(req.Dir)
 	if err != nil {
-		f := fileFault(err)
+		f := a.fileFault(err)
 		f.Message, f.Step = sandbox.SafeText(req.Dir, 120)+": "+f.Message, wire.StepOpenDir
 		return nil, f
 	}

@@ -38,7 +38,7 @@ type watch struct {
 func (a *agent) watchDir(c *channel, req wire.Request) wire.Outcome {
 	rel, err := a.relative(req.Watch.Dir)
 	if err != nil {
-		return failed(fileFault(err))
+		return failed(a.fileFault(err))
 	}
 	w := &watch{root: rel, recursive: req.Watch.Recursive, dirs: map[string]int32{}, moving: map[uint32]string{}, wake: make(chan struct{}, 1)}
 	if f := a.watch.add(w); f != nil {
@@ -46,17 +46,17 @@ func (a *agent) watchDir(c *channel, req wire.Request) wire.Outcome {
 	}
 	defer a.watch.remove(w)
 	if !c.sendEvents([]wire.WatchEvent{{Kind: wire.WatchReady}}) {
-		return failed(fileFault(unix.ECANCELED))
+		return failed(a.fileFault(unix.ECANCELED))
 	}
 	for {
 		select {
 		case <-c.gone:
-			return failed(fileFault(unix.ECANCELED))
+			return failed(a.fileFault(unix.ECANCELED))
 		case <-w.wake:
 		}
 		events, gone := w.take()
 		if !c.sendEvents(events) {
-			return failed(fileFault(unix.ECANCELED))
+			return failed(a.fileFault(unix.ECANCELED))
 		}
 		if gone {
 			return failed(fault(sandbox.CodeFileNotFound, "the directory is gone"))

@@ -206,6 +206,7 @@ func (p *play) exit(code int) {
 // the programs in $TOOLS as the only ones there are.
 func (p *play) shell() {
 	cmd := exec.CommandContext(p.ctx, "/bin/sh", "-c", p.req.Spec.Code)
+	cmd.Env = []string{"HOME=" + sandbox.Home}
 	for k, v := range p.req.Spec.Env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}

@@ -61,8 +61,8 @@ var causes = []struct {
 		code: "import os\nif os.fork() == 0:\n  while True:\n    try: os.fork()\n    except OSError: pass\nwhile True:\n  try: p = os.fork()\n  except OSError: break\n  if p == 0: os._exit(0)\n  os.waitpid(p, 0)",
 		kind: sandbox.CauseProcesses, status: sandbox.StatusKilled, exit: 137,
 	},
-	{ // without the last command the program has ended before its bomb has grown
-		name: "fork bomb in Bash", language: "bash", code: ":(){ :|:& };:; exec sleep 60", args: []string{"--processes", "32"},
+	{ // what is bombed by others sleeps: a shell of the bomb gives up after a while
+		name: "fork bomb in Bash", language: "bash", code: "(:(){ :|:& }; :) & exec sleep 60", args: []string{"--processes", "32"},
 		kind: sandbox.CauseProcesses, status: sandbox.StatusKilled, exit: 137, stderr: "fork: retry: Resource temporarily unavailable",
 	},
 	{

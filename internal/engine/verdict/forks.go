@@ -10,12 +10,19 @@ import (
 // or fail. What is ended for it is a flood, which does nothing else: at the limit of
 // tasks, so many refusals a second that a quarter of all tasks could each have had
 // one, no CPU time to speak of but for them, in so many intervals in a row, and on it goes.
+//
+// A shell sleeps for 1, 2, 4 and 8 seconds before it tries again, and few shells that
+// do it at the same times are refused in some seconds and not in others. Intervals in
+// which all tasks sleep are passed over, a few in a row; then a single refusal is not
+// "on it goes", but as many as in a flood's second.
 const (
 	floodInterval  = time.Second
 	floodIntervals = 2
 	floodShare     = 4                    // of the limit, refused in a second
 	floodLeast     = 8                    // refusals in a second, however low the limit
 	floodCost      = 5 * time.Millisecond // of CPU time for each refusal; it takes a tenth of that
+	floodSleep     = 4                    // intervals in a row in which all sleep
+	floodIdle      = 10                   // all sleep if they take less than this part of a CPU
 )
 
 // forkJudge tells a flood of forks from a program that copes with refusals. Time is
@@ -24,6 +31,7 @@ type forkJudge struct {
 	begun  time.Time    // of the current interval
 	at     driver.Usage // the counters then
 	floods int          // intervals in a row
+	slept  int          // intervals since the last of them
 }
 
 // flood takes one reading and says whether it is enough.
@@ -39,10 +47,14 @@ func (j *forkJudge) flood(now time.Time, u driver.Usage, limit int64) bool {
 	if took < floodInterval {
 		return false
 	}
-	if j.flooded(took, u, limit) {
+	switch {
+	case j.flooded(took, u, limit):
 		j.floods += int(took / floodInterval) // the readings of a busy host are far apart
-	} else {
-		j.floods = 0
+		j.slept = 0
+	case j.floods > 0 && j.slept < floodSleep && j.sleeps(took, u, limit):
+		j.slept++
+	default:
+		j.floods, j.slept = 0, 0
 	}
 	j.begun, j.at = now, u
 	return false
@@ -54,7 +66,11 @@ func (j *forkJudge) goesOn(u driver.Usage, limit int64) bool {
 	if u.ProcessesFull {
 		return j.flooded(0, u, limit)
 	}
-	return u.ProcessesDenied > j.at.ProcessesDenied && atLimit(u, limit)
+	least := int64(1)
+	if j.slept > 0 {
+		least = floodRate(limit)
+	}
+	return u.ProcessesDenied-j.at.ProcessesDenied >= least && atLimit(u, limit)
 }
 
 // flooded judges one interval.
@@ -66,6 +82,11 @@ func (j *forkJudge) flooded(took time.Duration, u driver.Usage, limit int64) boo
 	return atLimit(u, limit) &&
 		float64(refused) >= float64(floodRate(limit))*took.Seconds() &&
 		u.CPUNanos-j.at.CPUNanos <= refused*floodCost.Nanoseconds()
+}
+
+// sleeps says whether all tasks stayed and did nothing in one interval.
+func (j *forkJudge) sleeps(took time.Duration, u driver.Usage, limit int64) bool {
+	return atLimit(u, limit) && u.ProcessesDenied == j.at.ProcessesDenied && u.CPUNanos-j.at.CPUNanos < took.Nanoseconds()/floodIdle
 }
 
 // floodRate is how many refusals in a second are many.

@@ -24,20 +24,32 @@ func TestForkJudge(t *testing.T) {
 		life  []doing // second by second, the last one again and again
 		ends  int     // within that many seconds
 	}{
-		"a shell's fork bomb, whose shells sleep before they try again":   {64, []doing{{0, 40, 70, 64}, {0, 61, 50, 64}, {0, 27, 30, 64}, {0, 41, 20, 64}}, 3},
-		"the same with more processes":                                    {256, []doing{{0, 199, 240, 250}, {0, 253, 150, 256}, {0, 64, 40, 256}, {0, 194, 60, 256}}, 3},
-		"a fork bomb in Python":                                           {64, []doing{{900, 0, 320, 64}}, 3},
-		"a fork bomb in C":                                                {64, []doing{{3000, 0, 1000, 64}}, 3},
-		"a small one":                                                     {4, []doing{{900, 0, 320, 4}}, 3},
-		"one refused thread, then work":                                   {64, []doing{{0, 1, 100, 64}, {0, 0, 1000, 64}}, never},
-		"a thousand refused threads, then work":                           {64, []doing{{0, 1000, 300, 64}, {0, 0, 1000, 64}}, never},
-		"a thousand refused threads, then waiting":                        {64, []doing{{0, 1000, 300, 64}, {0, 0, 0, 64}}, never},
+		"a shell's fork bomb, whose shells sleep before they try again": {64, []doing{{0, 40, 70, 64}, {0, 61, 50, 64}, {0, 27, 30, 64}, {0, 41, 20, 64}}, 3},
+		"the same with more processes":                                  {256, []doing{{0, 199, 240, 250}, {0, 253, 150, 256}, {0, 64, 40, 256}, {0, 194, 60, 256}}, 3},
+		"few shells, that all sleep for 1, 2 and 4 seconds": {32, []doing{
+			{0, 20, 30, 32}, {0, 31, 20, 32}, {0, 0, 2, 32}, {0, 31, 20, 32}, {0, 0, 2, 32}, {0, 0, 2, 32}, {0, 0, 2, 32}, {0, 31, 20, 32},
+		}, 8},
+		"threads that are refused at once, and again after five seconds": {32, []doing{
+			{0, 100, 30, 32}, {0, 0, 2, 32}, {0, 0, 2, 32}, {0, 0, 2, 32}, {0, 0, 2, 32}, {0, 0, 2, 32}, {0, 100, 30, 32}, {0, 0, 2, 32},
+		}, never},
+		"threads that are refused, and now and then another one": {32, []doing{
+			{0, 100, 30, 32}, {0, 50, 30, 32}, {0, 0, 2, 32}, {0, 1, 2, 32}, {0, 0, 2, 32}, {0, 1, 2, 32}, {0, 0, 2, 32},
+		}, never},
+		"few that compute, and try again": {32, []doing{
+			{0, 20, 30, 32}, {0, 31, 20, 32}, {0, 0, 500, 32}, {0, 31, 20, 32}, {0, 0, 500, 32}, {0, 31, 20, 32}, {0, 0, 500, 32},
+		}, never},
+		"a fork bomb in Python":                    {64, []doing{{900, 0, 320, 64}}, 3},
+		"a fork bomb in C":                         {64, []doing{{3000, 0, 1000, 64}}, 3},
+		"a small one":                              {4, []doing{{900, 0, 320, 4}}, 3},
+		"one refused thread, then work":            {64, []doing{{0, 1, 100, 64}, {0, 0, 1000, 64}}, never},
+		"a thousand refused threads, then work":    {64, []doing{{0, 1000, 300, 64}, {0, 0, 1000, 64}}, never},
+		"a thousand refused threads, then waiting": {64, []doing{{0, 1000, 300, 64}, {0, 0, 0, 64}}, never},
 		"a thousand in a second and a half, on a busy host, then waiting": {64, []doing{{700, 0, 200, 64}, {0, 300, 100, 64}, {0, 0, 0, 64}}, never},
-		"a shell that tries again":                                        {64, []doing{{0, 1, 34, 64}, {0, 1, 1, 64}, {0, 19, 60, 64}, {0, 0, 0, 30}}, never},
-		"tries again every tenth of a second":                             {64, []doing{{10, 0, 5, 64}}, never},
-		"tries again in a loop while others compute":                      {64, []doing{{100, 0, 1000, 64}}, never},
-		"refused although there is room by now":                           {64, []doing{{900, 0, 320, 20}}, never},
-		"two floods of a second":                                          {64, []doing{{900, 0, 320, 64}, {0, 0, 0, 20}, {900, 0, 320, 64}, {0, 0, 0, 20}}, never},
+		"a shell that tries again":                   {64, []doing{{0, 1, 34, 64}, {0, 1, 1, 64}, {0, 19, 60, 64}, {0, 0, 0, 30}}, never},
+		"tries again every tenth of a second":        {64, []doing{{10, 0, 5, 64}}, never},
+		"tries again in a loop while others compute": {64, []doing{{100, 0, 1000, 64}}, never},
+		"refused although there is room by now":      {64, []doing{{900, 0, 320, 20}}, never},
+		"two floods of a second":                     {64, []doing{{900, 0, 320, 64}, {0, 0, 0, 20}, {900, 0, 320, 64}, {0, 0, 0, 20}}, never},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, step := range []time.Duration{2 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond} {

@@ -47,7 +47,7 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 	if s.dir, err = os.MkdirTemp("", "pinfold-bench-"); err != nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: "no temporary directory: " + err.Error(), Err: err}
 	}
-	before := s.residue()
+	before := children(os.Getpid())
 	s.measure()
 	s.close()
 	if err := ctx.Err(); err != nil {
@@ -167,7 +167,7 @@ func (s *session) findPeers() {
 	}
 	for _, r := range ociRuntimes() {
 		if wanted(r.name) {
-			add(s.ociRuntime(r.name, r.note, r.install, r.flags))
+			add(s.oci(r))
 		}
 	}
 	if wanted("docker") {

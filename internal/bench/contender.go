@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,15 +67,7 @@ type contender struct {
 }
 
 func (c *contender) can(w workload) bool {
-	if len(c.only) == 0 {
-		return true
-	}
-	for _, id := range c.only {
-		if id == w.id {
-			return true
-		}
-	}
-	return false
+	return len(c.only) == 0 || slices.Contains(c.only, w.id)
 }
 
 // commandTimeout bounds one command of a contender.
@@ -91,8 +84,20 @@ func command(name, note string, args func(w workload) []string) *contender {
 // once runs a command to its end and checks what it printed. That ctx ends does
 // not cut it off: a runtime that is killed leaves its container behind.
 func once(ctx context.Context, args []string, want string) error {
+	out, errs, err := execute(ctx, args)
+	if err == nil && strings.TrimSpace(out) != want {
+		err = errors.New("it printed something else")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: printed \"%s\" and \"%s\"", err, sandbox.SafeText(out, 100), sandbox.SafeText(ending(errs, 300), 300))
+	}
+	return nil
+}
+
+// execute runs a command to its end, see once.
+func execute(ctx context.Context, args []string) (stdout, stderr string, err error) {
 	if err := ctx.Err(); err != nil {
-		return err
+		return "", "", err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
 	defer cancel()
@@ -100,14 +105,8 @@ func once(ctx context.Context, args []string, want string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // the contenders' tables
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = &out, &errs, ownGroup()
 	cmd.WaitDelay = 10 * time.Second
-	err := cmd.Run()
-	if err == nil && strings.TrimSpace(out.String()) != want {
-		err = errors.New("it printed something else")
-	}
-	if err != nil {
-		return fmt.Errorf("%w: printed \"%s\" and \"%s\"", err, sandbox.SafeText(out.String(), 100), sandbox.SafeText(ending(errs.String(), 300), 300))
-	}
-	return nil
+	err = cmd.Run()
+	return out.String(), errs.String(), err
 }
 
 // leaveOut says that a contender failed and is not measured any further.

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"fmt"
-	"net/http"
 	"time"
 
 	"pinfold/client"
@@ -140,41 +139,31 @@ func (s *session) warmMemory(sec *Section) error {
 		ID: "waiting", Title: "Unshared memory of a sandbox that waits in a pool:", First: "pool",
 		Columns: []Column{{"each_kb", "each", UnitKB}, {"count", "waiting", UnitCount}},
 	}
-	type pool struct {
-		name, language string
-		warm           []string
-	}
-	pools := []pool{{name: "a sandbox"}}
+	names, pools := []string{"a sandbox"}, []sandbox.PoolSpec{{}}
 	if s.server.warm {
-		pools = append(pools, pool{name: "a warm Python", language: "python"})
+		names, pools = append(names, "a warm Python"), append(pools, sandbox.PoolSpec{Language: "python"})
 		if s.data {
-			pools = append(pools, pool{"a warm Python with " + dataModules()[1], "python", dataModules()})
+			names, pools = append(names, "a warm Python with "+dataModules()[1]), append(pools, sandbox.PoolSpec{Language: "python", Warm: dataModules()})
 		}
 	}
 	for i, p := range pools {
 		// A shape of its own, so that nothing else is taken from it.
-		body := map[string]any{"min": 1, "max": 2 * poolSize, "limits": map[string]any{"processes": processLimit + 2 + i}}
-		if p.language != "" {
-			body["language"] = p.language
-		}
-		if len(p.warm) > 0 {
-			body["warm"] = p.warm
-		}
-		each, err := s.waiting(fmt.Sprintf("bench-memory-%d", i), body)
+		p.Name, p.Max, p.Limits.Processes = fmt.Sprintf("bench-memory-%d", i), 2*poolSize, int64(processLimit+2+i)
+		each, err := s.waiting(p)
 		if err != nil {
 			return err
 		}
-		t.add(p.name, "", each/1024, poolSize)
+		t.add(names[i], "", each/1024, poolSize)
 	}
 	sec.Tables = append(sec.Tables, t)
 	return nil
 }
 
 // waiting fills a pool from one to many and returns what each of them costs.
-func (s *session) waiting(name string, body map[string]any) (float64, error) {
+func (s *session) waiting(p sandbox.PoolSpec) (float64, error) {
 	size := func(n int) (int64, error) {
-		body["min"] = n
-		if err := ask(s.ctx, s.server.http, http.MethodPut, s.server.base+"/v1/pools/"+name, s.server.head, body, nil); err != nil {
+		p.Min = n
+		if _, err := s.server.cl.SetPool(s.ctx, p); err != nil {
 			return 0, err
 		}
 		s.server.poolsFull(s.ctx, fillTimeout)
@@ -189,6 +178,6 @@ func (s *session) waiting(name string, body map[string]any) (float64, error) {
 	if err != nil {
 		return none, err
 	}
-	err = s.server.cl.RemovePool(s.ctx, name)
+	err = s.server.cl.RemovePool(s.ctx, p.Name)
 	return float64(full-one) / poolSize, err
 }

@@ -84,15 +84,8 @@ func executable(path string) bool {
 
 // do runs one command of the client whose output does not matter.
 func (d *docker) do(ctx context.Context, args ...string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, d.base[0], append(slices.Clone(d.base[1:]), args...)...) //nolint:gosec // the client that was looked up
-	cmd.SysProcAttr = ownGroup()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("docker %s: %w: %.300q", args[0], err, out)
+	if out, errs, err := execute(ctx, slices.Concat(d.base, args)); err != nil {
+		return fmt.Errorf("docker %s: %w: %.300q", args[0], err, out+errs)
 	}
 	return nil
 }
@@ -145,10 +138,10 @@ func (d *docker) importImage(ctx context.Context) error {
 // contender is "docker run", a fresh container each.
 func (d *docker) contender() *contender {
 	return command("docker run", "fresh, memory limit", func(w workload) []string {
-		return append(slices.Clone(d.base), append([]string{
+		return slices.Concat(d.base, []string{
 			"run", "--rm", "--network", "none", "--memory", fmt.Sprint(memoryLimit), "--pids-limit", fmt.Sprint(processLimit),
 			"-e", "MPLCONFIGDIR=/tmp", d.image,
-		}, w.args...)...)
+		}, w.args)
 	})
 }
 

@@ -41,6 +41,16 @@ func (s *session) newMaker() (*maker, error) {
 	return &maker{driver: d, report: r}, nil
 }
 
+// withMaker measures with a maker, or says in the section why there is none.
+func (s *session) withMaker(sec *Section, measure func(*maker) error) error {
+	m, err := s.newMaker()
+	if err != nil {
+		sec.note("not measured: %v", err)
+		return nil
+	}
+	return errors.Join(measure(m), m.driver.Close())
+}
+
 // steps are where the time of one life went.
 type steps struct{ create, greet, run, destroy time.Duration }
 
@@ -132,23 +142,18 @@ func (m *maker) many(ctx context.Context, total, n int) (sample, time.Duration, 
 
 // driverAlone measures create → /bin/true → destroyed without a new process of
 // ours for each, beside the kernel's floor, and weighs the agent.
-func (s *session) driverAlone() (err error) {
+func (s *session) driverAlone() error {
 	sec, done := s.section("driver", "The native driver alone: create → `/bin/true` → destroyed, in process",
 		"The floor is what the kernel takes for six namespaces and an exec, with nothing set up in them.")
 	defer done()
-	m, err := s.newMaker()
-	if err != nil {
-		sec.note("not measured: %v", err)
+	return s.withMaker(sec, func(m *maker) error {
+		for _, measure := range []func(*Section, *maker) error{s.lives, s.atATime, s.agent} {
+			if err := measure(sec, m); err != nil {
+				return err
+			}
+		}
 		return nil
-	}
-	defer func() { err = errors.Join(err, m.driver.Close()) }()
-	if err := s.lives(sec, m); err != nil {
-		return err
-	}
-	if err := s.atATime(sec, m); err != nil {
-		return err
-	}
-	return s.agent(sec, m)
+	})
 }
 
 // lives measures one life after another, in turns with the floor.

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -55,9 +56,7 @@ func (b e2bSandbox) envd(base string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if b.Domain == "" {
-		b.Domain = strings.TrimPrefix(u.Host, "api.")
-	}
+	b.Domain = cmp.Or(b.Domain, strings.TrimPrefix(u.Host, "api."))
 	e := url.URL{Scheme: u.Scheme, Host: envdPort + "-" + b.ID + "." + b.Domain, Path: "/process.Process/Start"}
 	if _, err := url.Parse(e.String()); err != nil {
 		return "", err

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -16,7 +15,7 @@ const inFlight = 32
 
 // endurance makes and destroys many sandboxes in this process and compares what
 // it holds before and after.
-func (s *session) endurance() (err error) {
+func (s *session) endurance() error {
 	total := 1000
 	switch {
 	case s.o.Quick:
@@ -26,12 +25,10 @@ func (s *session) endurance() (err error) {
 	}
 	sec, done := s.section("endurance", fmt.Sprintf("Endurance: %d sandboxes created and destroyed, %d at a time", total, inFlight), "The driver alone, in one process.")
 	defer done()
-	m, err := s.newMaker()
-	if err != nil {
-		sec.note("not measured: %v", err)
-		return nil
-	}
-	defer func() { err = errors.Join(err, m.driver.Close()) }()
+	return s.withMaker(sec, func(m *maker) error { return s.endure(sec, m, total) })
+}
+
+func (s *session) endure(sec *Section, m *maker, total int) error {
 	if _, _, err := m.many(s.ctx, 2*inFlight, inFlight); err != nil { // threads and pools reach their size
 		return err
 	}

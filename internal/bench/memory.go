@@ -15,28 +15,25 @@ func unshared(pid int) int64 {
 	if err != nil {
 		return 0
 	}
-	var sum int64
-	for line := range strings.Lines(string(f)) {
-		fields := strings.Fields(line)
-		if len(fields) > 1 && (fields[0] == "Private_Clean:" || fields[0] == "Private_Dirty:") {
-			kb, _ := strconv.ParseInt(fields[1], 10, 64)
-			sum += kb << 10
-		}
-	}
-	return sum
+	values := sizes(f)
+	return values["Private_Clean"] + values["Private_Dirty"]
 }
 
-// meminfo is /proc/meminfo in bytes.
-func meminfo() map[string]int64 {
-	f, _ := os.ReadFile("/proc/meminfo")
+// sizes reads lines of the form "Name: 12 kB", as bytes.
+func sizes(text []byte) map[string]int64 {
 	values := map[string]int64{}
-	for line := range strings.Lines(string(f)) {
+	for line := range strings.Lines(string(text)) {
 		if fields := strings.Fields(line); len(fields) > 1 {
 			kb, _ := strconv.ParseInt(fields[1], 10, 64)
 			values[strings.TrimSuffix(fields[0], ":")] = kb << 10
 		}
 	}
 	return values
+}
+
+func meminfo() map[string]int64 {
+	f, _ := os.ReadFile("/proc/meminfo")
+	return sizes(f)
 }
 
 // memoryInUse is what the host has less available than it has.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -89,15 +90,9 @@ func (o Options) withDefaults() Options {
 		}
 		return usual
 	}
-	if o.Rounds == 0 {
-		o.Rounds = def(5, 40, 100)
-	}
-	if o.Concurrency == 0 {
-		o.Concurrency = 4
-	}
-	if o.Duration == 0 {
-		o.Duration = time.Duration(def(1, 10, 60)) * time.Second
-	}
+	o.Rounds = cmp.Or(o.Rounds, def(5, 40, 100))
+	o.Concurrency = cmp.Or(o.Concurrency, 4)
+	o.Duration = cmp.Or(o.Duration, time.Duration(def(1, 10, 60))*time.Second)
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}

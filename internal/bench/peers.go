@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -46,7 +47,7 @@ func bubblewrap() (*contender, error) {
 	}
 	base = append(base, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--setenv", "HOME", "/tmp", "--setenv", "MPLCONFIGDIR", "/tmp")
 	return command("bubblewrap", "fresh, no limits", func(w workload) []string {
-		return append(append([]string{}, base...), w.args...)
+		return slices.Concat(base, w.args)
 	}), nil
 }
 
@@ -74,25 +75,25 @@ func debianEtc() []string {
 	return all
 }
 
-// ociRuntimes are programs that run a bundle.
-func ociRuntimes() []struct {
+// ociRuntime is a program that runs a bundle.
+type ociRuntime struct {
 	name, note, install string
 	flags               []string
-} {
-	return []struct {
-		name, note, install string
-		flags               []string
-	}{
+}
+
+func ociRuntimes() []ociRuntime {
+	return []ociRuntime{
 		{"runc", "fresh, memory limit", "apt-get install runc", nil},
 		{"crun", "fresh, memory limit", "apt-get install crun", nil},
 		{"runsc", "fresh, gVisor", "https://gvisor.dev/docs/user_guide/install", []string{"--network=none"}},
 	}
 }
 
-// ociRuntime runs bundles whose root shows the host's /usr, one bundle for each
+// oci runs bundles whose root shows the host's /usr, one bundle for each
 // workload.
-func (s *session) ociRuntime(name, note, install string, flags []string) (*contender, error) {
-	path, err := find(name, install)
+func (s *session) oci(r ociRuntime) (*contender, error) {
+	name := r.name
+	path, err := find(name, r.install)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +116,7 @@ func (s *session) ociRuntime(name, note, install string, flags []string) (*conte
 			return nil, err
 		}
 	}
-	base := append(append([]string{path}, flags...), "--root", filepath.Join(dir, "state"))
+	base := append(append([]string{path}, r.flags...), "--root", filepath.Join(dir, "state"))
 	bundles := map[string]string{}
 	for _, w := range s.workloads() {
 		bundles[w.id] = filepath.Join(dir, w.id)
@@ -125,12 +126,12 @@ func (s *session) ociRuntime(name, note, install string, flags []string) (*conte
 	}
 	var count atomic.Int64
 	id := func() string { return fmt.Sprintf("pinfold-bench-%d-%s-%d", os.Getpid(), name, count.Add(1)) }
-	c := &contender{name: name + " run", note: note}
+	c := &contender{name: name + " run", note: r.note}
 	c.run = func(ctx context.Context, w workload) error {
 		id := id()
-		err := once(ctx, append(append([]string{}, base...), "run", "--bundle", bundles[w.id], id), w.want)
+		err := once(ctx, append(slices.Clip(base), "run", "--bundle", bundles[w.id], id), w.want)
 		if err != nil && ctx.Err() == nil { // it may have left a container
-			_ = once(ctx, append(append([]string{}, base...), "delete", "--force", id), "") // what failed is said above
+			_ = once(ctx, append(slices.Clip(base), "delete", "--force", id), "") // what failed is said above
 		}
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"math"
 	"os"
 	"runtime"
@@ -199,34 +200,37 @@ func plain(s string) string { return strings.ReplaceAll(s, "`", "") }
 
 // find returns the value of a cell of a table, or none.
 func (r *Report) find(table, what, key string) float64 {
-	for _, s := range r.Sections {
-		for _, t := range s.Tables {
-			if t.ID == table {
-				if v := t.find(what, key); known(v) {
-					return v
+	for t := range r.tables(table) {
+		if v := t.find(what, key); known(v) {
+			return v
+		}
+	}
+	return none
+}
+
+func (r *Report) tables(id string) iter.Seq[*Table] {
+	return func(yield func(*Table) bool) {
+		for _, s := range r.Sections {
+			for _, t := range s.Tables {
+				if t.ID == id && !yield(t) {
+					return
 				}
 			}
 		}
 	}
-	return none
 }
 
 // ofBursts adds up a column of the bursts over the rows whose names begin so;
 // none where there are no such rows.
 func (r *Report) ofBursts(prefix, key string) float64 {
 	total := none
-	for _, s := range r.Sections {
-		for _, t := range s.Tables {
-			for _, row := range t.Rows {
-				if t.ID != "burst" || !strings.HasPrefix(row.What, prefix) {
-					continue
+	for t := range r.tables("burst") {
+		for _, row := range t.Rows {
+			if v := t.find(row.What, key); known(v) && strings.HasPrefix(row.What, prefix) {
+				if !known(total) {
+					total = 0
 				}
-				if v := t.find(row.What, key); known(v) {
-					if !known(total) {
-						total = 0
-					}
-					total += v
-				}
+				total += v
 			}
 		}
 	}

@@ -5,27 +5,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
-// residue is what was there before anything was started: processes below us.
-func (s *session) residue() map[int]bool {
-	before := map[int]bool{}
-	for _, pid := range children(os.Getpid()) {
-		before[pid] = true
-	}
-	return before
-}
-
-// leftSince says what the benchmark has left behind. Processes may take a
-// moment to go.
-func (s *session) leftSince(before map[int]bool) (left []string) {
+// leftSince says what the benchmark has left behind; before are the processes below us
+// from before anything was started. Processes may take a moment to go.
+func (s *session) leftSince(before []int) (left []string) {
 	deadline := time.Now().Add(5 * time.Second)
 	for {
 		left = nil
 		for _, pid := range children(os.Getpid()) {
-			if !before[pid] {
+			if !slices.Contains(before, pid) {
 				name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 				left = append(left, fmt.Sprintf("process %d (%s) is left", pid, strings.TrimSpace(string(name))))
 			}

@@ -2,10 +2,12 @@ package bench
 
 import (
 	"fmt"
+	"html"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
 )
 
 // Chart is a picture of some numbers: bars, or lines over a growing number.
@@ -244,22 +246,11 @@ func short(s string) string {
 
 // escape makes text of XML, and drops what XML cannot hold.
 func escape(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == '&':
-			b.WriteString("&amp;")
-		case r == '<':
-			b.WriteString("&lt;")
-		case r == '>':
-			b.WriteString("&gt;")
-		case r == '"':
-			b.WriteString("&quot;")
-		case r >= 0x20 && r != 0x7f && r != 0xfffe && r != 0xffff && (r < 0x80 || r > 0x9f):
-			b.WriteRune(r)
-		default:
-			b.WriteRune('\ufffd')
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == 0xfffe || r == 0xffff {
+			return '\ufffd'
 		}
-	}
-	return b.String()
+		return r
+	}, s)
+	return html.EscapeString(s)
 }

@@ -1,6 +1,7 @@
 package pinfold
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net"
@@ -69,9 +70,7 @@ const maxListed = 1000
 // List returns what is in a directory, depth levels down: 1 means the
 // directory's own entries. At most limit entries come, 0 means 1000.
 func (s *Sandbox) List(ctx context.Context, path string, depth, limit int) (sandbox.Listing[sandbox.FileInfo], error) {
-	if limit == 0 {
-		limit = maxListed
-	}
+	limit = cmp.Or(limit, maxListed)
 	return s.box.List(ctx, path, max(depth, 1), limit)
 }
 
@@ -85,18 +84,14 @@ func (s *Sandbox) ReadFile(ctx context.Context, path string, offset, length int6
 // permission bits, 0 for 0644. size is the content's length in bytes, or -1
 // when it is not known. Missing directories on the way are made.
 func (s *Sandbox) WriteFile(ctx context.Context, path string, mode uint32, size int64, r io.Reader) error {
-	if mode == 0 {
-		mode = 0o644
-	}
+	mode = cmp.Or(mode, 0o644)
 	return s.box.WriteFile(ctx, path, mode, size, r)
 }
 
 // Mkdir makes a directory and those above it that are missing. mode is its
 // permission bits, 0 for 0755.
 func (s *Sandbox) Mkdir(ctx context.Context, path string, mode uint32) error {
-	if mode == 0 {
-		mode = 0o755
-	}
+	mode = cmp.Or(mode, 0o755)
 	return s.box.Mkdir(ctx, path, mode)
 }
 
@@ -116,9 +111,7 @@ func (s *Sandbox) Watch(ctx context.Context, path string, recursive bool, f func
 // Changes lists the files that differ from the sandbox's beginning, at most
 // limit; 0 means 1000.
 func (s *Sandbox) Changes(ctx context.Context, limit int) (sandbox.Listing[sandbox.Change], error) {
-	if limit == 0 {
-		limit = maxListed
-	}
+	limit = cmp.Or(limit, maxListed)
 	return s.box.Changes(ctx, limit)
 }
 

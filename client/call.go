@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -136,9 +137,7 @@ func (c *Client) request(ctx context.Context, k call, body []byte) (*http.Reques
 		return nil, err
 	}
 	req.Host = c.base.Host
-	for name, values := range k.header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, k.header)
 	switch {
 	case k.stream != nil:
 		req.Header.Set("Content-Type", typeBytes)

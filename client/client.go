@@ -16,6 +16,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -90,9 +91,7 @@ const (
 // New returns a client of a server: http://HOST:PORT, https://HOST[:PORT] or
 // unix:/PATH. An empty server means PINFOLD_SERVER. Nothing is sent yet.
 func New(server string, opts ...Option) (*Client, error) {
-	if server == "" {
-		server = os.Getenv(ServerEnv)
-	}
+	server = cmp.Or(server, os.Getenv(ServerEnv))
 	s := settings{key: os.Getenv(KeyEnv), agent: "pinfold-go", patience: defaultTimeout, silence: defaultSilence}
 	for _, o := range opts {
 		o(&s)

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -137,17 +138,13 @@ func (l *Limits) Set(name string, v int64) bool {
 // file-size limit that was not given follows disk_bytes.
 func (l Limits) WithDefaults() Limits {
 	d := DefaultLimits()
-	if l.FileSizeBytes == 0 {
-		l.FileSizeBytes = l.DiskBytes
-	}
+	l.FileSizeBytes = cmp.Or(l.FileSizeBytes, l.DiskBytes)
 	for _, info := range limitTable {
 		if p := l.field(info.Field); *p == 0 {
 			*p = d.Get(info.Field)
 		}
 	}
-	if l.CPUs == 0 {
-		l.CPUs = d.CPUs
-	}
+	l.CPUs = cmp.Or(l.CPUs, d.CPUs)
 	return l
 }
 

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,15 +52,9 @@ func (c Create) WithDefaults() Create {
 	s := c.spec().WithDefaults()
 	c.Template, c.Driver, c.Network, c.Limits = s.Template, s.Driver, s.Network, s.Limits
 	c.Limits.WallTimeMS, c.Limits.CPUTimeMS = wall, cpu
-	if c.TTLMS == 0 {
-		c.TTLMS = DefaultTTLMS
-	}
-	if c.IdleMS == 0 {
-		c.IdleMS = c.TTLMS
-	}
-	if c.OnOutOfMemory == "" {
-		c.OnOutOfMemory = OutOfMemorySandbox
-	}
+	c.TTLMS = cmp.Or(c.TTLMS, DefaultTTLMS)
+	c.IdleMS = cmp.Or(c.IdleMS, c.TTLMS)
+	c.OnOutOfMemory = cmp.Or(c.OnOutOfMemory, OutOfMemorySandbox)
 	return c
 }
 

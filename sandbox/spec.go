@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -102,15 +103,9 @@ const (
 // WithDefaults returns s with the defaults filled in, its limits included.
 func (s Spec) WithDefaults() Spec {
 	s.Limits = s.Limits.WithDefaults()
-	if s.Template == "" {
-		s.Template = TemplateHost
-	}
-	if s.Driver == "" {
-		s.Driver = DriverAuto
-	}
-	if s.Network == "" {
-		s.Network = NetworkNone
-	}
+	s.Template = cmp.Or(s.Template, TemplateHost)
+	s.Driver = cmp.Or(s.Driver, DriverAuto)
+	s.Network = cmp.Or(s.Network, NetworkNone)
 	return s
 }
 

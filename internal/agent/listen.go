@@ -5,12 +5,15 @@ package agent
 import (
 	"errors"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"pinfold/internal/wire/resume"
+
+	"golang.org/x/sys/unix"
 )
 
 // Listen is the agent's argument in a machine whose host may come back: the descriptor
@@ -81,10 +84,7 @@ func accept(listener *pollFile, server *resume.Server) {
 // end gives up what a host that is gone had asked for, and ends what it had started.
 func (a *agent) end() {
 	a.mu.Lock()
-	channels := make([]*channel, 0, len(a.channels))
-	for _, c := range a.channels {
-		channels = append(channels, c)
-	}
+	channels := slices.Collect(maps.Values(a.channels))
 	a.mu.Unlock()
 	for _, c := range channels {
 		c.abandon()

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"crypto/cipher"
 	"log/slog"
 	"net/http"
@@ -84,18 +85,10 @@ func withDefaults(o Options) Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.MaxRunBody == 0 {
-		o.MaxRunBody = defaultMaxRunBody
-	}
-	if o.MaxBody == 0 {
-		o.MaxBody = defaultMaxBody
-	}
-	if o.Heartbeat == 0 {
-		o.Heartbeat = 15 * time.Second
-	}
-	if o.ClientTimeout == 0 {
-		o.ClientTimeout = 30 * time.Second
-	}
+	o.MaxRunBody = cmp.Or(o.MaxRunBody, defaultMaxRunBody)
+	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
+	o.Heartbeat = cmp.Or(o.Heartbeat, 15*time.Second)
+	o.ClientTimeout = cmp.Or(o.ClientTimeout, 30*time.Second)
 	o.Domain = strings.TrimSuffix(strings.ToLower(o.Domain), ".")
 	return o
 }

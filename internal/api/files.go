@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"mime"
@@ -191,9 +192,7 @@ func (c *call) listFiles(at place) error {
 }
 
 func (c *call) makeDirectory(s *living.Sandbox, b *mkdirBody) error {
-	if b.Mode == 0 {
-		b.Mode = 0o755
-	}
+	b.Mode = cmp.Or(b.Mode, 0o755)
 	if b.Mode > 0o777 {
 		return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "mode", Message: "is more than the permission bits", Hint: "it is a plain number: 493 is 0755"}
 	}

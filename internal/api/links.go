@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
@@ -89,9 +90,7 @@ func (s *server) linkRoutes() []route {
 }
 
 func (c *call) createLink(inside *living.Sandbox, b *linkBody) error {
-	if b.TTLMS == 0 {
-		b.TTLMS = defaultLinkTTL
-	}
+	b.TTLMS = cmp.Or(b.TTLMS, defaultLinkTTL)
 	switch {
 	case b.Port < 1 || b.Port > 65535:
 		return badRequest("port", "is not a port from 1 to 65535", "")

@@ -3,6 +3,7 @@ package api
 import (
 	"bufio"
 	"context"
+	"maps"
 	"net"
 	"net/http"
 )
@@ -31,10 +32,7 @@ func (a *portAnswer) WriteHeader(status int) {
 		return
 	}
 	a.final = true
-	h := a.ResponseWriter.Header()
-	for name, values := range a.header {
-		h[name] = values
-	}
+	maps.Copy(a.ResponseWriter.Header(), a.header)
 	a.ResponseWriter.WriteHeader(status)
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"net/http"
@@ -170,9 +171,7 @@ func (c *call) tenant() string { return c.who.Tenant }
 
 // decode reads the JSON body. The returned function gives its memory back.
 func (c *call) decode(limit int64, v any) (func(), error) {
-	if limit == 0 {
-		limit = c.o.MaxBody
-	}
+	limit = cmp.Or(limit, c.o.MaxBody)
 	return c.readJSON(c.w, c.r, c.tenant(), limit, v)
 }
 

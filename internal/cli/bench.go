@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,9 +120,7 @@ func (a *app) bench(ctx context.Context, f *benchFlags) error {
 func (a *app) benchOptions(f *benchFlags) (bench.Options, error) {
 	o := f.Options
 	o.Version = a.Version
-	if o.E2BKey == "" {
-		o.E2BKey = os.Getenv("E2B_API_KEY")
-	}
+	o.E2BKey = cmp.Or(o.E2BKey, os.Getenv("E2B_API_KEY"))
 	for flag, n := range map[string]time.Duration{"rounds": time.Duration(o.Rounds), "concurrency": time.Duration(o.Concurrency), "duration": o.Duration} {
 		if n < 0 {
 			return o, usageError("--%s takes more than nothing", flag)

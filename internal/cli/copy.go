@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -161,9 +162,7 @@ func (a *app) copyOut(ctx context.Context, box *client.Sandbox, from, to string)
 	if local, err := os.Stat(to); err == nil && local.IsDir() {
 		dir, name = to, path.Base(info.Path)
 	}
-	if name == "" {
-		name = path.Base(info.Path)
-	}
+	name = cmp.Or(name, path.Base(info.Path))
 	sink, err := hostfiles.OpenSink(dir)
 	if err != nil {
 		return err

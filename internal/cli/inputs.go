@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path"
@@ -64,9 +65,7 @@ func splitFileFlag(flag string) (in hostfiles.Input, err error) {
 		return in, usageError(`"%s" names no file`, sandbox.SafeText(flag, 80))
 	}
 	guest = strings.TrimPrefix(guest, sandbox.Home+"/")
-	if guest == "" {
-		guest = filepath.Base(host)
-	}
+	guest = cmp.Or(guest, filepath.Base(host))
 	if guest == ".." || guest == "/" { // HOST was ../.. or /
 		return in, usageError("%s needs a name inside", sandbox.SafeText(host, 80)).
 			WithHint(fmt.Sprintf("write --file %s:data", sandbox.SafeText(host, 80)))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -106,12 +107,7 @@ func (t typed) unknownHint() string {
 }
 
 func (t typed) anyProgram() bool {
-	for _, i := range t.plain {
-		if isProgram(t.words[i]) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.plain, func(i int) bool { return isProgram(t.words[i]) })
 }
 
 func isProgram(name string) bool { return name == fromStdin || looksLikeFile(name) }

@@ -15,6 +15,7 @@
 package compilecache
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/sha256"
@@ -85,9 +86,7 @@ type item struct {
 // Open opens the cache in a directory, and makes it. What a server that was
 // killed left half written goes away.
 func Open(o Options) (*Cache, error) {
-	if o.TenantBytes == 0 {
-		o.TenantBytes = o.Bytes / 4
-	}
+	o.TenantBytes = cmp.Or(o.TenantBytes, o.Bytes/4)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -8,6 +8,7 @@
 package config
 
 import (
+	"cmp"
 	_ "embed"
 	"time"
 
@@ -216,21 +217,9 @@ func (c *Config) Override(o Overrides) {
 
 // Quota returns a tenant's quota: its own, completed by the default.
 func (q Quotas) Quota(tenant string) Quota {
-	own := q.Tenants[tenant]
-	if own.Sandboxes == 0 {
-		own.Sandboxes = q.Default.Sandboxes
+	own, def := q.Tenants[tenant], q.Default
+	return Quota{
+		Sandboxes: cmp.Or(own.Sandboxes, def.Sandboxes), Runs: cmp.Or(own.Runs, def.Runs), Memory: cmp.Or(own.Memory, def.Memory),
+		CPUs: cmp.Or(own.CPUs, def.CPUs), StartsPerSecond: cmp.Or(own.StartsPerSecond, def.StartsPerSecond),
 	}
-	if own.Runs == 0 {
-		own.Runs = q.Default.Runs
-	}
-	if own.Memory == 0 {
-		own.Memory = q.Default.Memory
-	}
-	if own.CPUs == 0 {
-		own.CPUs = q.Default.CPUs
-	}
-	if own.StartsPerSecond == 0 {
-		own.StartsPerSecond = q.Default.StartsPerSecond
-	}
-	return own
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -123,11 +124,7 @@ func (d *decoder) object(n *yaml.Node, v reflect.Value, at string) error {
 // missing says which key was probably meant: a slip of the pen, or a word that
 // is part of the right one.
 func missing[V any](at, key string, known map[string]V) error {
-	var names []string
-	for name := range known {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(known))
 	near := nearest.Word(strings.ToLower(key), names)
 	for _, name := range names {
 		if near == "" && len(key) > 2 && (strings.HasPrefix(name, key+"_") || strings.HasPrefix(key, name+"_")) {

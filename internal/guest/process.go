@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,12 +140,8 @@ func (g *Guest) startRequest(cmd Command) (*wire.StartRequest, error) {
 	if t := cmd.Terminal; t != nil && !t.Valid() {
 		return nil, sizeError()
 	}
-	if req.UID == 0 {
-		req.UID = g.hello.UID
-	}
-	if req.GID == 0 {
-		req.GID = g.hello.GID
-	}
+	req.UID = cmp.Or(req.UID, g.hello.UID)
+	req.GID = cmp.Or(req.GID, g.hello.GID)
 	return req, nil
 }
 

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"io/fs"
@@ -67,9 +68,7 @@ func (v view) resolve(p string) (end string, info fs.FileInfo, ok bool) {
 			p = p[:done] + "/" + target + rest
 		}
 	}
-	if p == "" {
-		p = "/"
-	}
+	p = cmp.Or(p, "/")
 	if info == nil { // the last step was one up
 		info, _ = v.lstat(p)
 	}

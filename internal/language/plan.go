@@ -1,6 +1,7 @@
 package language
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -63,9 +64,7 @@ func BaseEnv() []string {
 // The error is a *sandbox.Error: language_missing when the template lacks a
 // program, with the command that installs it as the hint, or bad_path.
 func (l Language) Plan(mainFile string, args []string, limits sandbox.Limits, lookup Lookup) (Steps, error) {
-	if mainFile == "" {
-		mainFile = l.File
-	}
+	mainFile = cmp.Or(mainFile, l.File)
 	if err := sandbox.CheckGuestPath("entrypoint", mainFile); err != nil {
 		return Steps{}, err
 	}

@@ -10,6 +10,8 @@
 // enforces, and results say so.
 package probe
 
+import "slices"
+
 // Severity says how much a finding matters.
 type Severity string
 
@@ -48,10 +50,5 @@ type Finding struct {
 
 // Impossible says whether something makes the native driver impossible here.
 func Impossible(findings []Finding) bool {
-	for _, f := range findings {
-		if f.Severity == Problem {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(findings, func(f Finding) bool { return f.Severity == Problem })
 }

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"reflect"
@@ -117,17 +118,9 @@ func needsRestart(old, fresh *config.Config) bool {
 // then the file's word for it, then the file's default.
 func (s *server) quota(tenant string) admission.Quota {
 	q, file := s.access.Quota(tenant), s.quotas.Load().Quota(tenant)
-	either(&q.Sandboxes, file.Sandboxes)
-	either(&q.Runs, file.Runs)
-	either(&q.MemoryBytes, int64(file.Memory))
-	either(&q.CPUs, file.CPUs)
-	either(&q.StartsPerSecond, file.StartsPerSecond)
-	return q
-}
-
-func either[T int | int64 | float64](v *T, otherwise T) {
-	if *v == 0 {
-		*v = otherwise
+	return admission.Quota{
+		Sandboxes: cmp.Or(q.Sandboxes, file.Sandboxes), Runs: cmp.Or(q.Runs, file.Runs), MemoryBytes: cmp.Or(q.MemoryBytes, int64(file.Memory)),
+		CPUs: cmp.Or(q.CPUs, file.CPUs), StartsPerSecond: cmp.Or(q.StartsPerSecond, file.StartsPerSecond),
 	}
 }
 

@@ -11,10 +11,12 @@ package strictjson
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -225,10 +227,7 @@ func members(t reflect.Type) (fields map[string]reflect.Type, elem reflect.Type)
 		if name == "-" || !f.IsExported() {
 			continue
 		}
-		if name == "" {
-			name = f.Name
-		}
-		fields[name] = f.Type
+		fields[cmp.Or(name, f.Name)] = f.Type
 	}
 	return fields, nil
 }
@@ -241,10 +240,7 @@ func (d *walker) closing() error {
 }
 
 func unknown(where, name string, fields map[string]reflect.Type) error {
-	names := make([]string, 0, len(fields))
-	for f := range fields {
-		names = append(names, f)
-	}
+	names := slices.Sorted(maps.Keys(fields))
 	e := invalid(where, "no such field")
 	if hint := meantLimit(name, fields); hint != "" {
 		e.Hint = hint
@@ -253,7 +249,6 @@ func unknown(where, name string, fields map[string]reflect.Type) error {
 	if near := nearest.Word(strings.ToLower(name), names); near != "" {
 		e.Hint = fmt.Sprintf("did you mean %q?", near)
 	} else if len(names) > 0 {
-		slices.Sort(names)
 		e.Hint = "the fields are " + strings.Join(names, ", ")
 	}
 	return e

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -107,9 +108,7 @@ func (x *exporter) send(batch []span) error {
 	if err != nil {
 		return err
 	}
-	for name, values := range x.headers {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, x.headers)
 	req.Header.Set("Content-Type", "application/x-protobuf")
 	resp, err := x.client.Do(req)
 	if err != nil {

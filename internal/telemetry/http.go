@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"bufio"
+	"cmp"
 	"net"
 	"net/http"
 	"time"
@@ -46,17 +47,13 @@ func (a *answer) WriteHeader(status int) {
 
 // Write implements http.ResponseWriter.
 func (a *answer) Write(p []byte) (int, error) {
-	if a.status == 0 {
-		a.status = http.StatusOK
-	}
+	a.status = cmp.Or(a.status, http.StatusOK)
 	return a.ResponseWriter.Write(p)
 }
 
 // Flush implements http.Flusher.
 func (a *answer) Flush() {
-	if a.status == 0 {
-		a.status = http.StatusOK
-	}
+	a.status = cmp.Or(a.status, http.StatusOK)
 	_ = http.NewResponseController(a.ResponseWriter).Flush() // a writer that cannot flush keeps nothing back
 }
 

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"bufio"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -146,12 +147,7 @@ func (p page) family(f *family) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	p.head(f.kind, f.name, f.help)
-	var keys []string
-	for key := range f.series {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(f.series)) {
 		s := f.series[key]
 		if f.kind != kindHistogram {
 			p.line(f.name, key, s.value.get())

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 
 	"pinfold/sandbox"
@@ -22,9 +23,7 @@ func (p Policy) Limits(l sandbox.Limits, run bool) (sandbox.Limits, error) {
 			l.Set(info.Field, p.Default.Get(info.Field))
 		}
 	}
-	if l.CPUs == 0 {
-		l.CPUs = p.Default.CPUs
-	}
+	l.CPUs = cmp.Or(l.CPUs, p.Default.CPUs)
 	full := l.WithDefaults()
 	for _, info := range sandbox.LimitTable() {
 		asked, most := l.Get(info.Field), p.Max.Get(info.Field)

@@ -5,6 +5,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -151,9 +152,7 @@ func (s *Pools) Close() {
 
 // check completes and checks a pool's description.
 func check(p sandbox.PoolSpec) (sandbox.PoolSpec, error) {
-	if p.Min == 0 {
-		p.Min = sandbox.DefaultPoolMin
-	}
+	p.Min = cmp.Or(p.Min, sandbox.DefaultPoolMin)
 	bad := func(field, message, hint string, fixes ...sandbox.Fix) error {
 		return (&sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: field, Message: message}).WithAdvice(sandbox.Advise(hint, fixes...))
 	}

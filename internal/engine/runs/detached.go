@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 
 	"pinfold/internal/engine/records"
@@ -16,9 +17,7 @@ import (
 //
 // With an idempotency key that was used before it returns that earlier run.
 func (rn *Runner) Start(ctx context.Context, req Request) (records.Run, error) {
-	if req.Tenant == "" {
-		req.Tenant = records.LocalTenant
-	}
+	req.Tenant = cmp.Or(req.Tenant, records.LocalTenant)
 	if rn.records == nil {
 		return records.Run{}, &sandbox.Error{Code: sandbox.CodeConflict, Message: "without a store nobody could ask after the run", Hint: "wait for it"}
 	}

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"time"
@@ -83,10 +84,7 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{runner: rn, request: req, spec: spec, driver: d, plan: plan, shown: template, steps: steps, main: spec.Entrypoint, told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
-	if j.main == "" {
-		j.main = lang.File
-	}
+	j := &job{runner: rn, request: req, spec: spec, driver: d, plan: plan, shown: template, steps: steps, main: cmp.Or(spec.Entrypoint, lang.File), told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
 	if err := j.checkLayout(); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -20,9 +21,7 @@ import (
 // ends, the sandbox is destroyed at once and the result's cause is "cancelled".
 // When Run returns, nothing of the sandbox is left on the host.
 func (rn *Runner) Run(ctx context.Context, req Request) (*sandbox.Result, error) {
-	if req.Tenant == "" {
-		req.Tenant = records.LocalTenant
-	}
+	req.Tenant = cmp.Or(req.Tenant, records.LocalTenant)
 	j, err := rn.prepare(ctx, req)
 	if err != nil {
 		return nil, rn.refused(ctx, err)

@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 )
@@ -67,9 +68,7 @@ func (h *Hierarchy) settings(l Limits) []setting {
 	}
 	if l.CPUQuotaUS > 0 {
 		period := l.CPUPeriodUS
-		if period == 0 {
-			period = defaultPeriodUS
-		}
+		period = cmp.Or(period, defaultPeriodUS)
 		if h.version == 1 {
 			// Each of these writes walks every cpu group of the host, so the
 			// period that a new group has anyway is not written.

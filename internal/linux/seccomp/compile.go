@@ -1,6 +1,7 @@
 package seccomp
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -99,9 +100,7 @@ func Compile(o Options) (Program, error) {
 }
 
 func machineFor(arch string) (machine, error) {
-	if arch == "" {
-		arch = runtime.GOARCH
-	}
+	arch = cmp.Or(arch, runtime.GOARCH)
 	for _, m := range machines {
 		if m.name == arch {
 			return m, nil

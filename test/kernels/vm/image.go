@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -164,13 +165,8 @@ func (i *Image) copyLibrary(lib string) error {
 
 // write writes the tree as an archive that the kernel unpacks.
 func (i *Image) write(w io.Writer) error {
-	names := make([]string, 0, len(i.files))
-	for name := range i.files {
-		names = append(names, name)
-	}
-	slices.Sort(names) // a directory comes before what is in it
 	c := newCPIO(w)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(i.files)) { // a directory comes before what is in it
 		if err := i.writeFile(c, name); err != nil {
 			return err
 		}

@@ -41,46 +41,36 @@ func newAnswerTimer(silent func()) *answerTimer {
 
 // wait says that from now on the agent is waited for.
 func (d *answerTimer) wait() {
+	d.locked(func() {
+		if !d.owed && !d.over {
+			d.owed, d.since = true, time.Now()
+			d.timer.Reset(answerTimeout)
+		}
+	})
+}
+
+// locked calls f under the lock, unless the agent may take its time.
+func (d *answerTimer) locked(f func()) {
 	if d == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.owed && !d.over {
-		d.owed, d.since = true, time.Now()
-		d.timer.Reset(answerTimeout)
-	}
+	f()
 }
 
 // rest says that the agent is not waited for any more.
-func (d *answerTimer) rest() {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.owed = false
-}
+func (d *answerTimer) rest() { d.locked(func() { d.owed = false }) }
 
 // progress says that a frame came.
-func (d *answerTimer) progress() {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.since = time.Now()
-}
+func (d *answerTimer) progress() { d.locked(func() { d.since = time.Now() }) }
 
 // end says that nothing is owed ever again.
 func (d *answerTimer) end() {
-	if d == nil {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.over = true
-	d.timer.Stop()
+	d.locked(func() {
+		d.over = true
+		d.timer.Stop()
+	})
 }
 
 // expired is the timer's.

@@ -136,17 +136,33 @@ func (c *channel) flow(f wire.Frame) error {
 // finish is called once, when the channel is over.
 func (c *channel) finish(o wire.Outcome, err error) {
 	c.outcome, c.err = o, err
+	c.endStreams((*wire.Inbox).Finish)
+	close(c.over)
+	c.use.finished()
+}
+
+// endStreams ends the upload, and the downloads in that way. The agent owes nothing more.
+func (c *channel) endStreams(end func(*wire.Inbox)) {
 	c.answer.end()
 	if c.upload != nil {
 		c.upload.Close()
 	}
 	for _, inbox := range c.download {
 		if inbox != nil {
-			inbox.Finish()
+			end(inbox)
 		}
 	}
-	close(c.over)
-	c.use.finished()
+}
+
+// do asks for an operation without streams and waits for its end. Without a channel
+// the operation was not asked for.
+func (g *Guest) do(ctx context.Context, req wire.Request, u use) (*channel, wire.Outcome, error) {
+	c, err := g.open(ctx, req, u, shape{prompt: true})
+	if err != nil {
+		return nil, wire.Outcome{}, err
+	}
+	o, err := c.wait(ctx)
+	return c, o, err
 }
 
 // abandon tells the agent that nobody waits for the operation any more.
@@ -154,15 +170,7 @@ func (c *channel) abandon() {
 	if c.abandoned.Swap(true) {
 		return
 	}
-	c.answer.end()
-	if c.upload != nil {
-		c.upload.Close()
-	}
-	for _, inbox := range c.download {
-		if inbox != nil {
-			inbox.Close()
-		}
-	}
+	c.endStreams((*wire.Inbox).Close)
 	c.g.send(func(b []byte) []byte { return wire.AppendMessage(b, wire.KindClose, c.id, &wire.Outcome{}) })
 }
 

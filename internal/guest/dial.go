@@ -161,7 +161,7 @@ func (k *Conn) fill() error {
 		return nil
 	}
 	if k.ended {
-		return k.endOf()
+		return k.endOf(io.EOF)
 	}
 	k.rest = k.c.download[wire.Stdout].NextUnless(func() bool { return k.closed.Load() || k.rdline.over() })
 	if k.rest != nil {
@@ -174,11 +174,11 @@ func (k *Conn) fill() error {
 		return os.ErrDeadlineExceeded
 	}
 	k.ended = true
-	return k.endOf()
+	return k.endOf(io.EOF)
 }
 
-// endOf says why no more comes.
-func (k *Conn) endOf() error {
+// endOf says why a direction has ended: with the sandbox's connection, or as usual.
+func (k *Conn) endOf(usual error) error {
 	select {
 	case <-k.c.over:
 		if k.c.err != nil {
@@ -186,7 +186,7 @@ func (k *Conn) endOf() error {
 		}
 	default:
 	}
-	return io.EOF
+	return usual
 }
 
 // errShut is what a Write returns once the server takes no more.
@@ -212,23 +212,12 @@ func (k *Conn) Write(p []byte) (int, error) {
 			if stop() {
 				continue
 			}
-			return done, k.writeError()
+			return done, k.endOf(errShut)
 		}
 		part := p[done : done+n]
 		k.c.g.send(func(b []byte) []byte { return wire.AppendData(b, k.c.id, wire.Stdin, part) })
 		done += n
 	}
-}
-
-func (k *Conn) writeError() error {
-	select {
-	case <-k.c.over:
-		if k.c.err != nil {
-			return k.c.err
-		}
-	default:
-	}
-	return errShut
 }
 
 // CloseWrite tells the server that no more comes. Reading goes on.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -120,13 +119,11 @@ func (g *Guest) Put(ctx context.Context, files []wire.PutFile) (failed int, err 
 			return i, err
 		}
 	}
-	c, err := g.open(ctx, wire.Request{Op: wire.OpPut, Put: &wire.PutRequest{Files: files}}, plain{}, shape{prompt: true})
-	if err != nil {
-		return -1, err
-	}
-	o, err := c.wait(ctx)
+	c, o, err := g.do(ctx, wire.Request{Op: wire.OpPut, Put: &wire.PutRequest{Files: files}}, plain{})
 	n := int64(len(files))
 	switch {
+	case c == nil:
+		return -1, err
 	case err == nil && o.Size != n, err != nil && o.Size >= n:
 		return -1, c.violated("another number of files than were sent")
 	case err != nil && o.Error != nil:
@@ -165,11 +162,7 @@ func (g *Guest) Remove(ctx context.Context, path string) error {
 // KillAll kills every process in the sandbox but the agent and returns when
 // they are gone.
 func (g *Guest) KillAll(ctx context.Context) error {
-	c, err := g.open(ctx, wire.Request{Op: wire.OpKillAll}, plain{}, shape{prompt: true})
-	if err != nil {
-		return err
-	}
-	_, err = c.wait(ctx)
+	_, _, err := g.do(ctx, wire.Request{Op: wire.OpKillAll}, plain{})
 	return err
 }
 
@@ -195,19 +188,12 @@ func (g *Guest) Glob(ctx context.Context, dir string, patterns []string, limit i
 	}
 	l := &lister{limit: limit}
 	req := wire.Request{Op: wire.OpGlob, Glob: &wire.GlobRequest{Dir: dir, Patterns: patterns, Max: limit}}
-	c, err := g.open(ctx, req, l, shape{prompt: true})
+	c, o, err := g.do(ctx, req, l)
 	if err != nil {
 		return Listing{}, err
 	}
-	o, err := c.wait(ctx)
-	if err != nil {
-		return Listing{}, err
-	}
-	slices.SortFunc(l.files, func(a, b wire.FileEntry) int { return strings.Compare(a.Path, b.Path) })
-	for i := 1; i < len(l.files); i++ {
-		if l.files[i].Path == l.files[i-1].Path {
-			return Listing{}, c.violated("a file listed twice")
-		}
+	if !sortByPath(l.files, func(f wire.FileEntry) string { return f.Path }) {
+		return Listing{}, c.violated("a file listed twice")
 	}
 	return Listing{Files: l.files, More: o.More, Unprintable: o.Unprintable}, nil
 }

@@ -33,24 +33,30 @@ func (g *Guest) List(ctx context.Context, dir string, depth, limit int) (Entries
 	l := &entryLister{limit: min(max(limit, 0), wire.MaxFiles), depth: min(max(depth, 1), wire.MaxDepth)}
 	l.take = func(bytes int64) error { return headroom.Take(ctx, bytes) }
 	req := wire.Request{Op: wire.OpList, List: &wire.ListRequest{Dir: dir, Depth: l.depth, Max: l.limit}}
-	c, err := g.open(ctx, req, l, shape{prompt: true})
-	if err != nil {
+	c, o, err := g.do(ctx, req, l)
+	switch {
+	case c == nil:
 		return Entries{}, err
-	}
-	o, err := c.wait(ctx)
-	if err != nil {
+	case err != nil:
 		return Entries{}, named(dir, err)
-	}
-	if l.refused != nil {
+	case l.refused != nil:
 		return Entries{}, l.refused
 	}
-	slices.SortFunc(l.items, func(a, b wire.Entry) int { return strings.Compare(a.Path, b.Path) })
-	for i := 1; i < len(l.items); i++ {
-		if l.items[i].Path == l.items[i-1].Path {
-			return Entries{}, c.violated("an entry listed twice")
-		}
+	if !sortByPath(l.items, func(e wire.Entry) string { return e.Path }) {
+		return Entries{}, c.violated("an entry listed twice")
 	}
 	return Entries{Items: l.items, More: o.More, Unprintable: o.Unprintable}, nil
+}
+
+// sortByPath brings what was listed into order. It says whether every path is there once.
+func sortByPath[T any](items []T, path func(T) string) bool {
+	slices.SortFunc(items, func(a, b T) int { return strings.Compare(path(a), path(b)) })
+	for i := 1; i < len(items); i++ {
+		if path(items[i]) == path(items[i-1]) {
+			return false
+		}
+	}
+	return true
 }
 
 // entryLister collects a listing.
@@ -108,10 +114,9 @@ func (g *Guest) Move(ctx context.Context, from, to string) error {
 	if err := sendable(from, to); err != nil {
 		return err
 	}
-	c, err := g.open(ctx, wire.Request{Op: wire.OpMove, Move: &wire.MoveRequest{From: from, To: to}}, plain{}, shape{prompt: true})
-	if err != nil {
+	c, _, err := g.do(ctx, wire.Request{Op: wire.OpMove, Move: &wire.MoveRequest{From: from, To: to}}, plain{})
+	if c == nil {
 		return err
 	}
-	_, err = c.wait(ctx)
 	return named(from+" to "+to, err)
 }

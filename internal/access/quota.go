@@ -54,7 +54,7 @@ func (s *Service) Quota(tenant string) admission.Quota {
 			c.value = s.options.Default
 		}
 	} else {
-		c.value = withDefaults(t.Quota, s.options.Default)
+		c.value = t.Quota.Or(s.options.Default)
 	}
 	c.until = now.Add(cacheFor)
 	s.mu.Lock()
@@ -64,19 +64,4 @@ func (s *Service) Quota(tenant string) admission.Quota {
 	}
 	s.quotas[tenant] = c
 	return c.value
-}
-
-func withDefaults(q, d admission.Quota) admission.Quota {
-	fill(&q.Sandboxes, d.Sandboxes)
-	fill(&q.Runs, d.Runs)
-	fill(&q.MemoryBytes, d.MemoryBytes)
-	fill(&q.CPUs, d.CPUs)
-	fill(&q.StartsPerSecond, d.StartsPerSecond)
-	return q
-}
-
-func fill[T int | int64 | float64](v *T, d T) {
-	if *v == 0 {
-		*v = d
-	}
 }

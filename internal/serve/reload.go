@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"cmp"
 	"context"
 	"os"
 	"reflect"
@@ -118,10 +117,9 @@ func needsRestart(old, fresh *config.Config) bool {
 // then the file's word for it, then the file's default.
 func (s *server) quota(tenant string) admission.Quota {
 	q, file := s.access.Quota(tenant), s.quotas.Load().Quota(tenant)
-	return admission.Quota{
-		Sandboxes: cmp.Or(q.Sandboxes, file.Sandboxes), Runs: cmp.Or(q.Runs, file.Runs), MemoryBytes: cmp.Or(q.MemoryBytes, int64(file.Memory)),
-		CPUs: cmp.Or(q.CPUs, file.CPUs), StartsPerSecond: cmp.Or(q.StartsPerSecond, file.StartsPerSecond),
-	}
+	return q.Or(admission.Quota{
+		Sandboxes: file.Sandboxes, Runs: file.Runs, MemoryBytes: int64(file.Memory), CPUs: file.CPUs, StartsPerSecond: file.StartsPerSecond,
+	})
 }
 
 func capacity(c config.Capacity) admission.Capacity {

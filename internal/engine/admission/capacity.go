@@ -5,6 +5,7 @@
 package admission
 
 import (
+	"cmp"
 	"runtime"
 	"time"
 )
@@ -24,26 +25,15 @@ type Capacity struct {
 
 // WithDefaults returns c with its zero fields filled in.
 func (c Capacity) WithDefaults() Capacity {
-	d := Capacity{
-		Sandboxes: 1024, Runs: 4 * runtime.NumCPU(), MemoryBytes: 1 << 42, CPUs: 2048 * float64(runtime.NumCPU()),
-		StartsPerSecond: 2000, Queue: 1000, QueueTimeout: 30 * time.Second, Detached: 100,
-	}
-	fill(&c.Sandboxes, d.Sandboxes)
-	fill(&c.Runs, d.Runs)
-	fill(&c.MemoryBytes, d.MemoryBytes)
-	fill(&c.CPUs, max(d.CPUs, 4*float64(c.Sandboxes))) // what was not given does not end before what was
-	fill(&c.StartsPerSecond, d.StartsPerSecond)
-	fill(&c.Queue, d.Queue)
-	fill(&c.QueueTimeout, d.QueueTimeout)
-	fill(&c.Detached, d.Detached)
+	c.Sandboxes = cmp.Or(c.Sandboxes, 1024)
+	c.Runs = cmp.Or(c.Runs, 4*runtime.NumCPU())
+	c.MemoryBytes = cmp.Or(c.MemoryBytes, 1<<42)
+	c.CPUs = cmp.Or(c.CPUs, max(2048*float64(runtime.NumCPU()), 4*float64(c.Sandboxes))) // what was not given does not end before what was
+	c.StartsPerSecond = cmp.Or(c.StartsPerSecond, 2000)
+	c.Queue = cmp.Or(c.Queue, 1000)
+	c.QueueTimeout = cmp.Or(c.QueueTimeout, 30*time.Second)
+	c.Detached = cmp.Or(c.Detached, 100)
 	return c
-}
-
-func fill[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // Quota is one tenant's share. A zero field means the whole capacity.
@@ -53,6 +43,14 @@ type Quota struct {
 	MemoryBytes     int64   `json:"memory_bytes,omitempty"`
 	CPUs            float64 `json:"cpus,omitempty"`
 	StartsPerSecond float64 `json:"starts_per_second,omitempty"`
+}
+
+// Or returns q with its zero fields as in d.
+func (q Quota) Or(d Quota) Quota {
+	return Quota{
+		Sandboxes: cmp.Or(q.Sandboxes, d.Sandboxes), Runs: cmp.Or(q.Runs, d.Runs), MemoryBytes: cmp.Or(q.MemoryBytes, d.MemoryBytes),
+		CPUs: cmp.Or(q.CPUs, d.CPUs), StartsPerSecond: cmp.Or(q.StartsPerSecond, d.StartsPerSecond),
+	}
 }
 
 // bounds returns what a tenant may have at most.

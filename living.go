@@ -70,8 +70,7 @@ const maxListed = 1000
 // List returns what is in a directory, depth levels down: 1 means the
 // directory's own entries. At most limit entries come, 0 means 1000.
 func (s *Sandbox) List(ctx context.Context, path string, depth, limit int) (sandbox.Listing[sandbox.FileInfo], error) {
-	limit = cmp.Or(limit, maxListed)
-	return s.box.List(ctx, path, max(depth, 1), limit)
+	return s.box.List(ctx, path, max(depth, 1), cmp.Or(limit, maxListed))
 }
 
 // ReadFile copies a file's bytes from offset on to w and returns how many came.
@@ -84,15 +83,13 @@ func (s *Sandbox) ReadFile(ctx context.Context, path string, offset, length int6
 // permission bits, 0 for 0644. size is the content's length in bytes, or -1
 // when it is not known. Missing directories on the way are made.
 func (s *Sandbox) WriteFile(ctx context.Context, path string, mode uint32, size int64, r io.Reader) error {
-	mode = cmp.Or(mode, 0o644)
-	return s.box.WriteFile(ctx, path, mode, size, r)
+	return s.box.WriteFile(ctx, path, cmp.Or(mode, 0o644), size, r)
 }
 
 // Mkdir makes a directory and those above it that are missing. mode is its
 // permission bits, 0 for 0755.
 func (s *Sandbox) Mkdir(ctx context.Context, path string, mode uint32) error {
-	mode = cmp.Or(mode, 0o755)
-	return s.box.Mkdir(ctx, path, mode)
+	return s.box.Mkdir(ctx, path, cmp.Or(mode, 0o755))
 }
 
 // Move renames a file or directory, replacing a file that has the name.
@@ -111,8 +108,7 @@ func (s *Sandbox) Watch(ctx context.Context, path string, recursive bool, f func
 // Changes lists the files that differ from the sandbox's beginning, at most
 // limit; 0 means 1000.
 func (s *Sandbox) Changes(ctx context.Context, limit int) (sandbox.Listing[sandbox.Change], error) {
-	limit = cmp.Or(limit, maxListed)
-	return s.box.Changes(ctx, limit)
+	return s.box.Changes(ctx, cmp.Or(limit, maxListed))
 }
 
 // Dial connects to a TCP server that listens on the port inside. What answers

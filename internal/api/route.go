@@ -171,8 +171,7 @@ func (c *call) tenant() string { return c.who.Tenant }
 
 // decode reads the JSON body. The returned function gives its memory back.
 func (c *call) decode(limit int64, v any) (func(), error) {
-	limit = cmp.Or(limit, c.o.MaxBody)
-	return c.readJSON(c.w, c.r, c.tenant(), limit, v)
+	return c.readJSON(c.w, c.r, c.tenant(), cmp.Or(limit, c.o.MaxBody), v)
 }
 
 // reply answers with JSON.

@@ -59,6 +59,9 @@ func TestLivingLimitsNameCreate(t *testing.T) {
 	if got := logs.cause(sandbox.Cause{Limit: 200}.WithAdvice(raise("wall_time_ms", 400))).Hint; got != "pinfold exec --timeout 400ms" {
 		t.Errorf("logs: %q", got)
 	}
+	if got := logs.cause(sandbox.Cause{Limit: 200}.WithAdvice(raise("ttl_ms", 400))).Hint; got != "pinfold create --ttl 400ms" {
+		t.Errorf("logs: %q", got)
+	}
 }
 
 func raise(field string, to int64) sandbox.Advice {

@@ -158,7 +158,7 @@ func (s flagWords) words(f sandbox.Fix) string {
 		return setFlag(s.set.Lookup(flag).Value.Type(), flag, f)
 	case f.Kind == sandbox.FixSet && slices.Contains(inSandboxes, s.command):
 		other := (&app{}).execCommand()
-		if strings.HasPrefix(f.Name, "limits.") {
+		if strings.HasPrefix(f.Name, "limits.") || f.Name == "ttl_ms" || f.Name == "idle_ms" {
 			other = (&app{}).createCommand()
 		}
 		return "pinfold " + other.Name() + " " + flagWords{set: other.Flags()}.words(f)

@@ -168,6 +168,8 @@ func TestTimeToLive(t *testing.T) {
 			}
 			if c := x.Info().Cause; c.Kind != test.want || c.Observed < 150 {
 				t.Fatalf("%+v", c)
+			} else if fix, _ := c.Advice.Find(sandbox.FixSet); fix.Name != test.name+"_ms" || c.Hint == "" {
+				t.Errorf("advice %+v, hint %q", c.Advice, c.Hint)
 			}
 		})
 	}

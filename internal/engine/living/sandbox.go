@@ -358,15 +358,10 @@ func (s *Sandbox) timeUp() {
 	case s.info.State != sandbox.StateRunning:
 	case !now.Before(s.expires):
 		lived := now.Sub(s.info.CreatedAt).Milliseconds()
-		cause = &sandbox.Cause{
-			Kind: sandbox.CauseTTL, Limit: s.expires.Sub(s.info.CreatedAt).Milliseconds(), Observed: lived,
-			Evidence: fmt.Sprintf("it lived %dms", lived), Hint: "ask for a longer ttl_ms, or extend the sandbox while you use it",
-		}
+		cause = timeCause(sandbox.CauseTTL, "ttl_ms", s.expires.Sub(s.info.CreatedAt).Milliseconds(), lived, fmt.Sprintf("it lived %dms", lived))
 	case s.busy == 0 && now.Sub(s.used) >= s.idle():
-		cause = &sandbox.Cause{
-			Kind: sandbox.CauseIdle, Limit: s.info.IdleMS, Observed: now.Sub(s.used).Milliseconds(),
-			Evidence: fmt.Sprintf("no operation for %dms", now.Sub(s.used).Milliseconds()), Hint: "ask for a longer idle_ms",
-		}
+		unused := now.Sub(s.used).Milliseconds()
+		cause = timeCause(sandbox.CauseIdle, "idle_ms", s.info.IdleMS, unused, fmt.Sprintf("no operation for %dms", unused))
 	default:
 		s.timer.Reset(s.untilEnd(now) + time.Millisecond)
 	}
@@ -374,6 +369,13 @@ func (s *Sandbox) timeUp() {
 	if cause != nil {
 		s.endFor(*cause)
 	}
+}
+
+// timeCause is the end of a sandbox whose time in a field, in milliseconds, is over.
+func timeCause(kind sandbox.CauseKind, field string, limit, observed int64, evidence string) *sandbox.Cause {
+	c := sandbox.Cause{Kind: kind, Limit: limit, Observed: observed, Evidence: evidence}.
+		WithAdvice(sandbox.Advise("extend it while you use it, or ask for more time: %s", sandbox.Set(field, min(2*limit, sandbox.MaxTTLMS))))
+	return &c
 }
 
 // Destroy ends the sandbox and returns when nothing of it is left. It is

@@ -2,6 +2,8 @@ package api
 
 import (
 	"net/http"
+
+	"pinfold/sandbox"
 )
 
 // runStdinRoutes are about the standard input of runs that go on.
@@ -27,9 +29,17 @@ func (s *server) runStdinRoutes() []route {
 func (c *call) writeRunStdin(id string) error {
 	in := c.timed(c.w, c.r.Body)
 	n, err := c.o.Engine.WriteRunStdin(c.r.Context(), c.tenant(), id, in)
-	return c.ok(written{n}, in.reason(hide(err)))
+	return c.ok(written{n}, in.reason(openStdin(err)))
 }
 
 func (c *call) closeRunStdin(id string) error {
-	return c.done(hide(c.o.Engine.CloseRunStdin(c.r.Context(), c.tenant(), id)))
+	return c.done(openStdin(c.o.Engine.CloseRunStdin(c.r.Context(), c.tenant(), id)))
+}
+
+// openStdin says in HTTP's words which runs have a standard input to write to.
+func openStdin(err error) error {
+	if e := sandbox.AsError(err); e != nil && e.Code == sandbox.CodeConflict {
+		return e.WithHint("only a run that was started with ?stdin=true has one to write to, until it ends")
+	}
+	return hide(err)
 }

@@ -335,7 +335,7 @@ func TestStdinOfARun(t *testing.T) {
 		t.Fatalf("%s, %d bytes were read", names(rest), taken.Load())
 	}
 	for _, method := range []string{"POST", "DELETE"} {
-		if a := w.do(request{key: "alpha", method: method, path: path}); a.status != 409 || a.code(t).Code != sandbox.CodeConflict {
+		if a := w.do(request{key: "alpha", method: method, path: path}); a.status != 409 || a.code(t).Code != sandbox.CodeConflict || !strings.Contains(a.code(t).Hint, "?stdin=true") {
 			t.Fatalf("%s after the end: %d %s", method, a.status, a.body)
 		}
 	}

@@ -219,5 +219,5 @@ func (rn *Runner) runInlet(ctx context.Context, tenant, id string) (*stdio.Inlet
 	if _, err := rn.RunRecord(ctx, tenant, id); err != nil {
 		return nil, err
 	}
-	return nil, stdio.InputClosed().WithHint("only a run that was started with ?stdin=true has one to write to, until it ends")
+	return nil, stdio.InputClosed()
 }

@@ -103,15 +103,16 @@ func (a *arena) dirty() (*os.File, error) {
 	return nil, errors.New("no place on the disk of /usr to write to")
 }
 
-// flushed has a payload flush what it can. The kernel may do so by itself, so what
-// should not be is looked for three times.
+// flushed has a payload flush what it can. The kernel, and others on this machine, may do
+// so as well: what should not be is looked for ten times, further and further apart.
 func (a *arena) flushed(where dialogue, dirtyAfter bool) error {
 	dirs, files, err := shown()
 	if err != nil {
 		return err
 	}
 	var found string
-	for range 3 {
+	for i := range 10 {
+		time.Sleep(time.Duration(i) * 100 * time.Millisecond)
 		f, err := a.dirty()
 		if err != nil {
 			return err

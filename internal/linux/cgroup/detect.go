@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +26,11 @@ type Hierarchy struct {
 	enable   []Controller // version 2: switched on for the groups
 	moveIn   bool         // version 2: this process must leave trees[0].root first
 	mu       sync.Mutex   // held while preparing
+
+	freezer     tree // version 1: where groups join when they are frozen; no root: nowhere
+	freezerOnce sync.Once
+	canFreeze   bool
+	froze       atomic.Bool // version 1: we made the freezer's directory of groups
 }
 
 // tree is one directory in which the groups' directory lies. Version 2 has

@@ -29,6 +29,9 @@ func (h host) detectV1(mounts []mountPoint) *Hierarchy {
 		found.addTree(m.dir, c)
 	}
 	found.support[Swap] = h.swapV1(found)
+	if m, ok := pick(mounts, freezerV1); ok {
+		found.freezer.root = m.dir
+	}
 	return found
 }
 

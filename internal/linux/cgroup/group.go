@@ -19,12 +19,15 @@ const maxAttempts = 50
 
 // Group is one control group. It is safe for concurrent use.
 type Group struct {
-	name    string
-	version int
-	dirs    []string // one for each tree
-	where   map[Controller]string
+	name      string
+	version   int
+	hierarchy *Hierarchy // nil of a group that somebody else made
+	dirs      []string   // one for each tree
+	where     map[Controller]string
 
 	swapFile bool // version 1: memory and swap are limited together
+
+	freezing sync.Mutex // held by Freeze and Thaw, before mu
 
 	mu      sync.Mutex // guards what follows
 	memory  int64      // the limit in force, 0 = none
@@ -32,6 +35,9 @@ type Group struct {
 	began   bool  // BeginPeak was called: its open file knows since when
 	before  int64 // the memory peak at BeginPeak, where the kernel cannot forget it
 	removed bool
+	ending  bool // it is being killed: nothing stops what has to run to end
+	// version 1: its directory in the freezer may be there
+	inFreezer bool
 }
 
 // New makes a group and sets its limits. The name is 1 to 64 bytes of [a-z0-9-]
@@ -65,7 +71,7 @@ func validName(name string) bool {
 
 // make makes the group once, or fails and leaves nothing.
 func (h *Hierarchy) make(name string, l Limits) (g *Group, err error) {
-	g = &Group{name: name, version: h.version, where: map[Controller]string{}, swapFile: h.swapFile, memory: l.Memory}
+	g = &Group{name: name, version: h.version, hierarchy: h, where: map[Controller]string{}, swapFile: h.swapFile, memory: l.Memory}
 	for i := range g.files {
 		g.files[i] = -1
 	}
@@ -162,7 +168,11 @@ func moveSelf(leaf string) error {
 // ours or another process's. Groups must have been removed before.
 func (h *Hierarchy) Close() error {
 	var errs []error
-	for _, t := range h.trees {
+	trees := h.trees
+	if h.froze.Load() {
+		trees = append(slices.Clone(trees), h.freezer)
+	}
+	for _, t := range trees {
 		err := rmdir(t.groups())
 		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, fs.ErrPermission) {
 			continue // in use, or an administrator made it for us

@@ -85,7 +85,8 @@ func (g *Group) kill(ctx context.Context, atOnce bool) error {
 	})
 }
 
-// lift takes the limits on memory and CPU time off the group.
+// lift takes the limits on memory and CPU time off the group, and has it stand still no
+// more.
 func (g *Group) lift() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,6 +104,12 @@ func (g *Group) lift() error {
 			continue
 		}
 		if err := writeFile(path.Join(dir, f.name), f.value); err != nil && !gone(err) {
+			return err
+		}
+	}
+	g.ending = true
+	if g.version == 1 { // where what is frozen does not end
+		if err := g.thawLocked(); err != nil {
 			return err
 		}
 	}
@@ -138,10 +145,14 @@ func (g *Group) killEach(ids []int) error {
 // processes must have been ended before. It may be called again: nil means that
 // nothing is left.
 func (g *Group) Remove(ctx context.Context) error {
-	g.close()
+	g.Close()
 	return wait(ctx, func() error {
 		var errs []error
-		for _, dir := range g.dirs {
+		dirs := g.dirs
+		if g.inFreezer { // first: who finds a part of the group finds all that is left
+			dirs = slices.Concat([]string{g.frozenDir()}, dirs)
+		}
+		for _, dir := range dirs {
 			err := rmdir(dir)
 			if errors.Is(err, unix.EBUSY) {
 				ids, _ := g.Procs()
@@ -153,8 +164,9 @@ func (g *Group) Remove(ctx context.Context) error {
 	})
 }
 
-// close releases the group's descriptors; counters cannot be read afterwards.
-func (g *Group) close() {
+// Close releases the group's descriptors; counters cannot be read afterwards. Remove does
+// so, too: it is for who did not make the group.
+func (g *Group) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for i, fd := range g.files {
@@ -206,7 +218,8 @@ func (h *Hierarchy) Sweep(ctx context.Context, alive func(name string) bool) ([]
 
 // adopt stands for a group that an earlier process made.
 func (h *Hierarchy) adopt(name string) *Group {
-	g := &Group{name: name, version: h.version, where: map[Controller]string{}}
+	g := &Group{name: name, version: h.version, hierarchy: h, where: map[Controller]string{}}
+	g.inFreezer = h.version == 1 && h.freezer.root != "" && exists(g.frozenDir())
 	for i := range g.files {
 		g.files[i] = absent
 	}

@@ -118,6 +118,7 @@ const (
 	Write                  // home, /tmp, /dev/shm: everything but device nodes and host sockets
 	Devices                // /dev and the files in it: read, write, ioctl; nothing made
 	Proc                   // /proc: read, list, write what the kernel offers
+	Read                   // read and list
 )
 
 // uses hands out no resolveUnix: named sockets that the sandbox made itself can
@@ -129,6 +130,7 @@ var uses = map[Use]Access{
 		removeDir | removeFile | makeDir | makeReg | makeSock | makeFIFO | makeSym,
 	Devices: readFile | readDir | writeFile | ioctlDev,
 	Proc:    readFile | readDir | writeFile | truncate, // a shell's > truncates
+	Read:    readFile | readDir,
 }
 
 // forFiles are the rights that a rule on something other than a directory may
@@ -151,6 +153,28 @@ func RulesetAttr(level int) []byte { return rulesetAttr(level, Scoped(level)) }
 func RulesetAttrWithSignals(level int) []byte {
 	return rulesetAttr(level, Scoped(level)&^scopeSignal)
 }
+
+// ScopeAttr is the attribute for a rule set that keeps signals and abstract sockets inside,
+// and takes no right over files away once its one rule is added, ScopeRights over the root:
+// to move files between directories is the one that the kernel refuses in any set that does
+// not give it. nil below the level that can do that.
+func ScopeAttr(level int) []byte {
+	if Scoped(level) == 0 {
+		return nil
+	}
+	b := binary.NativeEndian.AppendUint64(nil, uint64(ScopeRights))
+	b = binary.NativeEndian.AppendUint64(b, 0) // network rights, none handled
+	return binary.NativeEndian.AppendUint64(b, Scoped(level))
+}
+
+// ScopeRights is what ScopeAttr's rule set handles.
+const ScopeRights = refer
+
+// ScopeLevel is the lowest level that keeps signals inside.
+const ScopeLevel = 6
+
+// SocketLevel is the lowest level that keeps named UNIX sockets inside.
+const SocketLevel = 9
 
 func rulesetAttr(level int, scoped uint64) []byte {
 	if level < 1 {

@@ -32,7 +32,7 @@ const ticks = 100
 // Read walks the tree below pid.
 func Read(pid int) Usage {
 	var u Usage
-	walk(pid, func(dir string) {
+	walk(pid, maxProcesses, func(dir string) {
 		stat, err := os.ReadFile(dir + "/stat")
 		if err != nil {
 			return // it has ended
@@ -55,7 +55,7 @@ func Read(pid int) Usage {
 // every page for it, so it costs up to a millisecond for each hundred MiB.
 func Memory(pid int, onDisk int64) int64 {
 	var anon, shmem int64
-	walk(pid, func(dir string) {
+	walk(pid, maxProcesses, func(dir string) {
 		prefix := "Pss_"
 		text, err := os.ReadFile(dir + "/smaps_rollup")
 		if err != nil { // not for us to see: the larger number
@@ -70,10 +70,10 @@ func Memory(pid int, onDisk int64) int64 {
 
 func procDir(pid int) string { return "/proc/" + strconv.Itoa(pid) }
 
-// walk visits the /proc directory of pid and of every process below it.
-func walk(pid int, visit func(dir string)) {
+// walk visits the /proc directory of pid and of every process below it, so many at most.
+func walk(pid, most int, visit func(dir string)) {
 	queue := []int{pid}
-	for n := 0; n < len(queue) && n < maxProcesses; n++ {
+	for n := 0; n < len(queue) && n < most; n++ {
 		dir := procDir(queue[n])
 		visit(dir)
 		queue = append(queue, children(dir)...)

@@ -41,6 +41,18 @@ type Options struct {
 	Listener bool
 	// Mounts says that the sandbox may write to directories of the host's.
 	Mounts bool
+	// Shared is for a process in the host's own namespaces.
+	Shared *Shared
+}
+
+// Shared says what a filter has to make up for where there are no namespaces.
+type Shared struct {
+	// Sockets says that something else keeps UNIX sockets away from the host's. Without
+	// it there are none but pairs. There are no other sockets in any case.
+	Sockets bool
+	// Identity says that the user id is the host's own as well: nobody else's files and
+	// processes can be changed by what no other mechanism looks at.
+	Identity bool
 }
 
 // Classic BPF operations, include/uapi/linux/bpf_common.h.
@@ -82,7 +94,7 @@ func Compile(o Options) (Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := rules(o.Mounts)
+	all, err := rules(o.Mounts, o.Shared)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +180,11 @@ func search(s []segment) []Instruction {
 func leaf(r rule, listener bool) []Instruction {
 	var out []Instruction
 	for _, c := range r.checks {
-		out = append(out, Instruction{Code: opLoad, K: offArgs + 8*uint32(c.arg)})
+		half := uint32(0)
+		if c.high {
+			half = 4
+		}
+		out = append(out, Instruction{Code: opLoad, K: offArgs + 8*uint32(c.arg) + half})
 		if c.mask != 0 {
 			out = append(out, Instruction{Code: opAnd, K: c.mask})
 		}

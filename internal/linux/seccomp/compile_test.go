@@ -19,7 +19,7 @@ func mustCompile(t testing.TB, o Options) Program {
 
 func mustRules(t testing.TB) map[string]rule {
 	t.Helper()
-	all, err := rules(false)
+	all, err := rules(false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,8 @@ package seccomp
 import (
 	"bytes"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -67,9 +69,24 @@ func TestDocs(t *testing.T) {
 			}
 		}
 	}
+	p("\nIn a plain process (`--driver process`), whose namespaces are the host's, these take the place of those of the same calls:\n")
+	conditionTable(p, sharedConditions)
+	p("\nOnly where Landlock keeps named UNIX sockets inside (level 9) may it make UNIX sockets. As an ordinary user, whose")
+	p("other processes and files are the same user's, in addition:\n")
+	conditionTable(p, identityConditions)
 	p("\nNetlink sockets are among what is refused: listing network interfaces fails (`getifaddrs`, `if_nameindex`,")
 	p("Node's `os.networkInterfaces`), while name resolution, servers and clients on the loopback work.")
 	golden(t, "../../../docs/seccomp.md", b.Bytes())
+}
+
+// conditionTable says with which arguments calls are allowed.
+func conditionTable(p func(string, ...any), conditions map[string][]check) {
+	p("| call | argument | must be | otherwise | why |\n|---|---|---|---|---|")
+	for _, name := range slices.Sorted(maps.Keys(conditions)) {
+		for _, c := range conditions[name] {
+			p("| `%s` | %s | %s | %s | %s |", name, c.subject(), c.values(), c.consequence(), c.why)
+		}
+	}
 }
 
 func countCalls(groups []group) int {
@@ -84,6 +101,9 @@ func (c check) subject() string {
 	if c.mask != 0 {
 		return fmt.Sprintf("%d, bits %#x", c.arg+1, c.mask)
 	}
+	if c.high {
+		return fmt.Sprintf("%d, high half", c.arg+1)
+	}
 	return fmt.Sprint(c.arg + 1)
 }
 
@@ -91,6 +111,9 @@ func (c check) values() string {
 	list, word := c.in, ""
 	if c.in == nil {
 		list, word = c.notIn, "not "
+	}
+	if c.in != nil && len(c.in) == 0 {
+		return "never"
 	}
 	var out []string
 	for _, v := range list {

@@ -83,7 +83,7 @@ func newListener(fd int) (*Listener, error) {
 
 // killedNames returns the calls that end the process. All listeners share it.
 var killedNames = sync.OnceValues(func() (map[string]bool, error) {
-	all, err := rules(false)
+	all, err := rules(false, nil)
 	kills := map[string]bool{}
 	for name, r := range all {
 		if r.verdict == kill {

@@ -52,6 +52,7 @@ type group struct {
 // if in is nil, none of notIn. A mask of 0 means all 32 bits.
 type check struct {
 	arg   int
+	high  bool // on the high 32 bits, of an address
 	mask  uint32
 	in    []uint32
 	notIn []uint32
@@ -69,8 +70,8 @@ type rule struct {
 }
 
 // rules joins the tables to one map from name to rule. mounts says that the sandbox may
-// write to directories of the host's.
-func rules(mounts bool) (map[string]rule, error) {
+// write to directories of the host's; shared, that it has no namespaces.
+func rules(mounts bool, shared *Shared) (map[string]rule, error) {
 	all := make(map[string]rule, 400)
 	for _, t := range []struct {
 		groups  []group
@@ -88,6 +89,9 @@ func rules(mounts bool) (map[string]rule, error) {
 	checked := maps.Clone(conditions)
 	if mounts {
 		maps.Copy(checked, mountConditions)
+	}
+	if shared != nil {
+		maps.Copy(checked, shared.conditions())
 	}
 	for name, checks := range checked {
 		r, ok := all[name]

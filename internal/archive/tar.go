@@ -45,10 +45,8 @@ func (u *unpacking) readTar(r io.Reader, in *input, f Format) error {
 
 // tarEntry takes up one entry. Types are an allow-list.
 func (u *unpacking) tarEntry(h *tar.Header, r io.Reader) error {
-	for key := range h.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse.") {
-			return refuse(h.Name, "is a sparse file")
-		}
+	if Sparse(h) {
+		return refuse(h.Name, "is a sparse file")
 	}
 	switch h.Typeflag {
 	case tar.TypeXGlobalHeader: // says something about the others, as git does; nothing that we use
@@ -66,3 +64,14 @@ func (u *unpacking) tarEntry(h *tar.Header, r io.Reader) error {
 }
 
 func mode(m int64) uint32 { return uint32(m & 0o777) } //nolint:gosec // nine bits
+
+// Sparse says whether an entry is a file with holes. A few bytes of an archive make one
+// of any length, which no bound on what the archive unfolds to sees.
+func Sparse(h *tar.Header) bool {
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return h.Typeflag == tar.TypeGNUSparse
+}

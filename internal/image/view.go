@@ -101,6 +101,13 @@ func (v view) read(p string, limit int64, places ...string) ([]byte, bool) {
 	return content[:n], int64(n) == info.Size() && (err == nil || errors.Is(err, io.EOF))
 }
 
+// ReadFile returns the content of a file of a template's whole root, at most limit bytes
+// of it, through links as they lead inside. ok is false where there is none that
+// everybody may read.
+func ReadFile(root fs.FS, p string, limit int64) (content []byte, ok bool) {
+	return newView(root).read(p, limit, "")
+}
+
 // executable says whether p is a program: after all links a regular file
 // below one of the places, that everybody may execute.
 func (v view) executable(p string, places []string) bool {

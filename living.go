@@ -55,6 +55,13 @@ func (s *Sandbox) Extend(_ context.Context, ttlMS int64) (sandbox.Info, error) {
 	return s.box.Extend(ttlMS)
 }
 
+// Pause has nothing in the sandbox run any more until Resume; it keeps its memory and its
+// files. What else is asked of it is an error until then. That it is paused is no error.
+func (s *Sandbox) Pause(ctx context.Context) (sandbox.Info, error) { return s.box.Pause(ctx) }
+
+// Resume has what is in a paused sandbox go on. That it runs is no error.
+func (s *Sandbox) Resume(ctx context.Context) (sandbox.Info, error) { return s.box.Resume(ctx) }
+
 // Destroy ends the sandbox and returns when nothing of it is left on the host.
 // That it has ended already is no error.
 func (s *Sandbox) Destroy(ctx context.Context) (sandbox.Info, error) { return s.box.Destroy(ctx) }

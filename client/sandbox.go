@@ -63,6 +63,24 @@ func (s *Sandbox) Extend(ctx context.Context, ttlMS int64) (sandbox.Info, error)
 	return answered[sandbox.Info](ctx, s.client, k)
 }
 
+// Pause has nothing in the sandbox run any more until Resume; it keeps its memory and its
+// files. What else is asked of it is an error until then. That it is paused is no error.
+func (s *Sandbox) Pause(ctx context.Context) (sandbox.Info, error) {
+	return s.change(ctx, "pause")
+}
+
+// Resume has what is in a paused sandbox go on. That it runs is no error.
+func (s *Sandbox) Resume(ctx context.Context) (sandbox.Info, error) {
+	return s.change(ctx, "resume")
+}
+
+// change asks for something that may be asked again.
+func (s *Sandbox) change(ctx context.Context, what string) (sandbox.Info, error) {
+	k := s.call(http.MethodPost, what)
+	k.repeat = true
+	return answered[sandbox.Info](ctx, s.client, k)
+}
+
 // Destroy ends the sandbox and returns when nothing of it is left on the host.
 // That it has ended already is no error.
 func (s *Sandbox) Destroy(ctx context.Context) (sandbox.Info, error) {

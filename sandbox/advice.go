@@ -68,6 +68,7 @@ const (
 	CallListPools     = "listPools"
 	CallListRuns      = "listRuns"
 	CallListSandboxes = "listSandboxes"
+	CallResumeSandbox = "resumeSandbox"
 )
 
 // Call names an operation, one of the above.
@@ -79,6 +80,7 @@ var calls = map[string]struct{ http, method string }{
 	CallListPools:     {"GET /v1/pools", "Pools"},
 	CallListRuns:      {"GET /v1/runs", "Runs"},
 	CallListSandboxes: {"GET /v1/sandboxes", "Sandboxes"},
+	CallResumeSandbox: {"POST /v1/sandboxes/{id}/resume", "Resume"},
 }
 
 // Calls lists the operations that fixes name.

@@ -12,10 +12,12 @@ import (
 // its time is over, or nobody has used it for long. The zero value of every
 // field is the default.
 type Create struct {
-	Template string   `json:"template,omitempty"` // default "host"
-	Driver   string   `json:"driver,omitempty"`   // default "auto"
-	Require  []string `json:"require,omitempty"`  // features that must be enforced
-	Network  string   `json:"network,omitempty"`  // default "none", the only one so far
+	Template string `json:"template,omitempty"` // default "host"
+	Driver   string `json:"driver,omitempty"`   // default "auto"
+	// Isolation is the least level; default "namespace", or what the driver named has.
+	Isolation string   `json:"isolation,omitempty"`
+	Require   []string `json:"require,omitempty"` // features that must be enforced
+	Network   string   `json:"network,omitempty"` // default "none", the only one so far
 	// Limits hold for the sandbox as a whole. wall_time_ms is what each of its
 	// processes gets unless it asks for something else; cpu_time_ms is for all
 	// of them over the sandbox's whole life. Where these two are not given, the
@@ -101,7 +103,7 @@ func CheckTTL(ms int64) error { return checkLife("ttl_ms", ms) }
 // spec is the part that a living sandbox has in common with a run.
 func (c Create) spec() Spec {
 	return Spec{
-		Template: c.Template, Driver: c.Driver, Require: c.Require, Network: c.Network,
+		Template: c.Template, Driver: c.Driver, Isolation: c.Isolation, Require: c.Require, Network: c.Network,
 		Limits: c.Limits, Env: c.Env, Metadata: c.Metadata, Mounts: c.Mounts,
 	}
 }
@@ -109,17 +111,20 @@ func (c Create) spec() Spec {
 // State is where a living sandbox stands.
 type State string
 
-// The states. A sandbox goes through them in this order and never back; it may
-// go from creating to ended.
+// The states. A sandbox goes through them in this order and never back, but for paused,
+// from which it goes back to running; it may pass that over, and go from creating to ended.
 const (
 	StateCreating State = "creating"
 	StateRunning  State = "running"
+	StatePaused   State = "paused" // nothing in it runs until it is resumed
 	StateEnding   State = "ending" // being destroyed
 	StateEnded    State = "ended"  // nothing of it is left on the host
 )
 
 // States returns all states in their order.
-func States() []State { return []State{StateCreating, StateRunning, StateEnding, StateEnded} }
+func States() []State {
+	return []State{StateCreating, StateRunning, StatePaused, StateEnding, StateEnded}
+}
 
 // Causes of a living sandbox's end that a run does not have.
 const (

@@ -45,6 +45,7 @@ type Spec struct {
 	Artifacts  []string          `json:"artifacts,omitempty"` // globs, relative to the working directory
 	Template   string            `json:"template,omitempty"`  // default "host"
 	Driver     string            `json:"driver,omitempty"`    // default "auto"
+	Isolation  string            `json:"isolation,omitempty"` // the least level; default "namespace", or what the driver named has
 	Require    []string          `json:"require,omitempty"`   // features that must be enforced
 	Network    string            `json:"network,omitempty"`   // default "none", the only one so far
 	// Warm asks for an interpreter that has these modules loaded already. A
@@ -212,6 +213,9 @@ func (s Spec) validateArtifacts() error {
 }
 
 func (s Spec) validateChoices() error {
+	if err := validateLevel(s.Isolation); err != nil {
+		return err
+	}
 	for i, r := range s.Require {
 		if !KnownFeature(r) {
 			return &Error{

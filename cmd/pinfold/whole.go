@@ -9,7 +9,9 @@ import (
 
 	"pinfold/internal/bench"
 	"pinfold/internal/cli"
+	"pinfold/internal/compare"
 	"pinfold/internal/config"
+	"pinfold/internal/engine"
 	"pinfold/internal/probe"
 	"pinfold/internal/serve"
 	"pinfold/internal/wiring"
@@ -23,16 +25,32 @@ func whole() cli.Whole {
 	return cli.Whole{
 		Probe: probeAll,
 		Serve: func(ctx context.Context, c *config.Config, o serve.Options) error {
-			return serve.Serve(ctx, c, server(o))
+			return serve.Serve(ctx, c, server(c, o))
 		},
 		CheckServe: func(ctx context.Context, c *config.Config) []serve.Finding {
-			return serve.Check(ctx, c, server(serve.Options{}))
+			return serve.Check(ctx, c, server(c, serve.Options{}))
 		},
 		Bench: func(ctx context.Context, o bench.Options) (*bench.Report, error) {
 			o.NewDriver, o.AgentSize, o.Program = wiring.NewDriver, wiring.AgentSize, program()
 			return bench.Run(ctx, o)
 		},
+		Compare: compareDrivers,
 	}
+}
+
+// compareDrivers compares all drivers of this program.
+func compareDrivers(ctx context.Context, o cli.CompareOptions) (*bench.Report, error) {
+	state, err := os.MkdirTemp("", "pinfold-compare-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(state) //nolint:errcheck // a temporary directory
+	c := config.Default()
+	c.State, c.Drivers.Docker.Image = state, o.DockerImage
+	o.NewEngine = func() (*engine.Engine, error) {
+		return wiring.NewEngine(engine.Options{}, "", wiring.Configured(c)...)
+	}
+	return compare.Run(ctx, o.Options)
 }
 
 // program is the file that users start: the lean program, which names itself when it
@@ -49,8 +67,11 @@ func program() string {
 }
 
 // server completes the options of a server with what only this program knows.
-func server(o serve.Options) serve.Options {
-	o.Version, o.Probe, o.Room, o.NewEngine = version, runProbe, probe.Room, newEngine
+func server(c *config.Config, o serve.Options) serve.Options {
+	o.Version, o.Probe, o.Room = version, runProbe, probe.Room
+	o.NewEngine = func(e engine.Options) (*engine.Engine, error) {
+		return wiring.NewEngine(e, "", wiring.Configured(c)...)
+	}
 	return o
 }
 

@@ -37,12 +37,15 @@ type agent struct {
 	last     uint32 // the highest channel id so far
 }
 
+// Options are what the agent's arguments say.
+type Options struct{ SealModes, Alone bool }
+
 // Run serves the host on a connected stream socket until the connection ends
 // (io.EOF when the host has closed it) or the host breaks the protocol. The
 // caller then exits. build is the
-// agent's build version, for the host's records. sealModes: see SealModes.
-func Run(fd int, build string, sealModes bool) error {
-	p, conn, err := begin(fd, build, sealModes)
+// agent's build version, for the host's records.
+func Run(fd int, build string, o Options) error {
+	p, conn, err := begin(fd, build, o)
 	if err != nil {
 		return err
 	}
@@ -50,7 +53,7 @@ func Run(fd int, build string, sealModes bool) error {
 }
 
 // begin makes this process an agent, whose descriptor to the host is fd.
-func begin(fd int, build string, sealModes bool) (*process, *pollFile, error) {
+func begin(fd int, build string, o Options) (*process, *pollFile, error) {
 	if err := harden(); err != nil {
 		return nil, nil, err
 	}
@@ -60,10 +63,16 @@ func begin(fd int, build string, sealModes bool) (*process, *pollFile, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &process{build: build, sealModes: sealModes, unbound: unbound()}
+	p := &process{build: build, sealModes: o.SealModes, unbound: unbound()}
 	p.pieces.New = func() any { b := make([]byte, wire.DataHeader+chunk); return &b }
 	if p.reap, err = newReaper(); err != nil {
 		return nil, nil, err
+	}
+	if o.Alone {
+		p.reap.alone = true
+		if err := adoptOrphans(); err != nil {
+			return nil, nil, err
+		}
 	}
 	p.root, err = sysOpen("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	return p, f, err

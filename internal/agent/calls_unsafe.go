@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"errors"
 	"syscall"
 	"unsafe"
 
@@ -213,6 +214,13 @@ func sysKill(pid int, sig unix.Signal) error {
 	return err
 }
 
+// sysWaitid looks for any child, without waiting and without collecting it.
+func sysWaitid() error {
+	const everyone = 0 // P_ALL
+	_, err := call(unix.SYS_WAITID, everyone, 0, 0, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0)
+	return err
+}
+
 // sysWait4 is wait4(2).
 func sysWait4(pid int, status *unix.WaitStatus, options int, usage *unix.Rusage) (int, error) {
 	var s int32
@@ -241,4 +249,15 @@ func sysPending(fd int) int {
 	var n int32
 	_, _ = call(unix.SYS_IOCTL, uintptr(fd), unix.TIOCINQ, uintptr(unsafe.Pointer(&n)), 0, 0)
 	return int(n)
+}
+
+// sysWait waits until there is something to read.
+func sysWait(fd int) error {
+	wanted := unix.PollFd{Fd: int32(fd), Events: unix.POLLIN} //nolint:gosec // a descriptor
+	for {
+		_, err := call(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&wanted)), 1, 0, 0, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }

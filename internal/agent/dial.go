@@ -95,6 +95,9 @@ func dialFault(err error) *wire.Fault {
 	if errors.Is(err, unix.ECONNREFUSED) {
 		return fault(sandbox.CodePortClosed, "nothing listens on that port")
 	}
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		return fault(sandbox.CodePortClosed, "there are no sockets in this sandbox, so nothing listens on that port")
+	}
 	return fileFault(err)
 }
 

@@ -23,12 +23,16 @@ const Listen = "listen"
 
 // Serve serves the hosts that connect to a listening stream socket, the latest one at
 // any time, for ever. What one had started ends before the next is served.
-func Serve(fd, secretFD int, build string, sealModes bool) error {
+func Serve(fd, secretFD int, build string, o Options) error {
 	secret, err := readSecret(secretFD)
 	if err != nil {
 		return err
 	}
-	p, listener, err := begin(fd, build, sealModes)
+	return serveHosts(fd, secret, build, o)
+}
+
+func serveHosts(fd int, secret resume.Secret, build string, o Options) error {
+	p, listener, err := begin(fd, build, o)
 	if err != nil {
 		return err
 	}

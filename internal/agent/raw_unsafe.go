@@ -79,3 +79,20 @@ func countChildren(eventfd int) error {
 	}
 	return nil
 }
+
+// fprog is the kernel's struct sock_fprog.
+type fprog struct {
+	length uint16
+	filter *byte
+}
+
+// installFilter has the kernel filter the system calls of all threads by a program, from
+// now on and for ever. It takes no_new_privs, and fails when a thread has not got it.
+func installFilter(program []byte) error {
+	f := fprog{uint16(len(program) / filterInstruction), unsafe.SliceData(program)} //nolint:gosec // at most BPF_MAXINSNS
+	thread, err := call(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&f)), 0, 0)
+	if err == nil && thread != 0 {
+		err = unix.ESRCH // a thread that has a filter of its own
+	}
+	return err
+}

@@ -29,6 +29,9 @@ type reaper struct {
 	mu      sync.Mutex
 	running map[int]*child
 	events  *pollFile // an eventfd that counts SIGCHLD
+	// alone says that all that this process may signal is the sandbox's, and that orphans
+	// come to it.
+	alone bool
 }
 
 func newReaper() (*reaper, error) {
@@ -157,8 +160,8 @@ func exitOf(c *child, status unix.WaitStatus, usage unix.Rusage) wire.Exit {
 const killTimeout = 10 * time.Second
 
 // killAll kills everything but the agent and waits until it is gone. As pid 1
-// that is every process of the pid namespace; otherwise (in tests) the groups
-// of the agent's own children.
+// that is every process of the pid namespace, below a supervisor every one that
+// it may signal; otherwise (in tests) the groups of the agent's own children.
 func (a *agent) killAll(c *channel, _ wire.Request) wire.Outcome {
 	if !a.reap.killAll(c.abandoned) {
 		return failed(fault(sandbox.CodeResourceUnavailable, "some processes do not die"))
@@ -170,7 +173,10 @@ func (a *agent) killAll(c *channel, _ wire.Request) wire.Outcome {
 // does.
 func (r *reaper) killAll(giveUp func() bool) (gone bool) {
 	kill := r.killGroups
-	if os.Getpid() == 1 {
+	switch {
+	case r.alone:
+		kill = func() bool { _ = sysKill(-1, unix.SIGKILL); return childless() }
+	case os.Getpid() == 1:
 		kill = func() bool { return errors.Is(sysKill(-1, unix.SIGKILL), unix.ESRCH) }
 	}
 	pause := 50 * time.Microsecond

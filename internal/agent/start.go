@@ -17,6 +17,9 @@ import (
 // start runs one process from its start to the end of its output.
 func (a *agent) start(c *channel, req wire.Request) wire.Outcome {
 	pipes, err := a.newPipes(req.Start)
+	if errors.Is(err, unix.EACCES) && req.Start.Terminal != nil {
+		return failed(fault(sandbox.CodeResourceUnavailable, "there are no terminals in this sandbox: those of the host are its user's as well"))
+	}
 	if err != nil {
 		return failed(a.fileFault(err))
 	}
@@ -121,6 +124,9 @@ func (a *agent) program(req *wire.StartRequest, program string, dir int, pipes *
 	p.CloseOnExecFrom(3)
 	if a.sealModes {
 		refuseOpenat2(p)
+	}
+	if a.reap.alone {
+		dieTogether(p)
 	}
 	p.Call("set timer slack", unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0)
 	p.UnblockSignals()

@@ -7,6 +7,7 @@ var fieldMeanings = map[string]string{
 	"*.id":               "The object's id.",
 	"*.metadata":         "Pairs of your own; they come back with the object.",
 	"*.template":         `What is inside; "host" shows the host's own programs, read-only.`,
+	"*.isolation":        "The least level of isolation: by default \"namespace\", or what the named driver has. The levels, the weakest first: process, namespace, container, kernel, vm.",
 	"*.driver":           `The way the sandbox is made; "auto" is the strongest that works here.`,
 	"*.limits":           "What it may use. A limit that is left out has its default, never infinity.",
 	"*.created_at":       "When it was made.",
@@ -241,6 +242,7 @@ var fieldMeanings = map[string]string{
 	"LanguageInfo.extensions": "File name extensions that tell it.",
 	"LanguageInfo.reason":     "Why it is not available.",
 
+	"DriverInfo.level":      "Its level of isolation; see isolation of a run.",
 	"DriverInfo.available":  "It works on this host.",
 	"DriverInfo.features":   "What it can enforce here.",
 	"DriverFeature.feature": "The feature.",

@@ -74,11 +74,13 @@ func fieldWords() map[string][]any {
 		"Fix.kind":   enumOf(sandbox.FixKinds()...),
 		"Error.code": enumOf(sandbox.Codes()...), "SkippedResult.code": enumOf(sandbox.Codes()...), "SkippedArtifact.code": enumOf(sandbox.Codes()...),
 		"Cause.kind": enumOf(sandbox.CauseKinds()...), "Run.cause": enumOf(sandbox.CauseKinds()...),
-		"Run.state":      enumOf(sandbox.RunStates()...),
-		"Sandbox.state":  enumOf(sandbox.States()...),
-		"FileInfo.type":  enumOf(sandbox.FileRegular, sandbox.FileDir, sandbox.FileSymlink, sandbox.FileOther),
-		"FileEvent.kind": enumOf("created", "modified", "removed", "moved_from", "moved_to", "overflow"),
-		"Change.kind":    enumOf("added", "modified", "removed"),
+		"Run.state":         enumOf(sandbox.RunStates()...),
+		"Sandbox.state":     enumOf(sandbox.States()...),
+		"RunSpec.isolation": enumOf(sandbox.IsolationLevels()...), "SandboxCreate.isolation": enumOf(sandbox.IsolationLevels()...),
+		"DriverInfo.level": enumOf(sandbox.IsolationLevels()...),
+		"FileInfo.type":    enumOf(sandbox.FileRegular, sandbox.FileDir, sandbox.FileSymlink, sandbox.FileOther),
+		"FileEvent.kind":   enumOf("created", "modified", "removed", "moved_from", "moved_to", "overflow"),
+		"Change.kind":      enumOf("added", "modified", "removed"),
 	}
 }
 

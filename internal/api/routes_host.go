@@ -13,6 +13,7 @@ type (
 	// driverInfo is a driver and what it can do on this host.
 	driverInfo struct {
 		Name      string          `json:"name"`
+		Level     string          `json:"level"`
 		Available bool            `json:"available"`
 		Error     *sandbox.Error  `json:"error,omitempty"`
 		Features  []driverFeature `json:"features"`
@@ -106,7 +107,7 @@ func (c *call) listDrivers() error {
 }
 
 func shownDriver(r driver.Report) driverInfo {
-	d := driverInfo{Name: r.Driver, Available: r.Blocked == nil, Error: r.Blocked, Features: []driverFeature{}}
+	d := driverInfo{Name: r.Driver, Level: r.Level, Available: r.Blocked == nil, Error: r.Blocked, Features: []driverFeature{}}
 	for _, f := range r.Findings {
 		d.Features = append(d.Features, driverFeature{f.Feature, f.Answer.String(), f.Because, f.Fix.JSON()})
 	}

@@ -55,6 +55,24 @@ func (s *server) sandboxRoutes() []route {
 			example: `curl -s $SERVER/v1/sandboxes/$ID/extend -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"ttl_ms": 600000}'`,
 			handle:  withBody((*call).sandbox, (*call).extendSandbox),
 		},
+		{
+			method: http.MethodPost, path: "/v1/sandboxes/{id}/pause", id: "pauseSandbox", tag: "Sandboxes", summary: "Pause a sandbox",
+			description: "Answers when nothing in it runs any more. It keeps its memory and its files, and whatever else is asked of it is refused until it is resumed. Its time to live goes on; its idle time and the wall time of its processes stand. It is refused while files are transferred or connections to its ports are open, and where its driver cannot do it. Pausing one that is paused changes nothing.",
+			scopes:      scopes,
+			answers:     []reply{jsonReply[sandbox.Info](http.StatusOK, "The sandbox.")},
+			errors:      []int{http.StatusConflict, http.StatusUnprocessableEntity},
+			example:     `curl -s -X POST $SERVER/v1/sandboxes/$ID/pause -H "Authorization: Bearer $KEY"`,
+			handle:      changes((*living.Sandbox).Pause),
+		},
+		{
+			method: http.MethodPost, path: "/v1/sandboxes/{id}/resume", id: "resumeSandbox", tag: "Sandboxes", summary: "Resume a sandbox",
+			description: "What was paused in it goes on. Resuming one that runs changes nothing.",
+			scopes:      scopes,
+			answers:     []reply{jsonReply[sandbox.Info](http.StatusOK, "The sandbox.")},
+			errors:      []int{http.StatusConflict, http.StatusUnprocessableEntity},
+			example:     `curl -s -X POST $SERVER/v1/sandboxes/$ID/resume -H "Authorization: Bearer $KEY"`,
+			handle:      changes((*living.Sandbox).Resume),
+		},
 	}
 }
 
@@ -110,4 +128,15 @@ func (c *call) extendSandbox(s *living.Sandbox, b *extendBody) error {
 		return err
 	}
 	return c.ok(s.Extend(b.TTLMS))
+}
+
+// changes has a sandbox change its state, and answers with what it is then.
+func changes(how func(*living.Sandbox, context.Context) (sandbox.Info, error)) func(*call) error {
+	return func(c *call) error {
+		s, err := c.sandbox()
+		if err != nil {
+			return err
+		}
+		return c.ok(how(s, c.r.Context()))
+	}
 }

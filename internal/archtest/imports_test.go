@@ -22,7 +22,7 @@ var importRules = []struct {
 }{
 	{
 		name: "engine", from: []string{"internal/engine/..."},
-		deny:   append([]string{"internal/driver/native/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/..."}, edges...),
+		deny:   append([]string{"internal/driver/docker/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/..."}, edges...),
 		reason: "the engine decides what lives and dies; drivers are handed to it, so that it can be tested without a kernel",
 	},
 	{
@@ -37,7 +37,7 @@ var importRules = []struct {
 	},
 	{
 		name: "warm interpreters", from: []string{"internal/zygote/..."},
-		deny:   append([]string{"internal/engine/...", "internal/driver/native/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/store/..."}, edges...),
+		deny:   append([]string{"internal/engine/...", "internal/driver/docker/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/store/..."}, edges...),
 		reason: "everything about warm interpreters but the kernel's part, which native has, and the pools, which the engine has",
 	},
 	{
@@ -53,7 +53,7 @@ var importRules = []struct {
 	},
 	{
 		name: "edges", from: edges,
-		deny:   []string{"internal/driver/native/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/guest/..."},
+		deny:   []string{"internal/driver/docker/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/guest/..."},
 		reason: "an edge asks the engine; isolation must not depend on which door a request came through",
 	},
 	{
@@ -137,10 +137,10 @@ func TestLeanProgramIsLean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heavy := []string{"internal/api", "internal/bench", "internal/config", "internal/serve", "internal/store", "internal/telemetry"}
+	heavy := []string{"internal/api", "internal/bench", "internal/compare", "internal/config", "internal/driver/docker", "internal/serve", "internal/store", "internal/telemetry"}
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSpace(path)
-		for _, prefix := range []string{"modernc.org/", "go.opentelemetry.io/", "go.yaml.in/", "github.com/prometheus/"} {
+		for _, prefix := range []string{"modernc.org/", "go.opentelemetry.io/", "go.yaml.in/", "github.com/prometheus/", "github.com/moby/"} {
 			if strings.HasPrefix(path, prefix) {
 				t.Errorf("the lean program imports %s", path)
 			}
@@ -240,9 +240,11 @@ var dependencies = []struct {
 }{
 	{
 		"golang.org/x/sys",
-		[]string{"internal/linux/...", "internal/agent/...", "cmd/pinfold-agent", "internal/driver/native/...", "internal/driver/drivertest/...", "test/..."},
+		[]string{"internal/linux/...", "internal/agent/...", "cmd/pinfold-agent", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/docker/...", "internal/driver/drivertest/...", "test/..."},
 		"the kernel is spoken to in few places",
 	},
+	{"github.com/moby/moby", []string{"internal/driver/docker"}, "the Docker Engine's API, as its makers say it; one driver speaks it"},
+	{"github.com/containerd/errdefs", []string{"internal/driver/docker"}, "the kinds of that client's errors"},
 	{"github.com/spf13/cobra", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
 	{"github.com/spf13/pflag", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
 	{"github.com/danielgtaylor/huma", []string{"internal/api/..."}, "the OpenAPI document and its schemas are made of it; nobody else needs to know"},
@@ -250,6 +252,8 @@ var dependencies = []struct {
 	{"go.yaml.in/yaml/v4", []string{"internal/config"}, "one configuration file, read strictly"},
 	{"github.com/google/go-cmp", []string{"internal/driver/drivertest/...", "test/..."}, "it panics by design; tests only"},
 	{"modernc.org/sqlite", []string{"internal/store"}, "one package knows the database"},
+	{"github.com/klauspost/compress", []string{"internal/template"}, "layers of images come compressed with zstd, too, which the standard library does not read, and with gzip, which it reads half as fast"},
+	{"github.com/google/go-containerregistry", []string{"internal/template/registry"}, "one package speaks with registries: their references, their tokens, Docker's credentials"},
 	{"pgregory.net/rapid", []string{"internal/store/storetest/..."}, "tests only"},
 	{"github.com/rogpeppe/go-internal", []string{"test/..."}, "tests only"},
 }

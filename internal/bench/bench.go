@@ -40,8 +40,8 @@ func Run(ctx context.Context, o Options) (report *Report, err error) {
 		return nil, err
 	}
 	s := &session{ctx: ctx, o: o.withDefaults()}
-	s.report = &Report{Made: time.Now().UTC().Truncate(time.Second), Version: o.Version, Options: s.describe(), Machine: machine(), Failures: []string{}}
-	if s.python, err = findPython(); err != nil {
+	s.report = &Report{Command: "bench", Made: time.Now().UTC().Truncate(time.Second), Version: o.Version, Options: s.describe(), Machine: LookAtMachine(), Failures: []string{}}
+	if s.python, err = FindPython(); err != nil {
 		return nil, err
 	}
 	if s.dir, err = os.MkdirTemp("", "pinfold-bench-"); err != nil {
@@ -123,8 +123,8 @@ func (s *session) sleep(d time.Duration) {
 	}
 }
 
-// findPython prefers the one that sandboxes see.
-func findPython() (string, error) {
+// FindPython returns the path of python3; the one that sandboxes see is preferred.
+func FindPython() (string, error) {
 	if executable("/usr/bin/python3") {
 		return "/usr/bin/python3", nil
 	}

@@ -95,17 +95,18 @@ func TestRaceTakesTurnsAndLeavesOutWhatFails(t *testing.T) {
 // report is one with every kind of thing in it.
 func report() *Report {
 	t := &Table{ID: "latency-print", First: "what", Columns: append(spread(), besideBare()), Last: "isolation"}
-	t.add(bareName, "none | at all", 20, 22, 25, 19, 1)
-	t.add("pinfold run", "<all>", 25, 30, 35, 24, 1.25)
-	t.add(serverRunWarm, "", 3, 4, none, 2, 0.15)
+	t.Add(bareName, "none | at all", 20, 22, 25, 19, 1)
+	t.Add("pinfold run", "<all>", 25, 30, 35, 24, 1.25)
+	t.Add(serverRunWarm, "", 3, 4, none, 2, 0.15)
 	chart := Chart{File: "a.svg", Title: "A `title` <&> \"quoted\" \x00\x1b", Unit: UnitMS}
-	chart.bar("one <script>", 0.5, false)
-	chart.bar("two", 100, true)
-	chart.bar("not measured", none, false)
+	chart.AddBar("one <script>", 0.5, false)
+	chart.AddBar("two", 100, true)
+	chart.AddBar("not measured", none, false)
 	d := &Table{ID: "density", First: "living", Columns: []Column{{"run_ms", "run", UnitMS}, {"create_ms", "create", UnitMS}, {"command_ms", "command", UnitMS}}}
-	d.add("1", "", 2, 4, 1)
-	d.add("1000", "", 2.5, 8, none)
+	d.Add("1", "", 2, 4, 1)
+	d.Add("1000", "", 2.5, 8, none)
 	return &Report{
+		Command: "bench",
 		Version: "v1", Options: " --quick", Machine: Machine{Cores: 2, System: "linux 6.1", Arch: "amd64", Root: true},
 		Sections: []*Section{
 			{Part: "latency", Title: "Latency of `print(1)`", Text: "Text.", Tables: []*Table{t}, Notes: []string{"left out: x | <y>"}, Charts: []Chart{chart}},
@@ -117,9 +118,9 @@ func report() *Report {
 
 func TestSumTakesTheServersRows(t *testing.T) {
 	b := &Table{ID: "burst", Columns: []Column{{"refused", "refused", UnitCount}}}
-	b.add("bare", "", 7)
-	b.add(serverRun, "", 0)
-	b.add(serverRunWarm, "", 3)
+	b.Add("bare", "", 7)
+	b.Add(serverRun, "", 0)
+	b.Add(serverRunWarm, "", 3)
 	r := &Report{Sections: []*Section{{Tables: []*Table{b}}}}
 	if got := r.ofBursts("POST", "refused"); got != 3 {
 		t.Errorf("%v, want 3", got)
@@ -186,7 +187,7 @@ func TestJSONHasNumbersAndNulls(t *testing.T) {
 func TestMarkdownKeepsWhatStandsAboveTheMarker(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "docs.md")
-	if err := os.WriteFile(path, []byte("# Mine\n\nText.\n\n"+Marker+"\n\nstale numbers\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("# Mine\n\nText.\n\n"+Marker("bench")+"\n\nstale numbers\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := report().WriteMarkdown(path, filepath.Join(dir, "charts")); err != nil {
@@ -198,7 +199,7 @@ func TestMarkdownKeepsWhatStandsAboveTheMarker(t *testing.T) {
 	}
 	got := string(text)
 	for _, want := range []string{
-		"# Mine\n\nText.\n\n" + Marker + "\n", "| pinfold run | 25.0 ms |", "none \\| at all", "&lt;all>", "](charts/a.svg)", "left out: x \\| &lt;y>", "| – |",
+		"# Mine\n\nText.\n\n" + Marker("bench") + "\n", "| pinfold run | 25.0 ms |", "none \\| at all", "&lt;all>", "](charts/a.svg)", "left out: x \\| &lt;y>", "| – |",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in:\n%s", want, got)

@@ -14,12 +14,12 @@ func (s *session) burst() error {
 	sec, done := s.section("burst", fmt.Sprintf("Burst: %d programs at once", burstSize),
 		fmt.Sprintf("All requests leave at the same moment; the server's pools hold %d. A refusal is an answer that says so; lost is what was answered with a failure or not at all. \"Single\" is one request alone, just before.", poolSize))
 	if s.data && s.dataPool() != poolSize {
-		sec.note("the pool of interpreters with modules holds %d only", s.dataPool())
+		sec.Note("the pool of interpreters with modules holds %d only", s.dataPool())
 	}
 	defer func() {
 		chart := Chart{File: "burst.svg", Title: fmt.Sprintf("%d programs at once: p99", burstSize), Unit: UnitMS}
 		for _, row := range sec.Tables[0].Rows {
-			chart.bar(row.What, row.Values[2], strings.HasPrefix(row.What, "POST") || strings.HasPrefix(row.What, "pinfold"))
+			chart.AddBar(row.What, row.Values[2], strings.HasPrefix(row.What, "POST") || strings.HasPrefix(row.What, "pinfold"))
 		}
 		sec.Charts = append(sec.Charts, chart)
 		done()
@@ -63,7 +63,7 @@ func (s *session) noteWarm(sec *Section) {
 		return
 	}
 	if line := s.server.warmShare(); line != "" {
-		sec.note("%s", line)
+		sec.Note("%s", line)
 	}
 }
 
@@ -104,12 +104,12 @@ func (s *session) burstOf(t *Table, sec *Section, c *contender, w workload, roun
 	if w.heavy {
 		name += ", with " + w.modules[1]
 	}
-	t.add(name, "", ms(single.median()), ms(all.median()), ms(all.at(0.99)), ms(all.at(1)), over(ms(all.at(0.99)), ms(single.median())), float64(refused), float64(lost))
+	t.Add(name, "", ms(single.median()), ms(all.median()), ms(all.at(0.99)), ms(all.at(1)), over(ms(all.at(0.99)), ms(single.median())), float64(refused), float64(lost))
 	if first != nil && c.ours {
 		s.fail(fmt.Errorf("burst: %s: %d of %d requests were lost; the first: %w", name, lost, rounds*burstSize, first))
 	}
 	if first != nil {
-		sec.note("%s: the first failure: %v", name, first)
+		sec.Note("%s: the first failure: %v", name, first)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (s *session) leaveOut(sec *Section, c *contender, w workload, err error) {
 	if c.ours {
 		s.fail(fmt.Errorf("%s: %s, %s: %w", sec.Part, c.name, w.id, err))
 	}
-	sec.note("left out, it does not work here: %s: %v", c.name, err)
+	sec.Note("left out, it does not work here: %s: %v", c.name, err)
 }
 
 // ending is the last bytes of a message: where a traceback says what was wrong.

@@ -49,7 +49,7 @@ func (s *session) density() error {
 			x, err := s.server.cl.Create(s.ctx, sandbox.Create{TTLMS: time.Hour.Milliseconds()})
 			if err != nil {
 				if s.server.child == nil && s.ctx.Err() == nil {
-					sec.note("not measured with %d: the server that was named says: %v", n, err)
+					sec.Note("not measured with %d: the server that was named says: %v", n, err)
 					return nil
 				}
 				return fmt.Errorf("sandbox %d: %w", len(all)+1, err)
@@ -73,7 +73,7 @@ func (s *session) level(t *Table, all []*client.Sandbox, base, used int64) error
 	each, server, host := none, none, none
 	if s.server.child != nil {
 		each = max(0, float64(s.treeMemory()-base)/float64(n)/1024)
-		server = float64(unshared(s.server.child.pid)) / (1 << 20)
+		server = float64(Unshared(s.server.child.pid)) / (1 << 20)
 		host = max(0, float64(memoryInUse()-used)/float64(n)/1024)
 	}
 	var runs, creates, commands sample
@@ -101,7 +101,7 @@ func (s *session) level(t *Table, all []*client.Sandbox, base, used int64) error
 			runs, creates, commands = append(runs, run), append(creates, create), append(commands, time.Since(began))
 		}
 	}
-	t.add(fmt.Sprint(n), "", ms(runs.median()), ms(creates.median()), ms(commands.median()), each, server, host)
+	t.Add(fmt.Sprint(n), "", ms(runs.median()), ms(creates.median()), ms(commands.median()), each, server, host)
 	return nil
 }
 
@@ -153,7 +153,7 @@ func (s *session) warmMemory(sec *Section) error {
 		if err != nil {
 			return err
 		}
-		t.add(names[i], "", each/1024, poolSize)
+		t.Add(names[i], "", each/1024, poolSize)
 	}
 	sec.Tables = append(sec.Tables, t)
 	return nil

@@ -45,7 +45,7 @@ func (s *session) newMaker() (*maker, error) {
 func (s *session) withMaker(sec *Section, measure func(*maker) error) error {
 	m, err := s.newMaker()
 	if err != nil {
-		sec.note("not measured: %v", err)
+		sec.Note("not measured: %v", err)
 		return nil
 	}
 	return errors.Join(measure(m), m.driver.Close())
@@ -169,7 +169,7 @@ func (s *session) lives(sec *Section, m *maker) error {
 		}
 		floor, err := kernelFloor()
 		if err != nil {
-			sec.note("no floor: %v", err)
+			sec.Note("no floor: %v", err)
 		}
 		if i < 3 {
 			continue
@@ -189,7 +189,7 @@ func (s *session) lives(sec *Section, m *maker) error {
 		{"of it: the command", runs},
 		{"of it: destroy", destroys},
 	} {
-		t.add(row.what, "", append(row.s.values(), over(ms(row.s.median()), ms(floors.median())))...)
+		t.Add(row.what, "", append(row.s.values(), over(ms(row.s.median()), ms(floors.median())))...)
 	}
 	sec.Tables = append(sec.Tables, t)
 	return nil
@@ -209,7 +209,7 @@ func (s *session) atATime(sec *Section, m *maker) error {
 		if n == 1 {
 			single = rate
 		}
-		t.add(fmt.Sprint(n), "", rate, over(rate, single))
+		t.Add(fmt.Sprint(n), "", rate, over(rate, single))
 	}
 	sec.Tables = append(sec.Tables, t)
 	return nil
@@ -220,7 +220,7 @@ func (s *session) agent(sec *Section, m *maker) error {
 	t := &Table{ID: "agent", Title: "The agent, process 1 of every sandbox:", First: "what", Columns: []Column{{"kb", "size", UnitKB}}}
 	if s.o.AgentSize != nil {
 		if n, err := s.o.AgentSize(); err == nil {
-			t.add("its executable, one sealed file that all sandboxes share", "", float64(n)/1024)
+			t.Add("its executable, one sealed file that all sandboxes share", "", float64(n)/1024)
 		}
 	}
 	box, g, _, err := m.open(s.ctx)
@@ -234,7 +234,7 @@ func (s *session) agent(sec *Section, m *maker) error {
 		return err
 	}
 	if idle > 0 {
-		t.add("its unshared memory when idle", "", float64(idle)/1024)
+		t.Add("its unshared memory when idle", "", float64(idle)/1024)
 	}
 	sec.Tables = append(sec.Tables, t)
 	return nil

@@ -46,12 +46,12 @@ func (s *session) endure(sec *Section, m *maker, total int) error {
 		{"last_ms", fmt.Sprintf("of the last %d", part), UnitMS},
 		{"beside_first", "last beside first", UnitTimes},
 	}}
-	t.add("sandboxes", "", float64(total)/span.Seconds(), ms(first), ms(last), over(ms(last), ms(first)))
+	t.Add("sandboxes", "", float64(total)/span.Seconds(), ms(first), ms(last), over(ms(last), ms(first)))
 	sec.Tables = append(sec.Tables, t)
 	if !maps.Equal(before, after) {
 		return fmt.Errorf("something is left: %s before, %s after", counts(before), counts(after))
 	}
-	sec.note("nothing is left; there are as many as before of these: %s", counts(before))
+	sec.Note("nothing is left; there are as many as before of these: %s", counts(before))
 	return nil
 }
 

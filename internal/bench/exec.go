@@ -25,7 +25,7 @@ func (s *session) exec() error {
 	if s.docker != nil {
 		name, err := s.docker.living(s.ctx)
 		if err != nil {
-			sec.note("left out: docker exec: %v", err)
+			sec.Note("left out: docker exec: %v", err)
 		} else {
 			all = append(all, &contender{name: "docker exec", note: "its command line", run: func(ctx context.Context, _ workload) error {
 				return s.docker.do(ctx, "exec", name, trueProgram)
@@ -39,7 +39,7 @@ func (s *session) exec() error {
 	t := &Table{ID: "exec", First: "what", Columns: spread()}
 	for _, c := range all {
 		if len(times[c]) > 0 {
-			t.add(c.name, "", times[c].values()...)
+			t.Add(c.name, "", times[c].values()...)
 		}
 	}
 	sec.Tables = append(sec.Tables, t)

@@ -30,7 +30,7 @@ func (s *session) latency() error {
 			"One at a time, from the request (a process started, a request sent) to the whole output. Without a server of ours that is a whole process for each.")
 		if i == 0 {
 			for _, l := range s.leftOut {
-				sec.note("left out: %s", l)
+				sec.Note("left out: %s", l)
 			}
 		}
 		err := s.latencyOf(sec, w)
@@ -59,8 +59,8 @@ func (s *session) latencyOf(sec *Section, w workload) error {
 	bare := ms(times[s.peers[0]].median())
 	for _, c := range s.peers {
 		if m := times[c]; len(m) > 0 {
-			t.add(c.name, c.note, append(m.values(), over(ms(m.median()), bare))...)
-			chart.bar(c.name, ms(m.median()), c.ours)
+			t.Add(c.name, c.note, append(m.values(), over(ms(m.median()), bare))...)
+			chart.AddBar(c.name, ms(m.median()), c.ours)
 		}
 	}
 	sec.Tables = append(sec.Tables, t)
@@ -93,7 +93,7 @@ func (s *session) phaseTable(sec *Section, w workload) {
 			}
 			return float64(d.median()) / float64(time.Millisecond)
 		}
-		t.add(name, "",
+		t.Add(name, "",
 			median(func(x sandbox.Timings) float64 { return x.QueueMS }), median(func(x sandbox.Timings) float64 { return x.CreateMS }),
 			median(func(x sandbox.Timings) float64 { return x.ExecMS }), median(func(x sandbox.Timings) float64 { return x.CollectMS }))
 	}

@@ -9,9 +9,11 @@ import (
 	"strings"
 )
 
-// Marker separates what people write in a document from what a benchmark
-// writes below it.
-const Marker = "<!-- written by pinfold bench: everything below -->"
+// Marker separates what people write in a document from what a command of pinfold writes
+// below it.
+func Marker(command string) string {
+	return "<!-- written by pinfold " + command + ": everything below -->"
+}
 
 // maxDocument bounds the document that is written into.
 const maxDocument = 4 << 20
@@ -21,7 +23,7 @@ const maxDocument = 4 << 20
 // which they were written, if any. A document without the Marker is replaced
 // only if it is empty or not there.
 func (r *Report) WriteMarkdown(path, charts string) error {
-	above := "# Benchmarks\n\n"
+	above, marker := "# Benchmarks\n\n", Marker(r.Command)
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -36,8 +38,8 @@ func (r *Report) WriteMarkdown(path, charts string) error {
 			return err
 		}
 		var found bool
-		if above, _, found = strings.Cut(string(old), Marker); !found {
-			return fmt.Errorf("%s has no line %s: its text would be lost", path, Marker)
+		if above, _, found = strings.Cut(string(old), marker); !found {
+			return fmt.Errorf("%s has no line %s: its text would be lost", path, marker)
 		}
 	}
 	prefix := ""
@@ -46,13 +48,13 @@ func (r *Report) WriteMarkdown(path, charts string) error {
 			prefix = charts
 		}
 	}
-	return os.WriteFile(path, []byte(above+Marker+"\n\n"+r.markdown(prefix, charts != "")), 0o644) //nolint:gosec // a document
+	return os.WriteFile(path, []byte(above+marker+"\n\n"+r.markdown(prefix, charts != "")), 0o644) //nolint:gosec // a document
 }
 
 // markdown is the generated part.
 func (r *Report) markdown(prefix string, charts bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Made by `pinfold bench%s` of version %s.\n\n%s\n", r.Options, r.Version, r.Line())
+	fmt.Fprintf(&b, "Made by `pinfold %s%s` of version %s.\n\n%s\n", r.Command, r.Options, r.Version, r.Line())
 	r.markdownTargets(&b)
 	for _, s := range r.Sections {
 		fmt.Fprintf(&b, "\n## %s\n", s.Title)
@@ -84,6 +86,9 @@ func (r *Report) markdown(prefix string, charts bool) string {
 }
 
 func (r *Report) markdownTargets(b *strings.Builder) {
+	if len(r.Targets) == 0 {
+		return
+	}
 	b.WriteString("\n## Targets\n\nThey are aims, not promises; how they stand is what this run measured.\n")
 	group := ""
 	for _, t := range r.Targets {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// unshared is a process's memory that it shares with nobody, in bytes; zero
+// Unshared is a process's memory that it shares with nobody, in bytes; zero
 // where the kernel does not say.
-func unshared(pid int) int64 {
+func Unshared(pid int) int64 {
 	f, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
 		return 0
@@ -60,7 +60,7 @@ func children(pid int) []int {
 // treeMemory is the unshared memory of everything below a process.
 func treeMemory(pid int) (sum int64) {
 	for _, c := range children(pid) {
-		sum += unshared(c) + treeMemory(c)
+		sum += Unshared(c) + treeMemory(c)
 	}
 	return sum
 }

@@ -17,8 +17,9 @@ import (
 	"pinfold/sandbox"
 )
 
-// Report is everything that one benchmark found.
+// Report is everything that one benchmark, or comparison, found.
 type Report struct {
+	Command  string     `json:"command"` // of pinfold: "bench"
 	Made     time.Time  `json:"made"`
 	Version  string     `json:"version"`
 	Options  string     `json:"options"` // how thorough it was
@@ -50,7 +51,8 @@ type Section struct {
 	Charts []Chart  `json:"-"`
 }
 
-func (s *Section) note(format string, args ...any) {
+// Note adds a line, which may hold foreign text.
+func (s *Section) Note(format string, args ...any) {
 	line := sandbox.SafeText(strings.TrimSpace(fmt.Sprintf(format, args...)), 600)
 	s.Notes = append(s.Notes, line)
 }
@@ -73,8 +75,8 @@ type Target struct {
 	Measured string `json:"measured,omitempty"`
 }
 
-// machine looks at the host.
-func machine() Machine {
+// LookAtMachine describes this machine.
+func LookAtMachine() Machine {
 	m := Machine{Cores: runtime.NumCPU(), System: runtime.GOOS, Arch: runtime.GOARCH, Root: os.Geteuid() == 0}
 	if kernel, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		m.System += " " + sandbox.SafeText(strings.TrimSpace(string(kernel)), 80)

@@ -33,7 +33,8 @@ type Series struct {
 	X, Y []float64
 }
 
-func (c *Chart) bar(label string, v float64, ours bool) {
+// AddBar adds a bar, for a value that was measured.
+func (c *Chart) AddBar(label string, v float64, ours bool) {
 	if known(v) {
 		c.Bars = append(c.Bars, Bar{label, v, ours})
 	}

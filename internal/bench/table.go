@@ -46,8 +46,8 @@ type Table struct {
 	Rows    []Row
 }
 
-// add appends a row.
-func (t *Table) add(what, note string, values ...float64) {
+// Add appends a row.
+func (t *Table) Add(what, note string, values ...float64) {
 	t.Rows = append(t.Rows, Row{What: what, Note: note, Values: values})
 }
 

@@ -94,8 +94,8 @@ func (s *session) throughputOf(sec *Section, w workload) error {
 		if c == s.peers[0] {
 			bare = m.rate()
 		}
-		t.add(c.name, c.note, m.rate(), over(m.rate(), bare), ms(m.times.median()), ms(m.times.at(0.99)))
-		chart.bar(c.name, m.rate(), c.ours)
+		t.Add(c.name, c.note, m.rate(), over(m.rate(), bare), ms(m.times.median()), ms(m.times.at(0.99)))
+		chart.AddBar(c.name, m.rate(), c.ours)
 	}
 	sec.Tables = append(sec.Tables, t)
 	sec.Charts = append(sec.Charts, chart)

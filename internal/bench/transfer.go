@@ -61,7 +61,7 @@ func (s *session) transfer() error {
 		}
 		stop()
 		speed := func(d time.Duration) float64 { return float64(size) / 1e6 / d.Seconds() }
-		t.add(m.what, "", speed(times.median()), speed(times.at(0)), before, max(before, *highest))
+		t.Add(m.what, "", speed(times.median()), speed(times.at(0)), before, max(before, *highest))
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (s *session) serverMemory() float64 {
 	if s.server.child == nil {
 		return none
 	}
-	return float64(unshared(s.server.child.pid)) / (1 << 20)
+	return float64(Unshared(s.server.child.pid)) / (1 << 20)
 }
 
 // watchMemory follows the server's memory until stop is called.

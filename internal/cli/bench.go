@@ -3,11 +3,8 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -16,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"pinfold/internal/bench"
-	"pinfold/sandbox"
 )
 
 const benchLong = `Measure Pinfold beside what else runs programs on this machine: bare python3,
@@ -38,8 +34,7 @@ const benchExamples = `  pinfold bench --quick                      does it all 
 // benchFlags are the flags of "bench" as they were given.
 type benchFlags struct {
 	bench.Options
-
-	json, markdown, svg string
+	reportFlags
 }
 
 func (a *app) benchCommand() *cobra.Command {
@@ -70,10 +65,7 @@ func (f *benchFlags) bind(set *pflag.FlagSet) {
 	set.StringSliceVar(&f.Without, "without", nil, "leave these contenders out: "+strings.Join(bench.Peers(), ", "))
 	group(set, "Contenders", "without NAME,...", "go-judge URL", "e2b URL", "e2b-key KEY")
 
-	set.StringVar(&f.json, "json", "", "write all numbers as JSON; - is stdout, without the tables")
-	set.StringVar(&f.markdown, "markdown", "", "write the report as Markdown; in a document with the line\n"+strings.Repeat(" ", 35)+bench.Marker+" below that line")
-	set.StringVar(&f.svg, "svg", "", "write charts into this directory")
-	group(set, groupOutput, "json FILE", "markdown FILE", "svg DIR")
+	f.reportFlags.bind(set, benchName)
 }
 
 func (f *benchFlags) complete(cmd *cobra.Command) {
@@ -81,7 +73,7 @@ func (f *benchFlags) complete(cmd *cobra.Command) {
 		"only":    func() []string { names, _ := bench.Parts(); return names },
 		"without": bench.Peers,
 	})
-	completePaths(cmd, "svg", "json", "markdown")
+	f.reportFlags.complete(cmd)
 }
 
 func (a *app) bench(ctx context.Context, f *benchFlags) error {
@@ -97,23 +89,7 @@ func (a *app) bench(ctx context.Context, f *benchFlags) error {
 	if err != nil {
 		return err
 	}
-	if len(report.Failures) > 0 {
-		a.exit = 1
-	}
-	var b bytes.Buffer
-	report.WriteSummary(&b)
-	for i, failure := range report.Failures {
-		if i == 0 {
-			b.WriteString("\nFAILED\n")
-		}
-		fmt.Fprintf(&b, "- %s\n", failure)
-	}
-	if f.json != fromStdin {
-		if err := a.write(b.Bytes()); err != nil {
-			return err
-		}
-	}
-	return a.writeReport(f, report)
+	return a.writeReport(&f.reportFlags, report)
 }
 
 // benchOptions completes the flags with what is known here.
@@ -133,54 +109,6 @@ func (a *app) benchOptions(f *benchFlags) (bench.Options, error) {
 			return o, err
 		}
 	}
-	began := time.Now()
-	o.Progress = func(line string) {
-		_, _ = fmt.Fprintf(a.Stderr, "%5.0fs  %s\n", time.Since(began).Seconds(), line)
-	}
-	o.Section = func(s *bench.Section) {
-		if f.json == fromStdin {
-			return
-		}
-		var b bytes.Buffer
-		s.WriteText(&b)
-		_ = a.write(append(b.Bytes(), '\n')) // that nobody reads it is found out at the end
-	}
+	o.Progress, o.Section = a.timed(), a.sections(&f.reportFlags)
 	return o, o.Validate()
-}
-
-// writeReport writes the files that were asked for.
-func (a *app) writeReport(f *benchFlags, r *bench.Report) error {
-	if f.json != "" {
-		text, err := r.JSON()
-		if err != nil {
-			return err
-		}
-		if f.json == fromStdin {
-			if err := a.write(text); err != nil {
-				return err
-			}
-		} else if err := os.WriteFile(f.json, text, 0o644); err != nil { //nolint:gosec // a report
-			return cannotWrite("--json", err)
-		}
-	}
-	if f.svg != "" {
-		if err := r.WriteCharts(f.svg); err != nil {
-			return cannotWrite("--svg", err)
-		}
-	}
-	if f.markdown != "" {
-		if err := r.WriteMarkdown(f.markdown, f.svg); err != nil {
-			return cannotWrite("--markdown", err)
-		}
-	}
-	return nil
-}
-
-// cannotWrite says which of the files could not be written.
-func cannotWrite(flag string, err error) error {
-	var path *os.PathError
-	if errors.As(err, &path) {
-		err = fmt.Errorf("%s: %w", path.Path, path.Err)
-	}
-	return &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: flag + ": cannot write " + err.Error(), Err: err}
 }

@@ -145,6 +145,8 @@ func (a *app) commands() []namedCommand {
 		{"port-forward", a.portForwardCommand},
 		{"link", a.linkCommand},
 		{"extend", a.extendCommand},
+		{"pause", a.pauseCommand},
+		{"resume", a.resumeCommand},
 		{"kill", a.killCommand},
 		{"runs", a.runsCommand},
 		{"result", a.resultCommand},

@@ -36,10 +36,11 @@ func completePaths(cmd *cobra.Command, dir string, files ...string) {
 // completeIsolation is the same for the flags of bindIsolation.
 func completeIsolation(cmd *cobra.Command) {
 	completeChoices(cmd, map[string]func() []string{
-		"driver":   func() []string { return []string{sandbox.DriverAuto, "native"} },
-		"template": func() []string { return []string{sandbox.TemplateHost} },
-		"network":  func() []string { return []string{sandbox.NetworkNone} },
-		"require":  featureNames,
+		"driver":    func() []string { return []string{sandbox.DriverAuto, "native", "process"} },
+		"isolation": sandbox.IsolationLevels,
+		"template":  func() []string { return []string{sandbox.TemplateHost} },
+		"network":   func() []string { return []string{sandbox.NetworkNone} },
+		"require":   featureNames,
 	})
 }
 

@@ -53,7 +53,7 @@ func (a *app) createCommand() *cobra.Command {
 	set.Var(pairs{f.create.Metadata, "metadata"}, "metadata", "a note of yours on the sandbox, to find it by; may be repeated")
 	group(set, "Sandbox", "ttl TIME", "idle TIME", "on-out-of-memory WHAT", "env K=V", "metadata K=V")
 	bindLimits(set, &f.create.Limits, false)
-	bindIsolation(set, &f.create.Driver, &f.create.Template, &f.create.Network, &f.create.Require)
+	bindIsolation(set, &f.create.Driver, &f.create.Isolation, &f.create.Template, &f.create.Network, &f.create.Require)
 	set.BoolVar(&f.json, "json", false, "print JSON")
 	completeIsolation(cmd)
 	return cmd
@@ -96,12 +96,13 @@ func bindLimits(set *pflag.FlagSet, into *sandbox.Limits, showDefaults bool) {
 }
 
 // bindIsolation declares what says how a sandbox is made.
-func bindIsolation(set *pflag.FlagSet, driver, template, network *string, require *[]string) {
+func bindIsolation(set *pflag.FlagSet, driver, isolation, template, network *string, require *[]string) {
 	set.StringVar(driver, "driver", "", "the way to make the sandbox (default auto)")
+	set.StringVar(isolation, "isolation", "", "the least level: process, namespace, container, kernel or vm (default namespace)")
 	set.StringVar(template, "template", "", "what is inside (default host)")
 	set.Var(featureList{require}, "require", "refuse to run unless these are enforced: memory,network:none,…")
 	set.StringVar(network, "network", "", "the network (default none, the only one)")
-	group(set, groupIsolation, "driver NAME", "template NAME", "require FEATURES", "network MODE")
+	group(set, groupIsolation, "driver NAME", "isolation LEVEL", "template NAME", "require FEATURES", "network MODE")
 }
 
 // timeValue is a flag with a time, kept in milliseconds.

@@ -111,10 +111,20 @@ func doctorReport(found []probe.Finding, s style, all bool) []byte {
 	}
 	verdict := "the native driver can work here"
 	if count[probe.Problem] > 0 {
-		verdict = "the native driver cannot work here"
+		verdict = "the native driver cannot work here" + plainProcesses(found)
 	}
 	fmt.Fprintf(&b, "\n%s: %s, %s\n", verdict, plural(count[probe.Problem], "problem"), plural(count[probe.Warning], "warning"))
 	return b.Bytes()
+}
+
+// plainProcesses says what there is instead of the native driver.
+func plainProcesses(found []probe.Finding) string {
+	for _, code := range []string{"landlock", "seccomp.filter"} {
+		if !slices.ContainsFunc(found, func(f probe.Finding) bool { return f.Code == code && f.Answer == probe.Yes }) {
+			return ""
+		}
+	}
+	return " (--isolation process may, which is weaker)"
 }
 
 // plural writes a number with its noun.

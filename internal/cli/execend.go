@@ -75,7 +75,7 @@ func tookSandbox(ctx context.Context, box *client.Sandbox, p sandbox.Process) bo
 		switch {
 		case err != nil: // not known, so nothing is said of it
 			return false
-		case info.State != sandbox.StateRunning:
+		case info.State != sandbox.StateRunning && info.State != sandbox.StatePaused:
 			return true
 		}
 		select {

@@ -14,19 +14,19 @@ import (
 
 // runFlags are the flags of "run" as they were given.
 type runFlags struct {
-	language, driver, template, network string
-	limits                              sandbox.Limits // zero: not given
-	stdin                               string
-	env, metadata                       map[string]string
-	files, mounts                       []string
-	artifacts                           []string
-	artifactsDir                        string
-	require                             []string
-	imports                             []string
-	warm                                []string
-	cold                                bool
-	spec                                string
-	json, base64, raw, verbose, detach  bool
+	language, driver, isolation, template, network string
+	limits                                         sandbox.Limits // zero: not given
+	stdin                                          string
+	env, metadata                                  map[string]string
+	files, mounts                                  []string
+	artifacts                                      []string
+	artifactsDir                                   string
+	require                                        []string
+	imports                                        []string
+	warm                                           []string
+	cold                                           bool
+	spec                                           string
+	json, base64, raw, verbose, detach             bool
 }
 
 // The groups under which help shows the flags of "run".
@@ -60,7 +60,7 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.StringVarP(&f.artifactsDir, "artifacts-dir", "o", "", "write artifacts here, replacing; without --artifact, every new file")
 	group(set, groupFiles, "file HOST[:GUEST]", "mount HOST:GUEST[:ro|rw]", "artifact GLOB", "artifacts-dir DIR")
 
-	bindIsolation(set, &f.driver, &f.template, &f.network, &f.require)
+	bindIsolation(set, &f.driver, &f.isolation, &f.template, &f.network, &f.require)
 
 	set.BoolVar(&f.json, "json", false, "print one JSON result and nothing else")
 	set.BoolVar(&f.base64, "base64", false, "with --json, the exact bytes of the output as well")
@@ -98,6 +98,7 @@ func (f *runFlags) override(spec *sandbox.Spec) {
 	}{
 		{&spec.Language, f.language},
 		{&spec.Driver, f.driver},
+		{&spec.Isolation, f.isolation},
 		{&spec.Template, f.template},
 		{&spec.Network, f.network},
 	} {

@@ -66,12 +66,12 @@ func (f *lsFlags) filter() (client.Filter, error) {
 	for _, s := range f.states {
 		state := sandbox.State(s)
 		if !slices.Contains(sandbox.States(), state) {
-			return filter, usageError("--state: no state \"%s\"", sandbox.SafeText(s, 40)).WithHint("the states are creating, running, ending, ended")
+			return filter, usageError("--state: no state \"%s\"", sandbox.SafeText(s, 40)).WithHint("the states are creating, running, paused, ending, ended")
 		}
 		filter.States = append(filter.States, state)
 	}
 	if len(f.states) == 0 && !f.all {
-		filter.States = []sandbox.State{sandbox.StateCreating, sandbox.StateRunning, sandbox.StateEnding}
+		filter.States = []sandbox.State{sandbox.StateCreating, sandbox.StateRunning, sandbox.StatePaused, sandbox.StateEnding}
 	}
 	return filter, nil
 }

@@ -22,6 +22,8 @@ type Whole struct {
 	CheckServe func(ctx context.Context, c *config.Config) []serve.Finding
 	// Bench measures, for "bench".
 	Bench func(ctx context.Context, o bench.Options) (*bench.Report, error)
+	// Compare measures the drivers beside each other, for "compare".
+	Compare func(ctx context.Context, o CompareOptions) (*bench.Report, error)
 }
 
 // wholeCommands are those of a server, of the host, and the benchmark.
@@ -29,7 +31,9 @@ func (a *app) wholeCommands() []namedCommand {
 	return []namedCommand{
 		{"serve", a.serveCommand},
 		{"key", a.keyCommand},
+		{"template", a.templateCommand},
 		{"doctor", a.doctorCommand},
+		{compareName, a.compareCommand},
 		{benchName, a.benchCommand},
 	}
 }

@@ -43,6 +43,7 @@ type Config struct {
 	Limits         Limits   `yaml:"limits"`
 	TTL            TTL      `yaml:"ttl"`
 	Pools          []Pool   `yaml:"pools"`
+	Drivers        Drivers  `yaml:"drivers"`
 	// CompileCache keeps what compilers made, below State.
 	CompileCache CompileCache `yaml:"compile_cache"`
 	// Retention is how long ended sandboxes and finished runs can be asked about.
@@ -103,6 +104,18 @@ type Limits struct {
 type TTL struct {
 	Default time.Duration `yaml:"default"`
 	Max     time.Duration `yaml:"max"`
+}
+
+// Drivers configure the ways to make sandboxes beyond the native one.
+type Drivers struct {
+	Docker Docker `yaml:"docker"`
+}
+
+// Docker configures the docker driver, which there is when it has an image.
+type Docker struct {
+	Image   string `yaml:"image"`   // what its sandboxes show
+	Engine  string `yaml:"engine"`  // where the engine listens; empty: what DOCKER_HOST says, or Docker's default
+	Runtime string `yaml:"runtime"` // one of the engine's; empty: its default
 }
 
 // Pool asks for warm sandboxes, see sandbox.PoolSpec.

@@ -19,11 +19,11 @@
 //  4. Dial returns the connection to the agent. It is called once, unless the machine
 //     can be dialled again (MachineAbilities.Redial). In a machine
 //     that begins with an InitStub it has the agent start.
-//  5. Usage may be called at any time until Destroy returns, from any
-//     goroutine. While guest code runs the engine calls it every few
-//     milliseconds; a driver may use the call to settle what depends on what
-//     it reads (the native driver moves the memory limit by what the disk
-//     holds).
+//  5. Usage may be called at any time, from any goroutine; while guest code runs
+//     the engine does so every few milliseconds. Nothing depends on these calls:
+//     what has to follow the counters while a guest works (the native driver
+//     moves the memory limit by what the disk holds) the machine does by itself,
+//     on a clock of its own that stands while nothing goes on in there.
 //  6. Dead is closed when the machine has ended, for whatever reason. The
 //     guest may be hostile: that the connection broke is not a death.
 //  7. Destroy ends everything inside and removes everything that Create made
@@ -85,8 +85,10 @@ type Conn interface {
 type Machine interface {
 	// Dial returns the one connection to the agent. The caller closes it.
 	Dial(ctx context.Context) (Conn, error)
-	// Usage reads the counters. After Destroy it returns the last reading.
-	Usage() Usage
+	// Usage reads the counters. It fails with ErrEnded when the machine has ended, whose
+	// last reading is in its Death, and with the cause of the context when that has ended.
+	// After any other error the next reading may succeed.
+	Usage(ctx context.Context) (Usage, error)
 	// Dead is closed when the machine has ended by itself or by Destroy.
 	Dead() <-chan struct{}
 	// Death says how it ended. It is meaningful once Dead is closed.
@@ -99,6 +101,14 @@ type Machine interface {
 
 // Abilities are what not every driver can do. A nil field: this one cannot.
 type Abilities struct {
+	// Level is how strongly its machines are isolated, one of sandbox.IsolationLevels. It
+	// is known without a look at the host.
+	Level string
+
+	// Pauses says that its machines can be paused (MachineAbilities.Pauser), where the
+	// host has what that takes.
+	Pauses bool
+
 	Keeper  Keeper
 	Zygoter Zygoter
 }
@@ -114,6 +124,7 @@ type MachineAbilities struct {
 	InitStub  InitStub
 	Discarder Discarder
 	RunMeter  RunMeter
+	Pauser    Pauser
 }
 
 // Keeper is a driver whose machines outlive the process that made them.
@@ -150,20 +161,39 @@ type InitStub interface {
 
 // Discarder is a machine that can save itself the last reading of its counters.
 type Discarder interface {
-	// Discard says that nobody will read the counters any more. Death and Usage
-	// go by what was read last from then on.
+	// Discard says that nobody will read the counters any more: Usage fails from then on,
+	// and Death goes by what was read last.
 	Discard()
 }
 
-// RunMeter is a machine whose kernel keeps a high-water mark of its memory.
+// RunMeter is a machine whose kernel keeps a high-water mark of its memory. Its readings
+// fail as Usage does.
 type RunMeter interface {
 	// BeginRun returns the reading from which on a program's consumption counts.
 	// Usage.MemoryPeak begins anew: what making the machine took is no part of it.
-	BeginRun() Usage
+	BeginRun(ctx context.Context) (Usage, error)
 	// EndRun returns the reading after the program's end, with the kernel's mark
 	// in Usage.MemoryPeak. Until then that is the highest reading.
-	EndRun() Usage
+	EndRun(ctx context.Context) (Usage, error)
 }
+
+// Pauser is a machine that can stand still: between Pause and Resume no process of the
+// guest runs, and perhaps the agent does not either, so that nothing may be asked of it. A
+// paused machine keeps its memory, its files and its connection; its counters can be read,
+// its end is seen, and Destroy ends it without letting the guest go on. Both are
+// idempotent, safe for concurrent use, and bounded in time by the driver. They fail with
+// ErrEnded when the machine has ended.
+type Pauser interface {
+	// Pause returns when everything stands still. After an error everything goes on.
+	Pause(ctx context.Context) error
+	// Resume lets everything go on. After an error it may be called again.
+	Resume(ctx context.Context) error
+	// Paused says whether the machine stands still, also one that an earlier process paused.
+	Paused(ctx context.Context) (bool, error)
+}
+
+// PauseTimeout bounds how long Pause may try before it is undone.
+const PauseTimeout = 5 * time.Second
 
 // Plan is everything a driver needs to make one machine. MakePlan fills it;
 // drivers do not take decisions of their own.
@@ -181,6 +211,10 @@ type Plan struct {
 	// User is who programs are inside, and where they are at home.
 	User User
 
+	// Places is where machines that have no root of their own have a directory each, of
+	// their ID's name; "": they have a root. See Named.
+	Places string
+
 	// SwitchUser says that the agent is root inside and becomes the user for
 	// every process; otherwise it is the user itself.
 	SwitchUser bool
@@ -197,6 +231,16 @@ type Plan struct {
 type User struct {
 	UID, GID   int
 	Name, Home string // the home is also the working directory
+	Tmp        string // for its temporary files
+}
+
+// Named is the plan of another machine of the same shape.
+func (p Plan) Named(id string) Plan {
+	p.ID = id
+	if p.Places != "" {
+		p.User.Home, p.User.Tmp = p.Places+"/"+id+"/home", p.Places+"/"+id+"/tmp"
+	}
+	return p
 }
 
 // Enforces says whether the plan's posture contains the feature.
@@ -238,6 +282,13 @@ type Usage struct {
 	Killed string
 }
 
+// SetDisk notes what the writable places hold, and whether that is all that they may.
+func (u *Usage) SetDisk(bytes, inodes int64, full, inodesFull bool) {
+	u.DiskBytes, u.Inodes = bytes, inodes
+	u.DiskPeak, u.InodesPeak = max(u.DiskPeak, bytes), max(u.InodesPeak, inodes)
+	u.DiskFull, u.InodesFull = u.DiskFull || full, u.InodesFull || inodesFull
+}
+
 // DeathKind says how a machine ended.
 type DeathKind string
 
@@ -253,7 +304,11 @@ const (
 type Death struct {
 	Kind     DeathKind
 	Evidence string
+	Usage    Usage // the last reading of the counters, complete once Destroy has returned nil
 }
+
+// ErrEnded is the answer to who reads the counters of a machine that has ended.
+var ErrEnded error = &sandbox.Error{Code: sandbox.CodeGone, Message: "the machine has ended"}
 
 // Leftover is one thing that a dead host process had left behind.
 type Leftover struct {

@@ -39,6 +39,7 @@ type Finding struct {
 // says why the driver cannot work here at all.
 type Report struct {
 	Driver   string
+	Level    string // of isolation, as Abilities says
 	Blocked  *sandbox.Error
 	Findings []Finding
 	// SwitchUser is copied into every plan, but not into one with mounts when
@@ -48,6 +49,8 @@ type Report struct {
 	// Processors are the host's that sandboxes may use, the first to be used first. It is
 	// copied into every plan. Empty: nobody knows.
 	Processors []int
+	// Places is copied into every plan.
+	Places string
 }
 
 // Choose plans a machine by the first report whose driver can make it as it is asked
@@ -85,12 +88,15 @@ func Choose(spec sandbox.MachineSpec, reports []Report, id string) (Plan, error)
 // whole plan with code requirement_unmet. A feature that nobody required and
 // the host cannot give goes into Posture.NotEnforced.
 func MakePlan(spec sandbox.MachineSpec, report Report, id string) (Plan, error) {
+	if least := spec.Least(); least != "" && !sandbox.LevelAtLeast(report.Level, least) {
+		return Plan{}, tooWeak(report, least)
+	}
 	if report.Blocked != nil {
 		return Plan{}, report.Blocked
 	}
 	plan := Plan{
-		ID: id, Template: spec.Template, Limits: spec.Limits, Mounts: spec.Mounts,
-		User:     User{UID: sandbox.UID, GID: sandbox.GID, Name: sandbox.User, Home: sandbox.Home}, // every template's so far
+		Template: spec.Template, Limits: spec.Limits, Mounts: spec.Mounts, Places: report.Places,
+		User:     User{UID: sandbox.UID, GID: sandbox.GID, Name: sandbox.User, Home: sandbox.Home, Tmp: "/tmp"}, // every template's so far
 		Hostname: "sandbox", Processors: report.Processors, SwitchUser: report.SwitchUser && (!report.MountsAsSelf || len(spec.Mounts) == 0),
 		Posture: sandbox.Isolation{Driver: report.Driver, Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
 	}
@@ -113,7 +119,7 @@ func MakePlan(spec sandbox.MachineSpec, report Report, id string) (Plan, error) 
 	if err := plan.Meets(spec.Require); err != nil {
 		return Plan{}, err
 	}
-	return plan, nil
+	return plan.Named(id), nil
 }
 
 // Meets returns nil when the plan's posture has every required feature, or the
@@ -141,6 +147,13 @@ func withMounts(f Finding, mounts []sandbox.Mount) Finding {
 		}
 	}
 	return f
+}
+
+func tooWeak(report Report, least string) *sandbox.Error {
+	return (&sandbox.Error{
+		Code: sandbox.CodeRequirementUnmet, Field: "isolation",
+		Message: fmt.Sprintf("the %s driver's level of isolation is %s, and at least %s is asked for", report.Driver, report.Level, least),
+	}).WithAdvice(sandbox.Advise("accept %s, or take another driver", sandbox.Set("isolation", report.Level)))
 }
 
 func unmet(plan Plan, required string, index int) *sandbox.Error {

@@ -10,6 +10,7 @@ import (
 )
 
 var testReport = Report{
+	Level:  sandbox.LevelNamespace,
 	Driver: "test", SwitchUser: true, MountsAsSelf: true,
 	Findings: []Finding{
 		{Feature: "seccomp", Answer: Yes},
@@ -86,9 +87,9 @@ func TestMakePlanWithMounts(t *testing.T) {
 // The first driver that can do what is required makes the machine, not the first that
 // there is.
 func TestChoose(t *testing.T) {
-	weak := Report{Driver: "weak", Findings: []Finding{{Feature: "seccomp", Answer: No, Because: "too old", Fix: sandbox.Text("upgrade")}}}
-	strong := Report{Driver: "strong", Findings: []Finding{{Feature: "seccomp", Answer: Yes}}}
-	blocked := Report{Driver: "blocked", Blocked: &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "not here", Hint: "install it"}}
+	weak := Report{Driver: "weak", Level: sandbox.LevelNamespace, Findings: []Finding{{Feature: "seccomp", Answer: No, Because: "too old", Fix: sandbox.Text("upgrade")}}}
+	strong := Report{Driver: "strong", Level: sandbox.LevelNamespace, Findings: []Finding{{Feature: "seccomp", Answer: Yes}}}
+	blocked := Report{Driver: "blocked", Level: sandbox.LevelNamespace, Blocked: &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "not here", Hint: "install it"}}
 	for _, test := range []struct {
 		name    string
 		reports []Report

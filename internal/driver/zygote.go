@@ -26,8 +26,8 @@ type Zygote interface {
 	Fork(ctx context.Context, plan Plan) (Machine, *zygote.Child, error)
 	// Dead is closed when the zygote has ended. Its machines have ended with it.
 	Dead() <-chan struct{}
-	// Usage reads the counters of the zygote alone.
-	Usage() Usage
+	// Usage reads the counters of the zygote alone. It fails as a machine's does.
+	Usage(ctx context.Context) (Usage, error)
 	// Destroy ends the zygote and all machines that still live with a child of
 	// it, and removes its traces. The machines must be destroyed too.
 	Destroy(ctx context.Context) error

@@ -24,7 +24,9 @@ type keeping struct {
 	adopt func(ctx context.Context, id string) error
 }
 
-func (k *keeping) Abilities() driver.Abilities { return driver.Abilities{Keeper: k} }
+func (k *keeping) Abilities() driver.Abilities {
+	return driver.Abilities{Level: sandbox.LevelNamespace, Keeper: k}
+}
 
 func (k *keeping) List(context.Context) ([]string, error) { return k.ids, nil }
 

@@ -25,6 +25,7 @@ func TestStateMachine(t *testing.T) {
 			"create":  func(rt *rapid.T) { m.create(rapid.SampledFrom(tenants).Draw(rt, "tenant")) },
 			"destroy": func(rt *rapid.T) { m.destroy(rt) },
 			"exec":    func(rt *rapid.T) { m.exec(rt) },
+			"pause":   func(rt *rapid.T) { m.pause(rt) },
 			"extend":  func(rt *rapid.T) { m.extend(rt) },
 			"":        func(*rapid.T) { m.check() },
 		})
@@ -94,6 +95,32 @@ func (m *model) exec(rt *rapid.T) {
 	p, err := x.Exec(context.Background(), sandbox.Command{Args: []string{name}})
 	if err != nil || p.ExitCode == nil || *p.ExitCode != want {
 		rt.Fatalf("%s: %+v, %v", name, p, err)
+	}
+}
+
+// pause pauses one and resumes it; in between it refuses, or ends.
+func (m *model) pause(rt *rapid.T) {
+	x := m.any(rt)
+	if x == nil {
+		return
+	}
+	if info, err := x.Pause(context.Background()); err != nil || info.State != sandbox.StatePaused {
+		rt.Fatalf("%+v, %v", info, err)
+	}
+	if _, err := x.Exec(context.Background(), sandbox.Command{Args: []string{"true"}}); code(err) != sandbox.CodeConflict {
+		rt.Fatalf("a command in a paused sandbox: %v", err)
+	}
+	if rapid.Bool().Draw(rt, "ends") {
+		info, err := x.Destroy(context.Background())
+		if err != nil || info.State != sandbox.StateEnded {
+			rt.Fatalf("%+v, %v", info, err)
+		}
+		m.ended[x.ID()] = m.owner[x.ID()]
+		delete(m.alive, x.ID())
+		return
+	}
+	if info, err := x.Resume(context.Background()); err != nil || info.State != sandbox.StateRunning {
+		rt.Fatalf("%+v, %v", info, err)
 	}
 }
 

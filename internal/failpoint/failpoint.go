@@ -12,42 +12,47 @@ const Env = "PINFOLD_FAILPOINT"
 
 // names are all moments, in the order of a life.
 var names = []string{
-	"key.written",       // the first key is in a file, nobody knows it
-	"key.stored",        // it opens the server, its file has not its name yet
-	"native.claimed",    // the driver has said that this process lives
-	"native.leased",     // a block of user ids is leased, nothing uses it
-	"native.cgroup",     // the cgroup is there, nobody is in it
-	"native.spawned",    // the agent's process is there and waits
-	"native.created",    // the machine is complete
-	"native.zygote",     // a zygote is there and has loaded nothing
-	"native.forked",     // a zygote's child is in its machine, nobody knows
-	"native.killed",     // its processes are gone, its traces are not
-	"native.uncgrouped", // the cgroup is gone, the ids are still leased
-	"native.destroyed",  // nothing is left of it
-	"create.journalled", // a sandbox is recorded, nothing was made for it
-	"create.machine",    // its machine is there, nobody knows
-	"create.running",    // it is recorded as running
-	"process.started",   // a process runs in it
-	"process.ended",     // and has ended
-	"end.recorded",      // its end has begun
-	"end.destroyed",     // its machine is gone
-	"end.finished",      // and that is recorded
-	"pool.made",         // a machine waits to be put into its pool
-	"pool.taken",        // a machine was taken from its pool
-	"run.recorded",      // a run is recorded, nothing was made for it
-	"run.detached",      // the same for one that goes on by itself; nobody knows its id
-	"run.admitted",      // there is room for it
-	"run.machine",       // its machine is there
-	"run.filled",        // its files are inside
-	"run.executed",      // its program has ended
-	"run.collected",     // its files have come out
-	"run.destroyed",     // its machine is gone
-	"run.finished",      // its result is recorded, nobody has got it
-	"store.begun",       // a transaction is open
-	"store.committed",   // a transaction is committed, nobody knows
-	"recover.leftovers", // the next process has removed what was left
-	"recover.sandboxes", // and has recorded sandboxes as lost
-	"recover.runs",      // and runs
+	"key.written",           // the first key is in a file, nobody knows it
+	"key.stored",            // it opens the server, its file has not its name yet
+	"native.claimed",        // the driver has said that this process lives
+	"native.leased",         // a block of user ids is leased, nothing uses it
+	"native.cgroup",         // the cgroup is there, nobody is in it
+	"native.spawned",        // the agent's process is there and waits
+	"native.created",        // the machine is complete
+	"native.zygote",         // a zygote is there and has loaded nothing
+	"native.forked",         // a zygote's child is in its machine, nobody knows
+	"native.killed",         // its processes are gone, its traces are not
+	"native.uncgrouped",     // the cgroup is gone, the ids are still leased
+	"native.destroyed",      // nothing is left of it
+	"processdriver.leased",  // the process driver has a block of user ids, nothing uses it
+	"processdriver.places",  // a machine's directory is there, nothing uses it
+	"processdriver.spawned", // its supervisor is there
+	"processdriver.killed",  // its processes are gone, its traces are not
+	"processdriver.removed", // its directory is gone, the ids are still leased
+	"create.journalled",     // a sandbox is recorded, nothing was made for it
+	"create.machine",        // its machine is there, nobody knows
+	"create.running",        // it is recorded as running
+	"process.started",       // a process runs in it
+	"process.ended",         // and has ended
+	"end.recorded",          // its end has begun
+	"end.destroyed",         // its machine is gone
+	"end.finished",          // and that is recorded
+	"pool.made",             // a machine waits to be put into its pool
+	"pool.taken",            // a machine was taken from its pool
+	"run.recorded",          // a run is recorded, nothing was made for it
+	"run.detached",          // the same for one that goes on by itself; nobody knows its id
+	"run.admitted",          // there is room for it
+	"run.machine",           // its machine is there
+	"run.filled",            // its files are inside
+	"run.executed",          // its program has ended
+	"run.collected",         // its files have come out
+	"run.destroyed",         // its machine is gone
+	"run.finished",          // its result is recorded, nobody has got it
+	"store.begun",           // a transaction is open
+	"store.committed",       // a transaction is committed, nobody knows
+	"recover.leftovers",     // the next process has removed what was left
+	"recover.sandboxes",     // and has recorded sandboxes as lost
+	"recover.runs",          // and runs
 }
 
 // Names returns all moments.

@@ -1,7 +1,6 @@
 package language
 
 import (
-	"path"
 	"slices"
 
 	"pinfold/internal/interpreter"
@@ -29,7 +28,7 @@ func (l Language) WithHarness(imports []string, report bool) (Language, error) {
 		l.Support = append(l.Support, l.Harness.Limiter...)
 	}
 	if report {
-		l.results = path.Join(SupportDir, interpreter.ResultsFile)
+		l.results = true
 	}
 	return l, nil
 }

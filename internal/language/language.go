@@ -24,6 +24,7 @@ import (
 //	{file}      the program's file, relative to the working directory
 //	{args}      the program's arguments; only as a whole argument
 //	{out}       where a compiled program goes
+//	{tmp}       where temporary files go
 //	{support}   the directory of support files
 //	{cpus}      limits.cpus, rounded up
 //	{heap_mib}  three quarters of the step's memory limit
@@ -53,7 +54,8 @@ type Language struct {
 	// the run's limits.
 	CompileLimits sandbox.Limits
 
-	results string // where a harness in place writes
+	results bool    // a harness in place writes some
+	places  *Places // nil: the usual ones
 }
 
 // Harness is what stands between the interpreter and the program where values

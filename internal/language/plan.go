@@ -4,16 +4,18 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"pinfold/internal/image"
+	"pinfold/internal/interpreter"
 	"pinfold/sandbox"
 )
 
 // Steps is what it takes to run one program in a sandbox whose working
-// directory is sandbox.Home and holds the program's file.
+// directory is Places.Home and holds the program's file.
 type Steps struct {
 	// Dir must be made first, as the user's, when it is not empty.
 	Dir   string
@@ -35,15 +37,15 @@ type Step struct {
 }
 
 // BaseEnv returns the environment of every process in a sandbox, but for what names its
-// user. Caches go to
-// /tmp, so that the working directory holds only what the program made. pip may
+// user. Caches go to the temporary files, so that the working directory holds only what
+// the program made. pip may
 // install for the user, which Debian's refuses so that nobody breaks the system:
 // here nobody can; and it does not try again for a network that there is not.
 // Sanitizers do not look for leaks, for which they would need ptrace(2), and fail
 // without. That variable is heeded by AddressSanitizer, too, after its own, so that
 // one who sets ASAN_OPTIONS for another reason need not know.
-func BaseEnv() []string {
-	return []string{
+func BaseEnv(p Places) []string {
+	env := []string{
 		"LANG=C.UTF-8",
 		"LSAN_OPTIONS=detect_leaks=0",
 		"PATH=" + image.SearchPath,
@@ -51,9 +53,13 @@ func BaseEnv() []string {
 		"PIP_DISABLE_PIP_VERSION_CHECK=1",
 		"PIP_RETRIES=0",
 		"TERM=dumb",
-		"TMPDIR=/tmp",
-		"XDG_CACHE_HOME=/tmp/.cache",
+		"TMPDIR=" + p.Tmp,
+		"XDG_CACHE_HOME=" + p.Tmp + "/.cache",
 	}
+	if p != UsualPlaces() { // the host's /etc is there, and what is in it may not be read
+		env = append(env, "OPENSSL_CONF=/dev/null")
+	}
+	return env
 }
 
 // Plan says how to run the program in mainFile (a path relative to the working
@@ -75,17 +81,20 @@ func (l Language) Plan(mainFile string, args []string, limits sandbox.Limits, lo
 	words["file"] = notAnOption(mainFile)
 	limits = limits.WithDefaults()
 
-	files, err := supportFiles(l.Support)
+	files, err := l.supportFiles(l.Support)
 	if err != nil {
 		return Steps{}, sandbox.Errorf(sandbox.CodeInternal, "support files of %s: %w", l.Name, err)
 	}
-	steps := Steps{Files: files, Results: l.results, Run: l.step(l.Run, args, words, limits)}
+	steps := Steps{Files: files, Run: l.step(l.Run, args, words, limits)}
+	if l.results {
+		steps.Results = path.Join(l.at().Support(), interpreter.ResultsFile)
+	}
 	if l.Compile != nil {
 		step := l.step(l.Compile, nil, words, overlay(limits, l.CompileLimits))
 		steps.Compile = &step
 	}
 	if steps.Compile != nil || len(files) > 0 {
-		steps.Dir = SupportDir
+		steps.Dir = l.at().Support()
 	}
 	return steps, nil
 }
@@ -117,12 +126,12 @@ func (l Language) wait(args, with, modules []string, limits sandbox.Limits, look
 	if err != nil {
 		return w, false, err
 	}
-	files, err := supportFiles(slices.Concat(l.Support, with, l.Harness.Files, l.Harness.Limiter))
+	files, err := l.supportFiles(slices.Concat(l.Support, with, l.Harness.Files, l.Harness.Limiter))
 	if err != nil {
 		return w, false, sandbox.Errorf(sandbox.CodeInternal, "support files of %s: %w", l.Name, err)
 	}
 	step := l.step(args, nil, words, limits.WithDefaults())
-	return Wait{Args: step.Args, Env: step.Env, Modules: modules, Files: files, Dir: SupportDir}, true, nil
+	return Wait{Args: step.Args, Env: step.Env, Modules: modules, Files: files, Dir: l.at().Support()}, true, nil
 }
 
 // VersionStep says how to ask for the version, like Plan. ok is false when the
@@ -138,7 +147,7 @@ func (l Language) VersionStep(lookup Lookup) (step Step, stdin string, ok bool) 
 // words returns what the words in braces stand for, as far as the template
 // decides it.
 func (l Language) words(lookup Lookup) (map[string]string, error) {
-	words := map[string]string{"out": program, "support": SupportDir}
+	words := map[string]string{"out": l.at().program(), "support": l.at().Support(), "tmp": l.at().Tmp}
 	for _, p := range l.Programs {
 		found, ok := lookup(p.Candidates)
 		if !ok {
@@ -181,7 +190,7 @@ func (l Language) step(template, args []string, words map[string]string, limits 
 		}
 		step.Args = append(step.Args, fill.Replace(a))
 	}
-	step.Env = BaseEnv()
+	step.Env = BaseEnv(l.at())
 	for _, kv := range l.Env {
 		step.Env = append(step.Env, fill.Replace(kv))
 	}

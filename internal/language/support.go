@@ -6,14 +6,35 @@ import (
 
 	"pinfold/internal/interpreter"
 	"pinfold/internal/zygote"
+	"pinfold/sandbox"
 )
 
-// SupportDir is the directory in a sandbox for Pinfold's own files and for
-// what compilers make. It is the user's: nothing in it is trusted.
-const SupportDir = "/tmp/.pinfold"
+// Places are where a sandbox's user may write: its home, which is also the working
+// directory, and temporary files. Both are absolute.
+type Places struct{ Home, Tmp string }
+
+// UsualPlaces are those of a sandbox with a root of its own.
+func UsualPlaces() Places { return Places{Home: sandbox.Home, Tmp: "/tmp"} }
+
+// Support is the directory in a sandbox for Pinfold's own files and for what compilers
+// make. It is the user's: nothing in it is trusted.
+func (p Places) Support() string { return p.Tmp + "/.pinfold" }
 
 // program is what {out} stands for.
-const program = SupportDir + "/program"
+func (p Places) program() string { return p.Support() + "/program" }
+
+// At returns the language with the user's places elsewhere than usual.
+func (l Language) At(p Places) Language {
+	l.places = &p
+	return l
+}
+
+func (l Language) at() Places {
+	if l.places == nil {
+		return UsualPlaces()
+	}
+	return *l.places
+}
 
 // support holds the files that some languages need inside. Each says in its
 // first lines what it is for. sucrase.cjs is made by sucrase.sh; its licences
@@ -30,14 +51,14 @@ type File struct {
 
 // supportFiles returns the named files at their places in the sandbox. A name
 // that does not exist is a mistake in the table, which a test would have found.
-func supportFiles(names []string) ([]File, error) {
+func (l Language) supportFiles(names []string) ([]File, error) {
 	files := make([]File, 0, len(names))
 	for _, name := range names {
 		content, err := supportFile(name)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, File{Path: path.Join(SupportDir, name), Content: content})
+		files = append(files, File{Path: path.Join(l.at().Support(), name), Content: content})
 	}
 	return files, nil
 }

@@ -48,7 +48,7 @@ var table = []Language{
 		},
 		Env: append([]string{
 			"PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1",
-			"MPLBACKEND=Agg", "MPLCONFIGDIR=/tmp/.cache/matplotlib",
+			"MPLBACKEND=Agg", "MPLCONFIGDIR={tmp}/.cache/matplotlib",
 		}, threads...),
 		Version: Version{Args: []string{"{python3}", "--version"}, Pattern: `^Python (\S+)`},
 	},
@@ -116,9 +116,9 @@ var table = []Language{
 		},
 		Run: []string{"{out}", "{args}"},
 		Env: []string{
-			"CGO_ENABLED=0", "GOCACHE=/tmp/.cache/go-build", "GOPATH=/tmp/.cache/go", "GOTOOLCHAIN=local",
+			"CGO_ENABLED=0", "GOCACHE={tmp}/.cache/go-build", "GOPATH={tmp}/.cache/go", "GOTOOLCHAIN=local",
 			"GOPROXY=off", "GOFLAGS=-buildvcs=false", "GOMAXPROCS={cpus}",
-			"XDG_CONFIG_HOME=/tmp/.config", // where go counts itself
+			"XDG_CONFIG_HOME={tmp}/.config", // where go counts itself
 		},
 		Version: Version{Args: []string{"{go}", "version"}, Pattern: `^go version go(\S+)`}, CompileLimits: compileLarge,
 	},
@@ -172,7 +172,7 @@ var table = []Language{
 		Extensions: []string{".r"}, Interpreters: []string{"Rscript"}, File: "main.R",
 		Programs: []Program{{[]string{"Rscript"}, "r-base-core"}},
 		Run:      []string{"{Rscript}", "--vanilla", "{file}", "{args}"},
-		Env:      append([]string{"R_LIBS_USER=/tmp/.cache/R"}, threads...),
+		Env:      append([]string{"R_LIBS_USER={tmp}/.cache/R"}, threads...),
 		Version:  Version{Args: []string{"{Rscript}", "--version"}, Pattern: `\bversion ([0-9.]+)`},
 	},
 	{

@@ -230,7 +230,7 @@ func TestPlanCompiled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Dir != SupportDir || len(got.Files) != 1 || got.Files[0].Path != "/tmp/.pinfold/javac.sh" {
+	if got.Dir != UsualPlaces().Support() || len(got.Files) != 1 || got.Files[0].Path != "/tmp/.pinfold/javac.sh" {
 		t.Errorf("dir %q, files %v", got.Dir, got.Files)
 	}
 	if c := got.Compile; !slices.Contains(c.Args, "./@x.java") || !slices.Contains(c.Args, "-J-Xmx768m") ||

@@ -66,7 +66,7 @@ var questions = []question{
 	},
 	{
 		code: "docker", title: "a Docker daemon answers", good: Yes, bad: Info, unknown: Info, ask: docker,
-		means: "it could run sandboxes as containers; no driver of this release uses it",
+		means: "a server whose settings name an image for it (drivers.docker.image) makes sandboxes as its containers, when a request asks for the driver docker",
 	},
 	{
 		code: "gvisor", title: "gVisor's runsc is there", good: Yes, bad: Info, unknown: Info, ask: gvisor,

@@ -148,7 +148,11 @@ func checkDrivers(ctx context.Context, o Options) []Finding {
 	var found []Finding
 	for _, r := range reports {
 		f := finding("driver "+r.Driver, "works here", nil)
-		if r.Blocked != nil {
+		switch {
+		case r.Blocked == nil:
+		case !sandbox.LevelAtLeast(r.Level, sandbox.LevelNamespace): // nobody gets it unasked
+			f.Detail = "cannot work here: " + r.Blocked.Message
+		default:
 			f = finding("driver "+r.Driver, "", r.Blocked)
 		}
 		found = append(found, f)

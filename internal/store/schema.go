@@ -18,7 +18,7 @@ const applicationID = 0x50464C44
 
 // migrations lead from an empty file to the newest schema. A released entry
 // never changes: a database remembers how many it has seen (user_version).
-func migrations() []string { return []string{schema1, schema2, schema3} }
+func migrations() []string { return []string{schema1, schema2, schema3, schema4} }
 
 // Objects stand under (tenant, id), so that no statement can find another
 // tenant's. Results are apart from runs: lists never read them.
@@ -112,6 +112,21 @@ CREATE INDEX runs_unfinished ON runs (tenant, created_at, id) WHERE finished_at 
 // What is needed to go on with a sandbox whose machine outlives the server.
 const schema3 = `
 ALTER TABLE sandboxes ADD COLUMN machine TEXT; -- JSON; NULL: none, or it has ended
+`
+
+// References to snapshots, which drivers keep.
+const schema4 = `
+CREATE TABLE snapshots (
+	tenant     TEXT NOT NULL,
+	id         TEXT NOT NULL,
+	sandbox    TEXT NOT NULL, -- which may be gone
+	driver     TEXT NOT NULL,
+	template   TEXT NOT NULL,
+	created_at INTEGER NOT NULL,
+	bytes      INTEGER NOT NULL,
+	reference  TEXT NOT NULL, -- the driver's own
+	PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
 `
 
 // create makes a database where there is none. It gets its name when it is

@@ -8,16 +8,17 @@ import (
 	"pinfold/internal/agentbin"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/native"
+	"pinfold/internal/driver/process"
 	"pinfold/internal/engine"
 	"pinfold/internal/image"
 	"pinfold/sandbox"
 )
 
-// NewEngine returns an engine with the drivers and templates of this program
-// and everything else from o. Agent names the agent's executable; empty means
+// NewEngine returns an engine with the drivers and templates of this program, then
+// more drivers, and everything else from o. Agent names the agent's executable; empty means
 // the one that this program carries or has beside itself. The engine owns its
 // drivers; the caller closes it.
-func NewEngine(o engine.Options, agent string) (*engine.Engine, error) {
+func NewEngine(o engine.Options, agent string, more ...driver.Driver) (*engine.Engine, error) {
 	source := agentbin.Source{Open: agentbin.Open, File: agentbin.File}
 	if agent != "" {
 		var err error
@@ -27,7 +28,10 @@ func NewEngine(o engine.Options, agent string) (*engine.Engine, error) {
 	}
 	o.Host = image.HostTree()
 	o.Template = templates(o.Host)
-	o.Drivers = []driver.Driver{native.New(native.Options{Agent: source.Open, AgentFile: source.File, Template: o.Template})}
+	o.Drivers = append([]driver.Driver{ // the strongest first
+		native.New(native.Options{Agent: source.Open, AgentFile: source.File, Template: o.Template}),
+		process.New(process.Options{Agent: source.Open, Template: o.Template}),
+	}, more...)
 	return engine.New(o), nil
 }
 

@@ -12,7 +12,9 @@ import (
 
 // NewEngine has no driver to offer: sandboxes are made of Linux's own means.
 // The error is of code driver_unavailable.
-func NewEngine(engine.Options, string) (*engine.Engine, error) { return nil, unavailable() }
+func NewEngine(engine.Options, string, ...driver.Driver) (*engine.Engine, error) {
+	return nil, unavailable()
+}
 
 // CheckAgent has the same to say.
 func CheckAgent(string) error { return unavailable() }

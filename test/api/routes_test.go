@@ -139,6 +139,15 @@ func useSandbox(w *world, box string) {
 	if !later.ExpiresAt.After(info.ExpiresAt) {
 		t.Fatalf("%v, then %v", info.ExpiresAt, later.ExpiresAt)
 	}
+	w.must(200, request{key: "alpha", method: "POST", path: box + "/pause"}).json(t, &later)
+	if later.State != sandbox.StatePaused {
+		t.Fatalf("paused: %+v", later)
+	}
+	w.must(409, request{key: "alpha", method: "GET", path: box + "/files/stat?path=x"})
+	w.must(200, request{key: "alpha", method: "POST", path: box + "/resume"}).json(t, &later)
+	if later.State != sandbox.StateRunning {
+		t.Fatalf("resumed: %+v", later)
+	}
 	other := w.create("alpha")
 	seen := map[string]bool{}
 	for cursor := ""; ; {

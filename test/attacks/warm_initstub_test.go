@@ -24,7 +24,11 @@ type counting struct {
 	started, ended atomic.Int64
 }
 
-func (c *counting) Abilities() driver.Abilities { return driver.Abilities{Zygoter: c} }
+func (c *counting) Abilities() driver.Abilities {
+	can := c.Driver.Abilities()
+	can.Zygoter = c
+	return can
+}
 
 func (c *counting) NewZygote(ctx context.Context, plan driver.Plan, spec zygote.Spec) (driver.Zygote, error) {
 	p, err := c.Driver.NewZygote(ctx, plan, spec)

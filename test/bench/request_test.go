@@ -78,7 +78,11 @@ func (d timedDriver) Create(ctx context.Context, p driver.Plan) (driver.Machine,
 	return timedMachine{m, d.c}, nil
 }
 
-func (d timedDriver) Abilities() driver.Abilities { return driver.Abilities{Zygoter: d} }
+func (d timedDriver) Abilities() driver.Abilities {
+	can := d.Driver.Abilities()
+	can.Zygoter = d
+	return can
+}
 
 func (d timedDriver) NewZygote(ctx context.Context, plan driver.Plan, spec zygote.Spec) (driver.Zygote, error) {
 	p, err := d.Driver.Abilities().Zygoter.NewZygote(ctx, plan, spec)
@@ -113,26 +117,28 @@ func (m timedMachine) Abilities() driver.MachineAbilities {
 	return can
 }
 
-func (m timedMachine) Usage() driver.Usage {
+func (m timedMachine) Usage(ctx context.Context) (driver.Usage, error) {
 	defer m.c.usage.since(time.Now())
-	return m.Machine.Usage()
+	return m.Machine.Usage(ctx)
 }
 
-func (m timedMachine) BeginRun() driver.Usage {
+func (m timedMachine) BeginRun(ctx context.Context) (driver.Usage, error) {
 	defer m.c.usage.since(time.Now())
-	return m.Machine.Abilities().RunMeter.BeginRun()
+	return m.Machine.Abilities().RunMeter.BeginRun(ctx)
 }
 
-func (m timedMachine) EndRun() driver.Usage {
+func (m timedMachine) EndRun(ctx context.Context) (driver.Usage, error) {
 	defer m.c.usage.since(time.Now())
-	return m.Machine.Abilities().RunMeter.EndRun()
+	return m.Machine.Abilities().RunMeter.EndRun(ctx)
 }
 
 func (m timedMachine) Destroy(ctx context.Context) error {
 	start := time.Now()
 	err := m.Machine.Destroy(ctx)
 	m.c.destroy.since(start)
-	m.c.inside.Add(m.Machine.Usage().CPUNanos) // the last reading
+	if err == nil {
+		m.c.inside.Add(m.Death().Usage.CPUNanos)
+	}
 	return err
 }
 

@@ -47,6 +47,7 @@ func benchFromEnv(_ context.Context, o bench.Options) (*bench.Report, error) {
 	}
 	o.Section(s)
 	r := &bench.Report{
+		Command: "bench",
 		Version: o.Version, Sections: []*bench.Section{s}, Failures: []string{},
 		Targets: []bench.Target{{Group: "Targets", Aim: "fast", State: bench.NotReached, Measured: fmt.Sprintf("%d rounds of %s at %s", o.Rounds, strings.Join(o.Only, "+"), o.Server)}},
 	}

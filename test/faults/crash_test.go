@@ -33,6 +33,9 @@ pools:
 retention: 24h
 `
 
+// processDirs is where root's machines of the process driver have their directories.
+const processDirs = "/var/tmp/pinfold-0"
+
 // TestCrashes kills the server with SIGKILL at each moment. The next server must
 // remove everything, report what was lost exactly once, and answer nothing
 // differently a second time.
@@ -43,8 +46,12 @@ func TestCrashes(t *testing.T) {
 	program := server.Build(t, "failpoints")
 	for _, name := range failpoint.Names() {
 		t.Run(name, func(t *testing.T) {
-			ledger.Check(t)
+			ledger.Check(t, processDirs)
 			c := &crash{t: t, options: server.Options{Program: program, State: stateDir(t), Config: config}, moment: name}
+			if strings.HasPrefix(name, "processdriver.") {
+				c.driver = "process"
+				c.options.Config = strings.ReplaceAll(config, "\n    min:", "\n    driver: process\n    min:")
+			}
 			c.play()
 		})
 	}
@@ -65,6 +72,7 @@ type crash struct {
 	t       *testing.T
 	options server.Options
 	moment  string
+	driver  string // that requests name
 
 	mu        sync.Mutex
 	sandboxes []string                   // that were acknowledged
@@ -107,7 +115,7 @@ func (c *crash) dieAtWork() {
 	}
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
-	x, err := s.Client.Create(ctx, sandbox.Create{})
+	x, err := s.Client.Create(ctx, sandbox.Create{Driver: c.driver})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -150,7 +158,7 @@ func (c *crash) workUntilDeath(s *server.Server) {
 
 // live plays a sandbox's life. Errors are the crash's.
 func (c *crash) live(ctx context.Context, cl *client.Client) {
-	x, err := cl.Create(ctx, sandbox.Create{TTLMS: 60_000})
+	x, err := cl.Create(ctx, sandbox.Create{Driver: c.driver, TTLMS: 60_000})
 	if err != nil {
 		return
 	}
@@ -165,7 +173,7 @@ func (c *crash) run(ctx context.Context, cl *client.Client, key, program string)
 	c.mu.Lock()
 	c.keys = append(c.keys, key)
 	c.mu.Unlock()
-	r, err := cl.Run(ctx, request(program), client.RunOptions{IdempotencyKey: key})
+	r, err := cl.Run(ctx, c.request(program), client.RunOptions{IdempotencyKey: key})
 	if err != nil {
 		return
 	}
@@ -176,7 +184,7 @@ func (c *crash) run(ctx context.Context, cl *client.Client, key, program string)
 
 // detach asks for a run that goes on by itself.
 func (c *crash) detach(ctx context.Context, cl *client.Client, key, program string) {
-	r, err := cl.StartRun(ctx, request(program), client.StartOptions{IdempotencyKey: key})
+	r, err := cl.StartRun(ctx, c.request(program), client.StartOptions{IdempotencyKey: key})
 	if err != nil {
 		return
 	}
@@ -210,14 +218,14 @@ func (c *crash) checkDetached(ctx context.Context, cl *client.Client) {
 		if key == "detached-asleep" {
 			program = "sleep 20"
 		}
-		if again, err := cl.StartRun(ctx, request(program), client.StartOptions{IdempotencyKey: key}); err != nil || again.ID != id {
+		if again, err := cl.StartRun(ctx, c.request(program), client.StartOptions{IdempotencyKey: key}); err != nil || again.ID != id {
 			c.t.Errorf("%s was run %s and is now %s, %v", key, id, again.ID, err)
 		}
 	}
 }
 
-func request(program string) sandbox.Spec {
-	return sandbox.Spec{Language: "sh", Code: program, Artifacts: []string{"*.txt"}}
+func (c *crash) request(program string) sandbox.Spec {
+	return sandbox.Spec{Driver: c.driver, Language: "sh", Code: program, Artifacts: []string{"*.txt"}}
 }
 
 // check asks the next server about everything.
@@ -272,7 +280,7 @@ func (c *crash) checkKey(ctx context.Context, cl *client.Client, key string) {
 	if key == "asleep" {
 		program = "sleep 20"
 	}
-	again, err := cl.Run(ctx, request(program), client.RunOptions{IdempotencyKey: key})
+	again, err := cl.Run(ctx, c.request(program), client.RunOptions{IdempotencyKey: key})
 	if err != nil {
 		c.t.Errorf("%s: %v", key, err)
 		return
@@ -283,7 +291,7 @@ func (c *crash) checkKey(ctx context.Context, cl *client.Client, key string) {
 	if again.Status != sandbox.StatusSucceeded && again.Cause.Kind != sandbox.CauseLost {
 		c.t.Errorf("%s: %s, %+v, %v", key, again.Status, again.Cause, again.Error)
 	}
-	twice, err := cl.Run(ctx, request(program), client.RunOptions{IdempotencyKey: key})
+	twice, err := cl.Run(ctx, c.request(program), client.RunOptions{IdempotencyKey: key})
 	if err != nil || twice.ID != again.ID {
 		c.t.Errorf("%s: answered with %s and then %+v, %v", key, again.ID, twice, err)
 	}

@@ -273,6 +273,10 @@ func TestOutputBeforeALimit(t *testing.T) {
 					c.limits.OutputBytes, c.limits.MemoryBytes, c.limits.Processes = 64<<20, 1<<30, 128
 					spec := sandbox.Spec{Language: "python", Code: "import os, time\n" + code + c.end, Limits: c.limits, Cold: cold}
 					r := must(w.Run(t.Context(), spec, client.RunOptions{}))(t)
+					for r.Cause.Kind == sandbox.CauseWallTime && strings.Count(r.Stdout, "\n") < lines && spec.Limits.WallTimeMS < 60_000 {
+						spec.Limits.WallTimeMS *= 4 // on a busy machine it had not come so far
+						r = must(w.Run(t.Context(), spec, client.RunOptions{}))(t)
+					}
 					if r.Cause.Kind != c.kind {
 						t.Fatalf("cold %v: %+v\n%.300s", cold, r.Cause, r.Stderr)
 					}

@@ -15,10 +15,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,9 +42,19 @@ type Options struct {
 	Kept bool
 	// Kernel says that machines hold real processes under a real kernel.
 	Kernel bool
-	// Host says that they show the host template, within limits. What is in there and
-	// what is enforced is tested only then.
+	// Isolated says that they are isolated and within limits. What is enforced is tested
+	// only then.
+	Isolated bool
+	// Host says that they show the host template and nothing else. What is in there is
+	// tested only then.
 	Host bool
+	// NoPorts says that there are no sockets, and NoTerminals that there are no terminals.
+	NoPorts, NoTerminals bool
+	// Watched says that limits that the report does not promise show in the counters all
+	// the same, and that nothing else keeps programs to them.
+	Watched bool
+	// CannotPause says why machines cannot be paused; "": they can.
+	CannotPause string
 	// KillAgent ends a machine's agent from outside, as a crash would.
 	KillAgent func(m driver.Machine) error
 	// Break changes a plan so that making the machine fails, and returns a
@@ -70,8 +82,9 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver, o Options) {
 		{"report", reportTests, ""},
 		{"life", life, ""},
 		{"living", livingTests, ""},
-		{"limits", limitTests, unless(o.Host, "this driver's machines do not show the host template")},
-		{"isolation", isolationTests, unless(o.Host, "this driver's machines do not show the host template")},
+		{"pause", pauseTests, o.CannotPause},
+		{"limits", limitTests, unless(o.Isolated, "this driver's machines are not isolated")},
+		{"isolation", isolationTests, unless(o.Isolated, "this driver's machines are not isolated")},
 		{"zygotes", zygoteTests, unless(o.Zygotes != nil, "this driver has no zygotes")},
 	}
 	for _, g := range groups {
@@ -111,6 +124,17 @@ type harness struct {
 	report driver.Report
 	o      Options
 	ctx    context.Context
+	plans  sync.Map // of machines
+}
+
+// hello is what a machine's agent is told.
+func (h *harness) hello(m driver.Machine) wire.Hello {
+	u := driver.User{UID: sandbox.UID, GID: sandbox.GID, Home: sandbox.Home}
+	p, _ := h.plans.Load(m)
+	if plan, ok := p.(driver.Plan); ok {
+		u = plan.User
+	}
+	return wire.Hello{UID: u.UID, GID: u.GID, SwitchUser: h.report.SwitchUser, Home: u.Home}
 }
 
 // begin looks at the host, and then opens the driver.
@@ -134,6 +158,9 @@ func (s *suite) begin(t *testing.T) *harness {
 		Missing(t, "the driver is blocked here: %v (%s)", r.Blocked, r.Blocked.Hint)
 	}
 	h.report = r
+	if level := h.driver.Abilities().Level; level != r.Level || !slices.Contains(sandbox.IsolationLevels(), level) {
+		t.Fatalf("the level is declared as %q, and reported as %q", level, r.Level)
+	}
 	if kept := h.driver.Abilities().Keeper != nil; kept != s.o.Kept {
 		t.Fatalf("that machines outlive their maker is declared as %v, and tested as %v", kept, s.o.Kept)
 	}
@@ -156,7 +183,7 @@ var serial atomic.Int64
 // plan makes a plan with the limits, the rest by default.
 func (h *harness) plan(l sandbox.Limits) driver.Plan {
 	h.Helper()
-	spec := sandbox.Spec{Code: "x", Limits: l}.WithDefaults()
+	spec := sandbox.Spec{Code: "x", Driver: h.driver.Name(), Limits: l}.WithDefaults()
 	p, err := driver.MakePlan(spec.Machine(), h.report, fmt.Sprintf("test%d-%d", os.Getpid(), serial.Add(1)))
 	if err != nil {
 		h.Fatalf("MakePlan: %v", err)
@@ -176,6 +203,7 @@ func (h *harness) createFrom(p driver.Plan) driver.Machine {
 	if err != nil {
 		h.Fatalf("Create: %v", err)
 	}
+	h.plans.Store(m, p)
 	h.Cleanup(func() { h.destroy(m) })
 	return m
 }
@@ -210,9 +238,7 @@ func (h *harness) greet(m driver.Machine) *guest.Guest {
 	if err != nil {
 		h.Fatalf("Dial: %v", err)
 	}
-	g, err := guest.New(h.ctx, conn, wire.Hello{
-		UID: sandbox.UID, GID: sandbox.GID, SwitchUser: h.report.SwitchUser, Home: sandbox.Home,
-	})
+	g, err := guest.New(h.ctx, conn, h.hello(m))
 	if err != nil {
 		select {
 		case <-m.Dead():
@@ -250,14 +276,14 @@ func (b *box) run(args ...string) outcome {
 }
 
 // guestProbe is where the probe lies inside.
-const guestProbe = sandbox.Home + "/guestprobe"
+func (b *box) guestProbe() string { return b.plan.User.Home + "/guestprobe" }
 
 // probed makes a machine with the probe in it.
 func (h *harness) probed(l sandbox.Limits) *box {
 	h.Helper()
 	program := agenttest.Program(h, Probe)
 	b := h.box(l)
-	if err := b.WriteFile(h.ctx, guestProbe, 0o755, int64(len(program)), bytes.NewReader(program)); err != nil {
+	if err := b.WriteFile(h.ctx, b.guestProbe(), 0o755, int64(len(program)), bytes.NewReader(program)); err != nil {
 		h.Fatalf("copy the probe into the sandbox: %v", err)
 	}
 	return b
@@ -266,7 +292,7 @@ func (h *harness) probed(l sandbox.Limits) *box {
 // ask runs the probe and decodes what it found.
 func (b *box) ask(found any, args ...string) {
 	b.h.Helper()
-	r := b.run(append([]string{guestProbe}, args...)...)
+	r := b.run(append([]string{b.guestProbe()}, args...)...)
 	if r.Code != 0 || r.Signal != 0 {
 		b.h.Fatalf("guestprobe %q ended with %+v:\n%s", args, r.Exit, r.out)
 	}
@@ -303,7 +329,7 @@ func (b *box) start(args ...string) *holding {
 	b.h.Helper()
 	x := &holding{stdin: &blocker{make(chan struct{})}, lines: make(chan string, 16)}
 	b.h.Cleanup(x.stdin.end)
-	cmd := guest.Command{Args: append([]string{guestProbe}, args...), Env: env}
+	cmd := guest.Command{Args: append([]string{b.guestProbe()}, args...), Env: env}
 	p, err := b.Start(b.h.ctx, cmd, guest.Streams{Stdin: x.stdin, Stdout: &lines{to: x.lines}, Stderr: os.Stderr})
 	if err != nil {
 		b.h.Fatalf("start guestprobe %q: %v", args, err)
@@ -317,7 +343,7 @@ func (b *box) until(what string, good func(u driver.Usage) bool) driver.Usage {
 	b.h.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for {
-		u := b.Usage()
+		u := b.usage()
 		if good(u) {
 			return u
 		}
@@ -326,6 +352,24 @@ func (b *box) until(what string, good func(u driver.Usage) bool) driver.Usage {
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
+}
+
+// usage reads the counters, also of a machine that ends meanwhile.
+func (b *box) usage() driver.Usage {
+	b.h.Helper()
+	return b.h.usage(b.Machine)
+}
+
+func (h *harness) usage(m driver.Machine) driver.Usage {
+	h.Helper()
+	u, err := m.Usage(h.ctx)
+	if errors.Is(err, driver.ErrEnded) {
+		return m.Death().Usage
+	}
+	if err != nil {
+		h.Fatalf("Usage: %v", err)
+	}
+	return u
 }
 
 // watched reads the counters every few milliseconds while f runs.
@@ -338,7 +382,7 @@ func (b *box) watched(f func()) {
 			case <-stop:
 				return
 			case <-time.After(2 * time.Millisecond):
-				b.Usage()
+				_, _ = b.Usage(b.h.ctx) // the test's own readings tell
 			}
 		}
 	}()

@@ -51,17 +51,29 @@ func (h *harness) testSelf() {
 	b.ask(&s, "self")
 	want := self{
 		Env: env, FDs: []int{0, 1, 2}, UID: sandbox.UID, GID: sandbox.GID,
-		Dir: sandbox.Home, Hostname: "sandbox", Interfaces: []string{"lo"}, Leader: true,
+		Dir: b.plan.User.Home, Hostname: "sandbox", Interfaces: []string{"lo"}, Leader: true,
 	}
 	got := s
 	got.Status, got.Groups, got.PIDs = nil, nil, nil
+	if !h.enforced(sandbox.FeatureUserNS) { // it has ids of the host's, and no others
+		want.UID, want.GID = got.UID, got.GID
+		if got.UID == 0 || h.enforced(sandbox.FeatureUIDBlock) && got.UID == os.Geteuid() {
+			h.Errorf("its user is %d, ours %d", got.UID, os.Geteuid())
+		}
+	}
+	if !h.enforced(sandbox.FeatureUTSNS) {
+		want.Hostname = got.Hostname
+	}
+	if !h.enforced(sandbox.FeatureNetNS) {
+		want.Interfaces = got.Interfaces
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		h.Errorf("a process in the sandbox (-want +got):\n%s", diff)
 	}
-	if groups := slices.DeleteFunc(s.Groups, func(g int) bool { return g == sandbox.GID || g == 65534 }); len(groups) > 0 {
+	if groups := slices.DeleteFunc(s.Groups, func(g int) bool { return g == want.GID || g == 65534 }); len(groups) > 0 {
 		h.Errorf("it is in groups %v", s.Groups)
 	}
-	if len(s.PIDs) > 2 {
+	if len(s.PIDs) > 2 && h.enforced(sandbox.FeaturePIDNS) {
 		h.Errorf("it sees the processes %v", s.PIDs)
 	}
 	h.checkStatus(s.Status)
@@ -178,8 +190,11 @@ func (h *harness) testHostFiles() {
 	_ = canary.Close()
 	_ = os.Chmod(canary.Name(), 0o644) //nolint:gosec // it must be readable for a control
 	paths := []string{
-		canary.Name(), "/root", "/etc/shadow", "/etc/ssh", "/var/log", "/opt", "/srv", "/boot", "/sys/class", "/sys/kernel", "/proc/kcore",
+		canary.Name(), "/root", "/etc/shadow", "/sys/class", "/sys/kernel",
 		"/proc/sysrq-trigger", "/proc/1/root", "/proc/1/environ", "/dev/kmsg", "/dev/mem", "/dev/fuse", "/dev/kvm", "/run/pinfold",
+	}
+	if h.o.Host {
+		paths = append(paths, "/etc/ssh", "/var/log", "/opt", "/srv", "/boot", "/proc/kcore")
 	}
 	b := h.probed(sandbox.Limits{})
 	var found map[string]string
@@ -193,6 +208,19 @@ func (h *harness) testHostFiles() {
 		h.Errorf("the canary cannot be opened outside either: %v", err)
 	} else {
 		_ = f.Close()
+	}
+	if !h.enforced(sandbox.FeatureMountNS) { // nothing is hidden, and nothing can be listed
+		found = nil
+		b.ask(&found, "open", "/", "/home", "/var", "/var/tmp", "/run", "/etc", "/dev", "/sys")
+		for path, errno := range found {
+			if errno == "ok" {
+				h.Errorf("%s can be opened inside", path)
+			}
+		}
+		return
+	}
+	if !h.o.Host {
+		return
 	}
 	var dirs map[string][]string
 	b.ask(&dirs, "list", "/home", "/var", "/run", "/etc/ssl")
@@ -208,6 +236,12 @@ func (h *harness) testWritable() {
 	want := map[string]bool{
 		"/home/user": true, "/tmp": true, "/var/tmp": true, "/dev/shm": true,
 		"/": false, "/etc": false, "/usr": false, "/usr/bin": false, "/var": false, "/home": false, "/dev": false, "/run": false, "/proc": false,
+	}
+	if !h.enforced(sandbox.FeatureMountNS) {
+		for dir := range want {
+			want[dir] = false
+		}
+		want[b.plan.User.Home], want[b.plan.User.Tmp] = true, true
 	}
 	args := []string{"create"}
 	for dir := range want {
@@ -225,12 +259,13 @@ func (h *harness) testWritable() {
 // What one sandbox makes, another does not see, but itself does.
 func (h *harness) testTwo() {
 	a, b := h.probed(sandbox.Limits{}), h.probed(sandbox.Limits{})
+	marker := a.plan.User.Tmp + "/marker"
 	const socket, key = "@pinfold-neighbour", "4711"
 	var said string
 	a.hold(&said, "listen", socket)
 	var shm string
 	a.hold(&shm, "shmput", key)
-	if err := a.WriteFile(h.ctx, "/tmp/marker", 0o666, 1, strings.NewReader("x")); err != nil {
+	if err := a.WriteFile(h.ctx, marker, 0o666, 1, strings.NewReader("x")); err != nil {
 		h.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -241,15 +276,15 @@ func (h *harness) testTwo() {
 		var got string
 		var s self
 		c.box.ask(&dialled, "dial", "unix", socket)
-		c.box.ask(&opened, "open", "/tmp/marker")
+		c.box.ask(&opened, "open", marker)
 		c.box.ask(&got, "shmget", key)
 		c.box.ask(&s, "self")
-		seen := map[string]bool{"socket": dialled[socket] == "ok", "file": opened["/tmp/marker"] == "ok", "shared memory": got == "ok"}
-		want := map[string]bool{"socket": c.want, "file": c.want, "shared memory": c.want && shm == "ok"}
+		seen := map[string]bool{"socket": dialled[socket] == "ok", "file": opened[marker] == "ok", "shared memory": got == "ok"}
+		want := map[string]bool{"socket": c.want && said == "listening", "file": c.want, "shared memory": c.want && shm == "ok"}
 		if diff := cmp.Diff(want, seen); diff != "" {
 			h.Errorf("what a sandbox makes, %s sees (-want +got):\n%s", name, diff)
 		}
-		if alone := len(s.PIDs) <= 2; alone == c.want {
+		if alone := len(s.PIDs) <= 2; alone == c.want && h.enforced(sandbox.FeaturePIDNS) {
 			h.Errorf("%s sees the processes %v", name, s.PIDs)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
-	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
@@ -61,7 +61,7 @@ func (h *harness) testReportIsComplete() {
 
 func (h *harness) testPlanRefuses() {
 	for i, f := range h.report.Findings {
-		spec := sandbox.Spec{Code: "x", Require: []string{f.Feature}}.WithDefaults()
+		spec := sandbox.Spec{Code: "x", Driver: h.driver.Name(), Require: []string{f.Feature}}.WithDefaults()
 		_, err := driver.MakePlan(spec.Machine(), h.report, fmt.Sprintf("refuse%d", i))
 		if (err == nil) != (f.Answer == driver.Yes) {
 			h.Errorf("%s is answered with %s, and requiring it gives: %v", f.Feature, f.Answer, err)
@@ -82,6 +82,7 @@ var adoptTests = []test{{"adopted", (*harness).testAdopt}}
 var lifeTests = []test{
 	{"create and destroy", (*harness).testCreateDestroy},
 	{"destroy is idempotent", (*harness).testDestroyTwice},
+	{"readings", (*harness).testReadings},
 	{"dial again", (*harness).testDialAgain},
 	{"hello and echo", (*harness).testEcho},
 	{"files", (*harness).testFiles},
@@ -102,7 +103,7 @@ func (h *harness) testCreateDestroy() {
 		h.Fatalf("dead at once: %+v", m.Death())
 	default:
 	}
-	if u := m.Usage(); u.OOMKills != 0 || u.ProcessesDenied != 0 || u.DiskFull || u.InodesFull || u.DiskBytes != 0 || u.Inodes != 0 {
+	if u := h.usage(m); u.OOMKills != 0 || u.ProcessesDenied != 0 || u.DiskFull || u.InodesFull || u.DiskBytes != 0 || u.Inodes != 0 {
 		h.Errorf("a fresh machine has used something: %+v", u)
 	}
 }
@@ -110,15 +111,49 @@ func (h *harness) testCreateDestroy() {
 func (h *harness) testDestroyTwice() {
 	m := h.create()
 	h.destroy(m)
-	last := m.Usage()
+	last := m.Death()
 	h.destroy(m)
 	ended, cancel := context.WithCancel(h.ctx)
 	cancel()
 	if err := m.Destroy(ended); err != nil {
 		h.Errorf("Destroy with a context that has ended: %v", err)
 	}
-	if diff := cmp.Diff(last, m.Usage()); diff != "" {
-		h.Errorf("Usage after Destroy is not the last reading:\n%s", diff)
+	if diff := cmp.Diff(last, m.Death()); diff != "" {
+		h.Errorf("after another Destroy its death is another:\n%s", diff)
+	}
+}
+
+// A reading ends with its context, and there is none of a machine that has ended: its
+// death has the last one.
+func (h *harness) testReadings() {
+	b := h.box(sandbox.Limits{})
+	if got := b.run("/bin/echo", "hello").out; got != "hello\n" {
+		h.Fatalf("echo says %q", got)
+	}
+	before := b.usage()
+	readings := map[string]func(context.Context) (driver.Usage, error){"Usage": b.Usage}
+	if meter := b.Machine.Abilities().RunMeter; meter != nil {
+		readings["BeginRun"], readings["EndRun"] = meter.BeginRun, meter.EndRun
+	}
+	why := errors.New("enough of it")
+	ended, cancel := context.WithCancelCause(h.ctx)
+	cancel(why)
+	for name, read := range readings {
+		if _, err := read(ended); !errors.Is(err, why) {
+			h.Errorf("%s with a context that has ended: %v", name, err)
+		}
+		if _, err := read(h.ctx); err != nil {
+			h.Errorf("control: %s: %v", name, err)
+		}
+	}
+	h.destroy(b.Machine)
+	for name, read := range readings {
+		if u, err := read(h.ctx); !errors.Is(err, driver.ErrEnded) || !reflect.ValueOf(u).IsZero() {
+			h.Errorf("%s of a machine that is destroyed: %+v, %v", name, u, err)
+		}
+	}
+	if last := b.Death().Usage; last.CPUNanos < before.CPUNanos || last.ProcessesPeak < before.ProcessesPeak {
+		h.Errorf("the last reading is %+v, the one before its end was %+v", last, before)
 	}
 }
 
@@ -172,7 +207,7 @@ func (h *harness) testFiles() {
 	if _, err := b.ReadFile(h.ctx, "dir/file", int64(len(content)), &got); err != nil || !bytes.Equal(got.Bytes(), content) {
 		h.Errorf("ReadFile: %v, %d bytes", err, got.Len())
 	}
-	found, err := b.Glob(h.ctx, sandbox.Home, []string{"**"}, 10)
+	found, err := b.Glob(h.ctx, b.plan.User.Home, []string{"**"}, 10)
 	if err != nil || len(found.Files) != 1 || found.Files[0].Path != "dir/file" {
 		h.Errorf("Glob: %v, %+v", err, found)
 	}
@@ -235,7 +270,7 @@ func (h *harness) testConnectionBreaks() {
 		h.Fatal(err)
 	}
 	_ = conn.Close()
-	m.Usage()
+	h.usage(m)
 	h.destroy(m)
 }
 
@@ -247,7 +282,9 @@ func (h *harness) testEverythingAtOnce() {
 		for range 3 {
 			wg.Go(func() {
 				for range 50 {
-					m.Usage()
+					if _, err := m.Usage(h.ctx); err != nil && !errors.Is(err, driver.ErrEnded) {
+						h.Errorf("Usage: %v", err)
+					}
 				}
 			})
 		}
@@ -269,7 +306,7 @@ func (h *harness) useUntilItEnds(m driver.Machine) {
 	if err != nil {
 		return
 	}
-	g, err := guest.New(h.ctx, conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, SwitchUser: h.report.SwitchUser, Home: sandbox.Home})
+	g, err := guest.New(h.ctx, conn, h.hello(m))
 	if err != nil {
 		return
 	}
@@ -290,11 +327,13 @@ func (h *harness) testMany() {
 	for i := range 32 {
 		wg.Go(func() {
 			text := fmt.Sprintf("machine %d", i)
-			m, err := h.driver.Create(h.ctx, h.plan(sandbox.Limits{}))
+			plan := h.plan(sandbox.Limits{})
+			m, err := h.driver.Create(h.ctx, plan)
 			if err != nil {
 				h.Errorf("Create: %v", err)
 				return
 			}
+			h.plans.Store(m, plan)
 			defer h.destroy(m)
 			got, err := h.echo(m, text)
 			if err != nil || got != text+"\n" {
@@ -311,7 +350,7 @@ func (h *harness) echo(m driver.Machine, text string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	g, err := guest.New(h.ctx, conn, wire.Hello{UID: sandbox.UID, GID: sandbox.GID, SwitchUser: h.report.SwitchUser, Home: sandbox.Home})
+	g, err := guest.New(h.ctx, conn, h.hello(m))
 	if err != nil {
 		return "", err
 	}

@@ -63,6 +63,13 @@ func (h *harness) eventually(what string, is func() bool) {
 // onTerminal starts a command on a terminal.
 func (b *box) onTerminal(args ...string) (*guest.Process, *io.PipeWriter, *shown) {
 	b.h.Helper()
+	if b.h.o.NoTerminals {
+		_, err := b.Start(b.h.ctx, guest.Command{Args: args, Env: env, Terminal: &wire.TerminalSize{Cols: 91, Rows: 33}}, guest.Streams{})
+		if e := sandbox.AsError(err); e == nil || e.Code != sandbox.CodeResourceUnavailable {
+			b.h.Fatalf("a terminal where there are none: %v", err)
+		}
+		b.h.Skip("this driver's machines have no terminals here")
+	}
 	keys, typing := io.Pipe()
 	b.h.Cleanup(func() { _ = typing.Close() })
 	out := &shown{}
@@ -157,7 +164,7 @@ func (h *harness) testListAndMove() {
 	if got := see(".", 1); got != "dir:dir other:file" {
 		h.Errorf("the home holds %q", got)
 	}
-	if got := see(sandbox.Home, 3); got != "dir:dir dir/sub:dir dir/sub/file:file other:file" {
+	if got := see(b.plan.User.Home, 3); got != "dir:dir dir/sub:dir dir/sub/file:file other:file" {
 		h.Errorf("the home and below hold %q", got)
 	}
 	for _, m := range [][2]string{{"dir/sub/file", "other"}, {"dir", "new/place"}} {
@@ -171,11 +178,11 @@ func (h *harness) testListAndMove() {
 	if err := b.Move(h.ctx, "other", "new"); err == nil || sandbox.AsError(err).Code != sandbox.CodeNotRegularFile {
 		h.Errorf("a file over a directory: %v", err)
 	}
-	if err := b.Move(h.ctx, "other", "/tmp/far/other"); err != nil {
+	if err := b.Move(h.ctx, "other", b.plan.User.Tmp+"/far/other"); err != nil {
 		h.Errorf("Move to /tmp: %v", err)
 	}
 	var got bytes.Buffer
-	if _, err := b.ReadFile(h.ctx, "/tmp/far/other", 100, &got); err != nil || got.String() != "content" {
+	if _, err := b.ReadFile(h.ctx, b.plan.User.Tmp+"/far/other", 100, &got); err != nil || got.String() != "content" {
 		h.Errorf("what was moved twice: %q, %v", got.String(), err)
 	}
 }
@@ -243,6 +250,9 @@ func (h *harness) testDial() {
 	if !h.o.Kernel {
 		h.dialHTTP(h.box(sandbox.Limits{}))
 		return
+	}
+	if h.o.NoPorts {
+		h.Skip("this driver's machines have no sockets")
 	}
 	b := h.probed(sandbox.Limits{})
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {

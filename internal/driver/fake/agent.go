@@ -40,6 +40,7 @@ func (a *agent) serve() {
 	}
 	for {
 		f, err := frames.Next()
+		a.m.stand()
 		if err != nil || a.handle(f) != nil {
 			return
 		}
@@ -189,6 +190,7 @@ func (a *agent) message(kind wire.Kind, channel uint32, m wire.Message) bool {
 }
 
 func (a *agent) frame(b []byte) bool {
+	a.m.stand()
 	a.send.Lock()
 	defer a.send.Unlock()
 	_, err := a.conn.Write(b)

@@ -8,6 +8,7 @@
 package fake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -25,6 +26,9 @@ import (
 type Options struct {
 	// Name is "fake" by default.
 	Name string
+	// Level is its level of isolation, sandbox.LevelNamespace by default: a claim, for
+	// tests which choose among drivers.
+	Level string
 	// Report changes the default report, which says yes to everything.
 	Report func(r *driver.Report)
 	// Zygote is called by NewZygote, and may wait or fail; nil: the driver has no zygotes.
@@ -50,6 +54,9 @@ type Script struct {
 	// KillAll is called before all programs are killed; it may wait for stop,
 	// which is closed with the machine.
 	KillAll func(stop <-chan struct{})
+	// NoPause says that the machine cannot be paused. Pause may wait or fail.
+	NoPause bool
+	Pause   func(ctx context.Context) error
 	// Glob and Read change what the agent says about files.
 	Glob func(found []wire.FileEntry) []wire.FileEntry
 	Read func(path string, content []byte) []byte
@@ -69,9 +76,7 @@ type Driver struct {
 
 // New returns a driver.
 func New(o Options) *Driver {
-	if o.Name == "" {
-		o.Name = "fake"
-	}
+	o.Name, o.Level = cmp.Or(o.Name, "fake"), cmp.Or(o.Level, sandbox.LevelNamespace)
 	return &Driver{o: o}
 }
 
@@ -80,7 +85,7 @@ func (d *Driver) Name() string { return d.o.Name }
 
 // Probe says yes to everything, unless it is scripted otherwise.
 func (d *Driver) Probe(context.Context) (driver.Report, error) {
-	r := driver.Report{Driver: d.o.Name, SwitchUser: true}
+	r := driver.Report{Driver: d.o.Name, Level: d.o.Level, SwitchUser: true}
 	for _, f := range sandbox.Features() {
 		r.Findings = append(r.Findings, driver.Finding{Feature: f.Name, Answer: driver.Yes, Because: "the script says so"})
 	}
@@ -125,9 +130,9 @@ func (d *Driver) Leftovers(context.Context) ([]driver.Leftover, error) { return 
 // Abilities implements driver.Driver.
 func (d *Driver) Abilities() driver.Abilities {
 	if d.o.Zygote == nil {
-		return driver.Abilities{}
+		return driver.Abilities{Level: d.o.Level, Pauses: true}
 	}
-	return driver.Abilities{Zygoter: d}
+	return driver.Abilities{Level: d.o.Level, Pauses: true, Zygoter: d}
 }
 
 // Close does nothing.

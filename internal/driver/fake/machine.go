@@ -30,8 +30,8 @@ type Machine struct {
 	mu         sync.Mutex
 	death      driver.Death
 	destroyed  bool
-	last       driver.Usage
-	final      bool // last is the final reading
+	paused     chan struct{} // closed by the end of the pause; nil: it is not paused
+	ended      bool          // death is known
 }
 
 func newMachine(plan driver.Plan, s Script) *Machine {
@@ -59,21 +59,36 @@ func (m *Machine) Dial(context.Context) (conn driver.Conn, err error) {
 }
 
 // Usage reads the scripted counters.
-func (m *Machine) Usage() driver.Usage {
+func (m *Machine) Usage(ctx context.Context) (driver.Usage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.final && m.script.Usage != nil {
-		m.last = m.script.Usage(time.Since(m.born))
+	switch {
+	case ctx.Err() != nil:
+		return driver.Usage{}, context.Cause(ctx)
+	case m.ended:
+		return driver.Usage{}, driver.ErrEnded
 	}
-	return m.last
+	return m.reading(), nil
+}
+
+// reading is Usage, by who holds the lock.
+func (m *Machine) reading() driver.Usage {
+	if m.script.Usage == nil {
+		return driver.Usage{}
+	}
+	return m.script.Usage(time.Since(m.born))
 }
 
 // Abilities implements driver.Machine.
 func (m *Machine) Abilities() driver.MachineAbilities {
-	if m.stub == nil {
-		return driver.MachineAbilities{}
+	a := driver.MachineAbilities{Pauser: m}
+	if m.script.NoPause {
+		a.Pauser = nil
 	}
-	return driver.MachineAbilities{InitStub: m}
+	if m.stub != nil {
+		a.InitStub = m
+	}
+	return a
 }
 
 // Dead is closed when the machine has ended.
@@ -97,10 +112,8 @@ func (m *Machine) Die(d driver.Death) {
 		return
 	default:
 	}
-	if m.script.Usage != nil {
-		m.last = m.script.Usage(time.Since(m.born))
-	}
-	m.final, m.death = true, d
+	d.Usage = m.reading()
+	m.ended, m.death = true, d
 	close(m.dead)
 	_ = m.theirs.Close()
 	_ = m.ours.Close()

@@ -60,7 +60,14 @@ func (z *Zygote) SetBusy(busy bool) { z.busy.Store(busy) }
 func (z *Zygote) Dead() <-chan struct{} { return z.dead }
 
 // Usage implements driver.Zygote.
-func (z *Zygote) Usage() driver.Usage { return driver.Usage{MemoryBytes: z.memory.Load()} }
+func (z *Zygote) Usage(context.Context) (driver.Usage, error) {
+	select {
+	case <-z.dead:
+		return driver.Usage{}, driver.ErrEnded
+	default:
+		return driver.Usage{MemoryBytes: z.memory.Load()}, nil
+	}
+}
 
 // Destroy implements driver.Zygote.
 func (z *Zygote) Destroy(context.Context) error {

@@ -12,11 +12,12 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/image"
+	"pinfold/internal/linux/unixpair"
 	"pinfold/sandbox"
 )
 
-// showEvery is how often the files that change are written at most, while the
-// counters are read; where nothing runs nobody reads them, and nothing is written.
+// showEvery is how often the files that change are written at most, with readings of
+// the counters; where nothing runs there are none, and nothing is written.
 const showEvery = 200 * time.Millisecond
 
 // inside is the computer that programs in a machine see.
@@ -162,27 +163,28 @@ func (t *meter) showTime() {
 }
 
 // told is the connection to the agent. Whatever is asked of it, a program that it
-// starts finds how late it is.
+// starts finds how late it is, and the machine's clock starts.
 type told struct {
-	*channel
+	*unixpair.Channel
 	meter *meter
 }
 
 // Write tells the time before it sends.
 func (c told) Write(b []byte) (int, error) {
-	c.tell()
-	return c.channel.Write(b)
+	c.tell(len(b))
+	return c.Channel.Write(b)
 }
 
 // TryWrite does too.
 func (c told) TryWrite(b []byte) int {
-	c.tell()
-	return c.channel.TryWrite(b)
+	c.tell(len(b))
+	return c.Channel.TryWrite(b)
 }
 
-func (c told) tell() {
+func (c told) tell(bytes int) {
 	if c.meter.mu.TryLock() { // who has it is reading the counters, and tells it
 		c.meter.showTime()
+		c.meter.sentToAgent(bytes)
 		c.meter.mu.Unlock()
 	}
 }

@@ -48,12 +48,12 @@ func TestShown(t *testing.T) {
 	}
 	m.inside.offset -= 1000 // it has waited
 	m.inside.shown = time.Now().Add(time.Hour)
-	m.BeginRun()
+	beginRun(t, m)
 	if up := first(image.Uptime); up > 100 {
 		t.Errorf("the time was written again after a moment: %v s", up)
 	}
 	m.inside.shown = time.Time{}
-	m.BeginRun()
+	beginRun(t, m)
 	if up := first(image.Uptime); up < 1000 {
 		t.Errorf("a program that starts finds %v s", up)
 	}

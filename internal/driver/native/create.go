@@ -17,6 +17,7 @@ import (
 	"pinfold/internal/linux/highfd"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
+	"pinfold/internal/linux/unixpair"
 	"pinfold/internal/linux/userns"
 	"pinfold/sandbox"
 )
@@ -116,7 +117,7 @@ func (m *machine) build(ctx context.Context, name string) error {
 		return err
 	}
 	failpoint.Hit("native.cgroup")
-	ours, theirs, err := socketPair(m.spawn.socket)
+	ours, theirs, err := unixpair.New(m.spawn.socket)
 	if err != nil {
 		return err
 	}
@@ -284,7 +285,7 @@ func (m *machine) release(ctx context.Context) error {
 	if mapErr != nil {
 		_ = m.child.Kill()
 	}
-	fds, recvErr := receiveDescriptors(m.conn)
+	fds, recvErr := m.conn.ReceiveDescriptors()
 	if err := child.WaitExec(); err != nil {
 		m.child = nil // it has been waited for
 		closeAll(fds)
@@ -356,41 +357,6 @@ func (m *machine) adopt(fds []int) error {
 		return err
 	}
 	return nil
-}
-
-// receiveDescriptors reads the one message that carries descriptors. It comes
-// from the table of system calls, not from the agent or a guest.
-func receiveDescriptors(conn *channel) ([]int, error) {
-	data := make([]byte, 1)
-	control := make([]byte, unix.CmsgSpace(4*4))
-	n, controlLen, flags, err := conn.recvmsg(data, control)
-	if err != nil {
-		return nil, err
-	}
-	if n == 0 {
-		return nil, errors.New("the connection ended")
-	}
-	messages, err := unix.ParseSocketControlMessage(control[:controlLen])
-	if err != nil {
-		return nil, err
-	}
-	var fds []int
-	for i := range messages {
-		got, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			closeAll(fds)
-			return nil, err
-		}
-		fds = append(fds, got...)
-	}
-	for i := range fds {
-		fds[i] = highfd.Move(fds[i])
-	}
-	if flags&unix.MSG_CTRUNC != 0 { // there was room in the message, but not in our table
-		closeAll(fds)
-		return nil, unix.EMFILE
-	}
-	return fds, nil
 }
 
 func closeAll(fds []int) {

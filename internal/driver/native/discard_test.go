@@ -22,7 +22,7 @@ func TestDiscard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := m.Usage()
+		before := usageOf(t, m)
 		conn, err := m.Dial(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func TestDiscard(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = g.Close()
-		if after := m.Usage(); (after.CPUNanos == before.CPUNanos) != discard {
+		if after := m.Death().Usage; (after.CPUNanos == before.CPUNanos) != discard {
 			t.Errorf("discarded: %v; CPU time before %d, after %d", discard, before.CPUNanos, after.CPUNanos)
 		}
 		if death := m.Death(); death.Kind != driver.DeathDestroyed {

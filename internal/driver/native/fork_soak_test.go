@@ -46,7 +46,7 @@ func TestForkSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	soakForks(t, p, plan, 2*width, width) // what is made once is made now
-	memory := p.Usage().MemoryBytes
+	memory := usageOf(t, p).MemoryBytes
 	before := ledger.Take(state)
 	start := time.Now()
 	took := soakForks(t, p, plan, n, width)
@@ -54,7 +54,7 @@ func TestForkSoak(t *testing.T) {
 	if left := ledger.Wait(before, state); len(left) > 0 {
 		t.Errorf("left behind by %d forks:\n%v", n, left)
 	}
-	usage := p.Usage()
+	usage := usageOf(t, p)
 	if usage.MemoryBytes > memory+forkGrowth || usage.Processes != 0 {
 		t.Errorf("the zygote had %d bytes of memory and has %d, in %d processes beside it", memory, usage.MemoryBytes, usage.Processes)
 	}

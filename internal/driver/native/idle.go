@@ -15,8 +15,8 @@ import (
 // again. (The root is a mount of our own, through which the host may write.)
 //
 // The files of its counters are six more. They have names, which the host chose, so
-// they are open only while somebody reads them: the engine does so every few
-// milliseconds while something goes on in a machine, and not at all when it is idle.
+// they are open only while somebody reads them: the engine, and the machine itself, do so
+// every few milliseconds while something goes on in it, and not at all when it is idle.
 // The first process has a number, which is its own until we have waited for it. So
 // its pidfd is closed as well once somebody reads what the agent says: when the
 // process ends, so does that connection, whose other end nobody else can hold for
@@ -85,6 +85,9 @@ func (o *openMeters) sweep(all bool) {
 		if t.fresh && !all {
 			t.fresh = false
 		} else {
+			if !all { // neither anybody nor its own clock had a reason to
+				t.clock.Stop()
+			}
 			t.rest()
 		}
 		t.mu.Unlock()

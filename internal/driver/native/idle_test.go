@@ -3,6 +3,8 @@
 package native
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/unixpair"
 	"pinfold/internal/probe"
 	"pinfold/sandbox"
 )
@@ -35,6 +39,43 @@ func withOpenFiles(t *testing.T, n uint64, f func()) {
 		}
 	}()
 	f()
+}
+
+// rest sweeps until nobody's counters are open: each machine's own clock stands then, too.
+func rest(d *Driver) {
+	for d.host.meters.open() > 0 {
+		d.host.meters.sweep(false)
+	}
+}
+
+// open counts the machines whose counters are.
+func (o *openMeters) open() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.all)
+}
+
+// usageOf reads the counters of a machine or a zygote; of a machine that has ended, the last.
+func usageOf(t *testing.T, m interface {
+	Usage(context.Context) (driver.Usage, error)
+},
+) driver.Usage {
+	t.Helper()
+	u, err := m.Usage(t.Context())
+	if dead, ok := m.(interface{ Death() driver.Death }); ok && errors.Is(err, driver.ErrEnded) {
+		return dead.Death().Usage
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func beginRun(t *testing.T, m *machine) {
+	t.Helper()
+	if _, err := m.BeginRun(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func openDescriptors(t *testing.T) int {
@@ -71,9 +112,7 @@ func TestIdleMachinesHoldThreeDescriptors(t *testing.T) {
 	}
 	live() // what is opened once for all
 	idle := func() int {
-		for range 2 { // the first takes note of who reads
-			d.host.meters.sweep(false)
-		}
+		rest(d)
 		return openDescriptors(t)
 	}
 	before := idle()
@@ -86,7 +125,7 @@ func TestIdleMachinesHoldThreeDescriptors(t *testing.T) {
 	}
 	rested := openDescriptors(t)
 	for _, m := range all {
-		if u := m.Usage(); u.CPUNanos == 0 && d.host.can("cpuacct") {
+		if u := usageOf(t, m); u.CPUNanos == 0 && d.host.can("cpuacct") {
 			t.Errorf("after a rest the counters say %+v", u)
 		}
 	}
@@ -104,10 +143,8 @@ func TestPeakOutlivesARest(t *testing.T) {
 	d := sweptByHand(t)
 	m := made(t, d, "peak-rest")
 	before := openDescriptors(t)
-	m.BeginRun()
-	for range 2 {
-		d.host.meters.sweep(false)
-	}
+	beginRun(t, m)
+	rest(d)
 	if got := openDescriptors(t); d.host.hierarchy.Usable() && got >= before {
 		t.Errorf("%d descriptors at rest, %d before", got, before)
 	}
@@ -125,15 +162,10 @@ func TestCountersAreClosedByThemselves(t *testing.T) {
 	d := newDriver(t, filepath.Join(t.TempDir(), "state"))
 	made(t, d, "rest")
 	meters := &d.host.meters
-	open := func() int {
-		meters.mu.Lock()
-		defer meters.mu.Unlock()
-		return len(meters.all)
+	if d.host.hierarchy.Usable() && meters.open() != 1 {
+		t.Errorf("%d machines have open counters, want this one", meters.open())
 	}
-	if d.host.hierarchy.Usable() && open() != 1 {
-		t.Errorf("%d machines have open counters, want this one", open())
-	}
-	for open() > 0 {
+	for meters.open() > 0 {
 		time.Sleep(restAfter / 10) // the test's own timeout bounds it
 	}
 }
@@ -182,7 +214,7 @@ func TestEachDescriptorMayBeTheLast(t *testing.T) {
 // The kernel cuts off descriptors for which there is no room in our table, and
 // says no more than that the message was cut.
 func TestDescriptorsThatAreCutOff(t *testing.T) {
-	ours, theirs, err := socketPair(unix.SOCK_STREAM)
+	ours, theirs, err := unixpair.New(unix.SOCK_STREAM)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +223,7 @@ func TestDescriptorsThatAreCutOff(t *testing.T) {
 	if err := unix.Sendmsg(int(theirs.Fd()), []byte{1}, unix.UnixRights(0, 1), nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	withOpenFiles(t, 3, func() { _, err = receiveDescriptors(ours) })
+	withOpenFiles(t, 3, func() { _, err = ours.ReceiveDescriptors() })
 	if e := sandbox.AsError(createError(err)); e == nil || e.Code != sandbox.CodeResourceUnavailable || e.Hint != hintDescriptors {
 		t.Errorf("%+v", e)
 	}
@@ -223,7 +255,7 @@ func TestMachinesThatEndAtRest(t *testing.T) {
 			m := made(t, d, "end-rest")
 			greeted(t, m)
 			before := openDescriptors(t)
-			d.host.meters.sweep(true)
+			rest(d)
 			if after := openDescriptors(t); after >= before {
 				t.Errorf("%d descriptors at rest, %d before", after, before)
 			}
@@ -258,5 +290,39 @@ func TestTryWriteTellsTheTime(t *testing.T) {
 		if write(); m.inside.shown.IsZero() {
 			t.Errorf("%s tells no time", name)
 		}
+	}
+}
+
+// The clock of a machine starts when something is asked of it, and stands again soon
+// after nothing goes on any more; and it ends with the machine.
+func TestClockStandsWhileNothingGoesOn(t *testing.T) {
+	d := sweptByHand(t)
+	m := made(t, d, "clock")
+	if m.cgroup == nil || !d.host.can(cgroup.Memory) {
+		t.Skip("there is no memory limit to move")
+	}
+	runs := func() bool {
+		m.meter.mu.Lock()
+		defer m.meter.mu.Unlock()
+		return m.meter.clock.Runs()
+	}
+	if runs() {
+		t.Error("it runs before anything is asked of the machine")
+	}
+	for range 2 {
+		beginRun(t, m)
+		if !runs() {
+			t.Error("it stands when a program begins")
+		}
+		for runs() {
+			time.Sleep(time.Millisecond) // the test's own timeout bounds it
+		}
+	}
+	beginRun(t, m)
+	if err := m.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if runs() {
+		t.Error("it outlives its machine")
 	}
 }

@@ -341,29 +341,7 @@ func (n *initSpec) confine(p *spawn.Program) {
 	if n.filter != nil {
 		fds = append(fds, n.filter.apply(p)...)
 	}
-	sendDescriptors(p, n.socket, fds)
-}
-
-// sendDescriptors sends descriptors over a unix socket, with one byte of data
-// that says how many.
-func sendDescriptors(p *spawn.Program, socket int, fds []spawn.Cell) {
-	control := make([]byte, unix.CmsgSpace(4*len(fds))+8) // CellAt writes eight bytes
-	binary.NativeEndian.PutUint64(control, uint64(unix.CmsgLen(4*len(fds))))
-	binary.NativeEndian.PutUint32(control[8:], unix.SOL_SOCKET)
-	binary.NativeEndian.PutUint32(control[12:], unix.SCM_RIGHTS)
-	for i, fd := range fds {
-		p.Call("copy descriptor", unix.SYS_FCNTL, fd.Ref(), unix.F_DUPFD_CLOEXEC, 0)
-		p.SaveTo(p.CellAt(control, unix.CmsgLen(0)+4*i))
-	}
-	iov := make([]byte, 16)
-	binary.NativeEndian.PutUint64(iov, uint64(p.Pointer([]byte{byte(len(fds))})))
-	binary.NativeEndian.PutUint64(iov[8:], 1)
-	header := make([]byte, 56) // struct msghdr
-	binary.NativeEndian.PutUint64(header[16:], uint64(p.Pointer(iov)))
-	binary.NativeEndian.PutUint64(header[24:], 1)
-	binary.NativeEndian.PutUint64(header[32:], uint64(p.Pointer(control)))
-	binary.NativeEndian.PutUint64(header[40:], uint64(unix.CmsgSpace(4*len(fds))))
-	p.Positive("send descriptors", unix.SYS_SENDMSG, socket, header, unix.MSG_NOSIGNAL)
+	p.SendDescriptors(n.socket, fds)
 }
 
 // tmpfsOptions sizes the tmpfs so that exactly the limits are left for the

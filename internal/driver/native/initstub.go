@@ -141,10 +141,7 @@ func (m *machine) makeRoom(killed bool) error {
 		}
 	}
 	if killed && m.plan.Enforces(sandbox.FeatureMemory) {
-		if err := m.cgroup.SetMemoryLimit(t.limit + agentRoom); err != nil {
-			return err
-		}
-		t.limit += agentRoom
+		return m.cgroup.SetMemoryLimit(m.cgroup.MemoryLimit() + agentRoom)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
 	"pinfold/internal/linux/initstub"
+	"pinfold/internal/linux/unixpair"
 	"pinfold/internal/wire"
 	"pinfold/internal/zygote"
 	"pinfold/sandbox"
@@ -155,7 +156,7 @@ func TestInitStub(t *testing.T) {
 	if agent, tasks := s.state(); agent || tasks != 1 {
 		t.Errorf("process 1 has become the agent: %v, in %d tasks", agent, tasks)
 	}
-	if u := s.Usage(); u.Processes != 1 {
+	if u := usageOf(t, s); u.Processes != 1 {
 		t.Errorf("%d processes of the guest, not 1", u.Processes)
 	}
 	if err := s.Destroy(t.Context()); err != nil {
@@ -253,7 +254,7 @@ func TestAgentStartsInFullMachines(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := lull(t, p, plan)
 			s.run(test.code + "print('ready', flush=True)\nopen(0).read()")
-			if u := s.Usage(); !test.full(u) {
+			if u := usageOf(t, s); !test.full(u) {
 				t.Errorf("control: it is not full: %+v", u)
 			}
 			s.end()
@@ -261,11 +262,11 @@ func TestAgentStartsInFullMachines(t *testing.T) {
 			if st, err := g.Stat(t.Context(), "main.py"); err != nil || st.Type != sandbox.FileRegular {
 				t.Errorf("%+v, %v", st, err)
 			}
-			if u := s.Usage(); u.Processes != 0 || u.OOMKills > 0 {
+			if u := usageOf(t, s); u.Processes != 0 || u.OOMKills > 0 {
 				t.Errorf("%+v", u)
 			}
 			_ = s.Destroy(t.Context())
-			if u := s.Usage(); test.name == "processes" && (u.ProcessesPeak < limits.Processes || u.ProcessesPeak > limits.Processes+1) {
+			if u := usageOf(t, s); test.name == "processes" && (u.ProcessesPeak < limits.Processes || u.ProcessesPeak > limits.Processes+1) {
 				t.Errorf("at most %d processes, not %d", u.ProcessesPeak, limits.Processes)
 			}
 		})
@@ -304,7 +305,7 @@ func TestAgentThatDoesNotStart(t *testing.T) {
 		{"silent", func(*os.File) {}, context.DeadlineExceeded.Error()},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			ours, theirs, err := socketPair(unix.SOCK_STREAM)
+			ours, theirs, err := unixpair.New(unix.SOCK_STREAM)
 			if err != nil {
 				t.Fatal(err)
 			}

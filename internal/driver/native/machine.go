@@ -17,6 +17,7 @@ import (
 	"pinfold/internal/linux/cgroup"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
+	"pinfold/internal/linux/unixpair"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -50,11 +51,14 @@ type machine struct {
 	overdue  overdue
 	connOnce sync.Once
 	dialled  atomic.Bool // somebody reads what the agent says
-	conn     *channel
+	conn     *unixpair.Channel
 	stub     initStub
 
 	dead  chan struct{}
 	meter meter
+
+	pausing sync.Mutex // held by Pause and Resume
+	paused  bool
 
 	mu        sync.Mutex   // held by Destroy
 	destroyed bool         // nothing is left
@@ -74,20 +78,21 @@ type spawnConfig struct {
 // newMachine returns a machine that is to have the agent as its first process.
 func (d *Driver) newMachine(plan driver.Plan, h *host) *machine {
 	m := &machine{plan: plan, host: h, seen: plan.Limits, dead: make(chan struct{})}
-	m.meter = meter{machine: m, root: -1, limit: plan.Limits.MemoryBytes, agent: wire.MaxTasks}
+	m.meter = meter{machine: m, root: -1, agent: wire.MaxTasks}
 	m.spawn = spawnConfig{namespaces: namespaces, socket: unix.SOCK_STREAM, program: (*initSpec).program, leased: func() {}}
 	return m
 }
 
 // Usage reads the counters.
-func (m *machine) Usage() driver.Usage {
-	m.killOverdue()
-	return m.meter.read()
-}
+func (m *machine) Usage(ctx context.Context) (driver.Usage, error) { return m.meter.read(ctx) }
 
 // Abilities implements driver.Machine.
 func (m *machine) Abilities() driver.MachineAbilities {
-	return driver.MachineAbilities{Looker: m, InitStub: m, Discarder: m, RunMeter: m}
+	a := driver.MachineAbilities{Looker: m, InitStub: m, Discarder: m, RunMeter: m}
+	if m.cgroup != nil && m.cgroup.CanFreeze() {
+		a.Pauser = m
+	}
+	return a
 }
 
 // Discard implements driver.Discarder.
@@ -98,7 +103,7 @@ func (m *machine) Dial(context.Context) (conn driver.Conn, err error) {
 	err = errors.New("native: the connection to the agent was taken before")
 	m.connOnce.Do(func() {
 		if err = m.startAgent(); err == nil {
-			m.conn.ended = m.child.StayAwake
+			m.conn.Ended = m.child.StayAwake
 			m.dialled.Store(true)
 			conn = told{m.conn, &m.meter}
 		}
@@ -113,7 +118,9 @@ func (m *machine) Dead() <-chan struct{} { return m.dead }
 // Death says how it ended, once Dead is closed.
 func (m *machine) Death() driver.Death {
 	<-m.dead
-	return m.death
+	d := m.death
+	d.Usage = m.meter.final()
+	return d
 }
 
 // watch waits for the end of the first process. The kernel reports it only
@@ -181,6 +188,7 @@ func (m *machine) destroy(ctx context.Context) error {
 			l.close()
 		}
 	}
+	m.overdue.stop()
 	m.meter.close()
 	m.closeEntries() // of a child that never came
 	if m.child != nil {

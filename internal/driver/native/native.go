@@ -76,6 +76,7 @@ type host struct {
 	mounts    hostMounts
 	copies    copies
 	meters    openMeters
+	ticks     sync.Mutex // held while a machine reads its counters by itself, before its meter's lock
 	facts     image.HostFacts
 	computers computers
 	turn      turn

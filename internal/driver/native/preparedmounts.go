@@ -15,6 +15,7 @@ import (
 	"pinfold/internal/linux/highfd"
 	"pinfold/internal/linux/mount"
 	"pinfold/internal/linux/spawn"
+	"pinfold/internal/linux/unixpair"
 )
 
 // # Prepared mounts
@@ -148,7 +149,7 @@ func (g *preparedPool) close() {
 // prepareMounts makes one. The process that builds it ends; the namespace lives as
 // long as a descriptor of it.
 func prepareMounts(shown []hostView) (*os.File, error) {
-	ours, theirs, err := socketPair(unix.SOCK_STREAM)
+	ours, theirs, err := unixpair.New(unix.SOCK_STREAM)
 	if err != nil {
 		return nil, err
 	}

@@ -54,6 +54,7 @@ func TestConformanceOnGround(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return onGrounds(t, state) }, drivertest.Options{
 		Kernel:    true,
+		Isolated:  true,
 		Host:      true,
 		KillAgent: func(m driver.Machine) error { return unix.Kill(m.(*machine).child.PID, unix.SIGKILL) },
 		Break: func(_ *testing.T, p *driver.Plan) string {

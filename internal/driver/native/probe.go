@@ -67,7 +67,7 @@ func timeNamespaces() error {
 
 // Probe reports what can be enforced here.
 func (d *Driver) Probe(context.Context) (driver.Report, error) {
-	r := driver.Report{Driver: Name, Blocked: userNamespacesBlocked()}
+	r := driver.Report{Driver: Name, Level: sandbox.LevelNamespace, Blocked: userNamespacesBlocked()}
 	h, err := d.prepare()
 	if err != nil {
 		return r, err

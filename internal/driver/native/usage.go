@@ -3,25 +3,20 @@
 package native
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/memorylimit"
 	"pinfold/internal/linux/proctree"
 	"pinfold/internal/wire"
 	"pinfold/internal/zygote"
-)
-
-// The kernel charges files on a tmpfs as memory, so the memory limit follows
-// what the disk holds, in steps of memoryStep, and runs ahead of a program that
-// writes by as much as it has written, at most memoryAhead.
-const (
-	memoryStep  = 1 << 20
-	memoryAhead = 64 << 20
 )
 
 // meter reads a machine's counters. It is safe for concurrent use.
@@ -32,12 +27,12 @@ type meter struct {
 	mu    sync.Mutex
 	root  int // O_PATH descriptor of the sandbox's root, -1 when closed
 	base  unix.Statfs_t
-	limit int64 // the memory limit in force
 	agent int64 // the agent's tasks
 	last  driver.Usage
-	open  bool // the counters are, see openMeters
-	fresh bool // they were read lately
-	ended bool // last is the final reading
+	clock memorylimit.Clock // when it takes a reading by itself, see tick
+	open  bool              // the counters are, see openMeters
+	fresh bool              // they were read lately
+	ended bool              // last is the final reading
 }
 
 // begin takes the root's descriptor and measures the empty disk. It opens the
@@ -53,24 +48,82 @@ func (t *meter) begin(root int) error {
 	t.wakeUp()
 	if g := t.machine.cgroup; g != nil {
 		g.OpenCounters()
+		if t.machine.host.can(cgroup.Memory) {
+			t.clock.Init(t.machine.plan.Limits.MemoryBytes, t.tick)
+		}
 	}
 	return nil
 }
 
-// read returns a fresh reading, or the last one when the machine has ended. It
-// also moves the memory limit by what the disk holds.
-func (t *meter) read() driver.Usage {
+// tick is a reading of the machine's own, with which it moves its memory limit. It leaves
+// no counters open that nobody else had open, but where the guest works; and one machine
+// at a time takes descriptors for it, so that many idle ones do not take them from who
+// makes another.
+func (t *meter) tick() {
+	t.machine.host.ticks.Lock()
+	defer t.machine.host.ticks.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.reading()
+	switch {
+	case t.ended || !t.clock.Due():
+	case t.ending.Load():
+		t.clock.Stop()
+	default:
+		open := t.open
+		_ = t.update(false) // the next one may succeed
+		if !open && !t.clock.Busy() {
+			t.rest()
+		}
+	}
+}
+
+// sentToAgent says that something is asked of the machine. The lock is held.
+func (t *meter) sentToAgent(bytes int) {
+	if !t.ended && t.clock.Sent(bytes) {
+		_ = t.update(false) // as above
+	}
+}
+
+// read returns a fresh reading.
+func (t *meter) read(ctx context.Context) (driver.Usage, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.reading(ctx)
 }
 
 // reading is read, by who holds the lock.
-func (t *meter) reading() driver.Usage {
-	if !t.ended {
-		t.update(false)
+func (t *meter) reading(ctx context.Context) (driver.Usage, error) {
+	if err := t.readable(ctx); err != nil {
+		return driver.Usage{}, err
 	}
+	if err := t.update(false); err != nil {
+		return driver.Usage{}, setupError("read the sandbox's counters", err)
+	}
+	return t.snapshot(), nil
+}
+
+// readable says why there can be no reading, or nothing.
+func (t *meter) readable(ctx context.Context) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case t.ended:
+		return driver.ErrEnded
+	}
+	return nil
+}
+
+// final is the last reading.
+func (t *meter) final() driver.Usage {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return t.snapshot()
+}
+
+// end has the reading that was taken last stay the last one. The lock is held.
+func (t *meter) end() {
+	t.ended = true
+	t.clock.End()
 }
 
 // finish takes the last reading, after the last process has ended.
@@ -78,8 +131,8 @@ func (t *meter) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.ended {
-		t.update(true)
-		t.ended = true
+		_ = t.update(true) // what could not be read stays as it was
+		t.end()
 	}
 }
 
@@ -87,7 +140,7 @@ func (t *meter) finish() {
 func (t *meter) discard() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ended = true
+	t.end()
 }
 
 func (t *meter) verdict() (oomKills int64, ending bool) {
@@ -98,47 +151,59 @@ func (t *meter) verdict() (oomKills int64, ending bool) {
 
 // BeginRun implements driver.RunMeter. A fork that waits has used nothing but CPU
 // time.
-func (m *machine) BeginRun() driver.Usage {
+func (m *machine) BeginRun(ctx context.Context) (driver.Usage, error) {
+	m.watchChild()
 	t := &m.meter
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ended || m.cgroup == nil {
-		return t.reading()
+	if m.cgroup == nil {
+		return t.reading(ctx)
+	}
+	if err := t.readable(ctx); err != nil {
+		return driver.Usage{}, err
 	}
 	t.wakeUp()
 	t.showTime()
+	var err error
 	if m.zygote == nil || !m.host.can(cgroup.CPUAcct) {
-		t.update(false)
-	} else if cpu, err := m.cgroup.CPU(); err == nil {
-		set(&t.last.CPUNanos, cpu)
+		err = t.update(false)
+	} else {
+		var cpu int64
+		if cpu, err = m.cgroup.CPU(); err == nil {
+			set(&t.last.CPUNanos, cpu)
+		}
 	}
+	if err != nil {
+		return driver.Usage{}, setupError("read the sandbox's counters", err)
+	}
+	t.clock.Start()
 	if m.cgroup.BeginPeak() == nil {
 		t.last.MemoryPeak = 0
 	}
-	return t.snapshot()
+	return t.snapshot(), nil
 }
 
 // EndRun implements driver.RunMeter. The mark includes what the disk held at
 // that time, at most its own peak.
-func (m *machine) EndRun() driver.Usage {
+func (m *machine) EndRun(ctx context.Context) (driver.Usage, error) {
 	t := &m.meter
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	u := t.reading()
-	if m.cgroup == nil || t.ended {
-		return u
+	u, err := t.reading(ctx)
+	if m.cgroup == nil || err != nil {
+		return u, err
 	}
 	if peak, err := m.cgroup.PeakSince(); err == nil {
 		t.last.MemoryPeak = max(t.last.MemoryPeak, peak-t.last.DiskPeak)
 	}
 	u.MemoryPeak = t.last.MemoryPeak
-	return u
+	return u, nil
 }
 
 // endedFor is the memory limit, where that has ended something in the machine, and
 // err otherwise.
 func (m *machine) endedFor(err error) error {
-	if m.Usage().OOMKills > 0 {
+	if _, _ = m.Usage(context.Background()); m.meter.final().OOMKills > 0 { // it may have ended
 		return zygote.TooLittleMemory(m.plan.Limits.MemoryBytes)
 	}
 	return err
@@ -147,7 +212,7 @@ func (m *machine) endedFor(err error) error {
 func (t *meter) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.ended = true
+	t.end()
 	t.rest()
 	if t.root >= 0 {
 		_ = unix.Close(t.root)
@@ -167,11 +232,14 @@ func (t *meter) snapshot() driver.Usage {
 	return u
 }
 
-func (t *meter) update(final bool) {
+// update reads everything, moves the memory limit and shows the guest what it uses. The
+// lock is held.
+func (t *meter) update(final bool) (err error) {
+	begun := time.Now()
 	t.wakeUp()
 	t.readDisk()
 	if t.machine.cgroup != nil {
-		t.readCgroup(final)
+		err = t.readCgroup(final)
 	}
 	if !final && t.machine.child != nil {
 		t.fillGaps(t.machine.child.PID)
@@ -181,7 +249,9 @@ func (t *meter) update(final bool) {
 	u.ProcessesPeak = max(u.ProcessesPeak, u.Processes)
 	if !final {
 		t.show()
+		t.clock.Follow(begun, u.DiskBytes, u.CPUNanos)
 	}
+	return err
 }
 
 // readDisk measures the one file system that holds every writable place.
@@ -190,21 +260,21 @@ func (t *meter) readDisk() {
 		return
 	}
 	var now unix.Statfs_t
-	if unix.Fstatfs(t.root, &now) != nil {
-		return
+	if unix.Fstatfs(t.root, &now) == nil {
+		bytes := int64(t.base.Bfree-min(now.Bfree, t.base.Bfree)) * now.Bsize //nolint:gosec // sizes of a tmpfs
+		inodes := int64(t.base.Ffree - min(now.Ffree, t.base.Ffree))          //nolint:gosec // as above
+		t.last.SetDisk(bytes, inodes, now.Bfree == 0, now.Ffree == 0)
 	}
-	u := &t.last
-	u.DiskBytes = int64(t.base.Bfree-min(now.Bfree, t.base.Bfree)) * now.Bsize //nolint:gosec // sizes of a tmpfs
-	u.Inodes = int64(t.base.Ffree - min(now.Ffree, t.base.Ffree))              //nolint:gosec // as above
-	u.DiskPeak = max(u.DiskPeak, u.DiskBytes)
-	u.InodesPeak = max(u.InodesPeak, u.Inodes)
-	u.DiskFull = u.DiskFull || now.Bfree == 0
-	u.InodesFull = u.InodesFull || now.Ffree == 0
+}
+
+func (t *meter) limits() memorylimit.Limits {
+	l := t.machine.plan.Limits
+	return memorylimit.Limits{Memory: l.MemoryBytes, Disk: l.DiskBytes}
 }
 
 // readCgroup takes the group's counters. Files on the sandbox's disk are
 // charged as memory by the kernel, and taken off here: they count as disk.
-func (t *meter) readCgroup(final bool) {
+func (t *meter) readCgroup(final bool) error {
 	g, u := t.machine.cgroup, &t.last
 	c, err := g.Counters()
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
@@ -212,7 +282,7 @@ func (t *meter) readCgroup(final bool) {
 		c, err = g.Counters()
 	}
 	if err != nil {
-		return
+		return err
 	}
 	set(&u.CPUNanos, c.CPUNanos)
 	set(&u.OOMKills, c.OOMKills)
@@ -233,9 +303,10 @@ func (t *meter) readCgroup(final bool) {
 	}
 	if final {
 		t.readPeaks(g)
-		return
+		return nil
 	}
-	t.moveMemoryLimit()
+	_ = t.limits().Move(g, u.DiskBytes) // the next reading tries again
+	return nil
 }
 
 // countAgent counts the agent's threads, which are the sandbox's and not the
@@ -262,26 +333,6 @@ func (t *meter) readPeaks(g *cgroup.Group) {
 	}
 	set(&u.ReadBytes, s.ReadBytes)
 	set(&u.WrittenBytes, s.WrittenBytes)
-}
-
-// moveMemoryLimit keeps the kernel's limit at the memory limit plus what the
-// disk holds, so that a full disk is a full disk and not a lack of memory. A
-// sandbox never has more than the memory and the disk limit together.
-func (t *meter) moveMemoryLimit() {
-	l := t.machine.plan.Limits
-	held := t.last.DiskBytes / memoryStep * memoryStep
-	limit := l.MemoryBytes + min(l.DiskBytes, held+min(held, memoryAhead))
-	// Lowering the limit below what is in use by the time of the write would
-	// make the kernel kill; so it is lowered late and not to the last byte.
-	if limit < t.limit && limit+2*memoryAhead > t.limit {
-		return
-	}
-	if limit < t.limit {
-		limit += memoryAhead
-	}
-	if t.machine.cgroup.SetMemoryLimit(limit) == nil {
-		t.limit = limit
-	}
 }
 
 // set stores a counter that could be read.

@@ -43,9 +43,9 @@ func TestLeasesAreNotWaitedFor(t *testing.T) {
 	}
 	begin := time.Now()
 	m.inside.shown = time.Time{}
-	m.Usage()
+	usageOf(t, m)
 	m.inside.shown = time.Time{}
-	m.BeginRun()
+	beginRun(t, m)
 	if took := time.Since(begin); took > leaseBreakTime/2 || m.inside.shown.IsZero() {
 		t.Errorf("the readings took %v", took)
 	}
@@ -87,7 +87,7 @@ func TestEndsThatTakeLongAreNoticed(t *testing.T) {
 	for name, end := range map[string]func(m *machine, done chan<- error){
 		"destroyed": func(m *machine, done chan<- error) { done <- m.Destroy(t.Context()) },
 		"its connection ends": func(m *machine, done chan<- error) {
-			m.conn.ended()
+			m.conn.Ended()
 			err := unix.Kill(m.child.PID, unix.SIGKILL)
 			<-m.Dead()
 			done <- err
@@ -104,7 +104,7 @@ func TestEndsThatTakeLongAreNoticed(t *testing.T) {
 			for !killed(t, m.child.PID) {
 				time.Sleep(time.Millisecond)
 			}
-			m.Usage()
+			_, _ = m.Usage(t.Context()) // its connection may have ended
 			d.host.meters.sweep(true)
 			thaw()
 			select {

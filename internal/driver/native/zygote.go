@@ -63,7 +63,9 @@ type zygoteMachine struct {
 }
 
 // Abilities implements driver.Driver.
-func (d *Driver) Abilities() driver.Abilities { return driver.Abilities{Zygoter: d} }
+func (d *Driver) Abilities() driver.Abilities {
+	return driver.Abilities{Level: sandbox.LevelNamespace, Pauses: true, Zygoter: d}
+}
 
 // NewZygote implements driver.Zygoter.
 func (d *Driver) NewZygote(ctx context.Context, plan driver.Plan, spec zygote.Spec) (driver.Zygote, error) {
@@ -149,7 +151,9 @@ func (z *zygoteMachine) endedFirst() bool {
 func (z *zygoteMachine) Dead() <-chan struct{} { return z.machine.dead }
 
 // Usage implements driver.Zygote.
-func (z *zygoteMachine) Usage() driver.Usage { return z.machine.Usage() }
+func (z *zygoteMachine) Usage(ctx context.Context) (driver.Usage, error) {
+	return z.machine.Usage(ctx)
+}
 
 // Destroy implements driver.Zygote.
 func (z *zygoteMachine) Destroy(ctx context.Context) error { return z.machine.Destroy(ctx) }

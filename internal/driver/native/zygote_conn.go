@@ -8,18 +8,19 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/unixpair"
 	"pinfold/internal/zygote"
 )
 
 // zygoteConn is the connection to a zygote: see zygote.Conn.
 type zygoteConn struct {
-	*channel
+	*unixpair.Channel
 	control []byte     // of Receive, which one goroutine calls
 	send    sync.Mutex // held while a packet is sent: the deadline is for one
 }
 
-func newZygoteConn(c *channel) *zygoteConn {
-	return &zygoteConn{channel: c, control: make([]byte, unix.CmsgSpace(4*4))}
+func newZygoteConn(c *unixpair.Channel) *zygoteConn {
+	return &zygoteConn{Channel: c, control: make([]byte, unix.CmsgSpace(4*4))}
 }
 
 // Send implements zygote.Conn.
@@ -31,12 +32,12 @@ func (c *zygoteConn) Send(b []byte, fds ...int) error {
 	c.send.Lock()
 	defer c.send.Unlock()
 	_ = c.SetWriteDeadline(time.Now().Add(zygote.ForkTimeout)) // a stopped zygote reads nothing
-	return c.sendmsg(b, control)
+	return c.Sendmsg(b, control)
 }
 
 // Receive implements zygote.Conn.
 func (c *zygoteConn) Receive(b []byte) (int, []int, error) {
-	n, cn, flags, err := c.recvmsg(b, c.control)
+	n, cn, flags, err := c.Recvmsg(b, c.control)
 	if err != nil {
 		return 0, nil, err
 	}

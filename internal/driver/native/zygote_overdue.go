@@ -8,49 +8,64 @@ import (
 	"time"
 )
 
-// overdueInterval is how often a machine is checked whose zygote has not said that its
-// child has ended. After a pause of unwatched nobody has read the machine's counters.
-const (
-	overdueInterval = time.Second
-	unwatched       = 10 * overdueInterval
-)
+// overdueInterval is how often a machine with a program is checked whose zygote has not
+// said that its child has ended.
+const overdueInterval = time.Second
 
 // overdue is what is seen of a child whose end its zygote has not told. A zygote
 // that hangs tells nobody anything: the run would last until its time is over.
 type overdue struct {
 	child int64 // its number on the link
 
-	mu      sync.Mutex
-	checked time.Time
-	since   time.Time // nothing of the guest is left in the machine; zero: something is
+	mu    sync.Mutex
+	timer *time.Timer // runs from BeginRun on, until the zygote has told or the machine is destroyed
+	over  bool        // it is destroyed
+	since time.Time   // nothing of the guest is left in the machine; zero: something is
 }
 
-// killOverdue ends the zygote when the child is gone and the zygote has not said so for
-// reapTimeout. It is called with every reading of the counters, which somebody
-// takes while a run goes on. A process that the program left behind delays it.
-func (m *machine) killOverdue() {
-	o, z := &m.overdue, m.zygote
-	if z == nil || m.cgroup == nil {
+// watchChild begins to check, if the machine's program is forked.
+func (m *machine) watchChild() {
+	o := &m.overdue
+	if m.zygote == nil || m.cgroup == nil {
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.timer == nil && !o.over {
+		o.timer = time.AfterFunc(overdueInterval, m.killOverdue)
+	}
+}
+
+// stop ends the checks.
+func (o *overdue) stop() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.over = true
+	if o.timer != nil {
+		o.timer.Stop()
+	}
+}
+
+// killOverdue ends the zygote when the child is gone and the zygote has not said so for
+// reapTimeout. A process that the program left behind delays it.
+func (m *machine) killOverdue() {
+	o := &m.overdue
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over || !m.zygote.link.Owes(o.child) {
+		return
+	}
 	now := time.Now()
-	pause := now.Sub(o.checked)
-	if pause < overdueInterval {
-		return
-	}
-	o.checked = now
-	if pause > unwatched || !z.link.Owes(o.child) || m.holdsGuest() {
+	switch {
+	case m.holdsGuest():
 		o.since = time.Time{}
+	case o.since.IsZero():
+		o.since = now
+	case now.Sub(o.since) >= reapTimeout:
+		m.zygote.kill()
 		return
 	}
-	if o.since.IsZero() {
-		o.since = now
-	}
-	if now.Sub(o.since) >= reapTimeout {
-		z.kill()
-	}
+	o.timer.Reset(overdueInterval)
 }
 
 // holdsGuest says whether there is more in the machine than its first process.

@@ -36,7 +36,7 @@ func (n *initSpec) zygoteProgram(uid int, spec zygote.Spec) *spawn.Program {
 	p.ClearCapabilities()
 	p.Call("keep host dumpable", unix.SYS_PRCTL, unix.PR_SET_DUMPABLE, 1, 0, 0, 0)
 	p.Call("die with the host", unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, int(unix.SIGKILL), 0, 0, 0)
-	sendDescriptors(p, n.socket, []spawn.Cell{n.hold})
+	p.SendDescriptors(n.socket, []spawn.Cell{n.hold})
 	p.CloseOnExecFrom(zygote.FD)
 	p.Dup2(n.socket, zygote.FD)
 	p.Chdir(strings.TrimSuffix(spec.Home, "/"))

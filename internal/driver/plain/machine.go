@@ -32,7 +32,14 @@ func (m *machine) Dial(ctx context.Context) (driver.Conn, error) {
 }
 
 // Usage reads nothing: there are no counters.
-func (m *machine) Usage() driver.Usage { return driver.Usage{} }
+func (m *machine) Usage(ctx context.Context) (driver.Usage, error) {
+	select {
+	case <-m.dead:
+		return driver.Usage{}, driver.ErrEnded
+	default:
+		return driver.Usage{}, context.Cause(ctx)
+	}
+}
 
 // Dead is closed when the agent has ended, and with it all that it had started.
 func (m *machine) Dead() <-chan struct{} { return m.dead }
@@ -43,7 +50,8 @@ func (m *machine) Death() driver.Death {
 	return m.death
 }
 
-// Abilities says that the agent may be dialled again.
+// Abilities says that the agent may be dialled again. It cannot be paused: its processes
+// have no control group, and they would see a stop signal.
 func (m *machine) Abilities() driver.MachineAbilities { return driver.MachineAbilities{Redial: true} }
 
 // Destroy ends the agent and removes what is known of the machine.
@@ -103,7 +111,7 @@ func begun(pid int) int64 {
 }
 
 // Abilities says that machines outlive the process that made them.
-func (d *Driver) Abilities() driver.Abilities { return driver.Abilities{Keeper: d} }
+func (d *Driver) Abilities() driver.Abilities { return driver.Abilities{Level: level, Keeper: d} }
 
 // List names the machines that live, and whose owner does not or is we.
 func (d *Driver) List(context.Context) ([]string, error) {

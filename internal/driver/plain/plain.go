@@ -46,12 +46,15 @@ type Driver struct{ o Options }
 // New returns the driver.
 func New(o Options) *Driver { return &Driver{o} }
 
+// level is a claim for tests, which choose among drivers.
+const level = sandbox.LevelNamespace
+
 // Name returns "plain".
 func (d *Driver) Name() string { return Name }
 
 // Probe says that nothing is enforced.
 func (d *Driver) Probe(context.Context) (driver.Report, error) {
-	r := driver.Report{Driver: Name, SwitchUser: true}
+	r := driver.Report{Driver: Name, Level: level, SwitchUser: true}
 	if !d.o.Allow || os.Geteuid() != 0 {
 		r.Blocked = &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "the plain driver isolates nothing; it is for tests of root's"}
 	}

@@ -20,9 +20,10 @@ func TestConformance(t *testing.T) {
 	}
 	state, agent := t.TempDir(), filepath.Join(agenttest.Install(t, agenttest.Agent), "pinfold-agent")
 	drivertest.Run(t, func(*testing.T) driver.Driver { return New(Options{StateDir: state, Agent: agent, Allow: true}) }, drivertest.Options{
-		Kernel:    true,
-		Kept:      true,
-		KillAgent: func(m driver.Machine) error { return syscall.Kill(m.(*machine).Agent.PID, syscall.SIGKILL) },
+		CannotPause: "its processes have no control group",
+		Kernel:      true,
+		Kept:        true,
+		KillAgent:   func(m driver.Machine) error { return syscall.Kill(m.(*machine).Agent.PID, syscall.SIGKILL) },
 		Break: func(_ *testing.T, p *driver.Plan) string {
 			p.ID = "not/here"
 			return "make the machine's directory"

@@ -13,21 +13,13 @@ import (
 	"pinfold/sandbox"
 )
 
-// settleEvery is how much is written into a sandbox before its counters are
-// read again, in bytes.
-const settleEvery = 2 << 20
-
-// WriteFile writes a file into the machine. The kernel charges what is on the
-// sandbox's disk as memory, and a reading of the counters moves the memory limit
-// by it (driver.Machine.Usage): whoever writes faster than a watch reads would
-// make the kernel kill a sandbox in which nothing needs memory. So the writer
-// reads them himself.
+// WriteFile writes a file into the machine.
 func (s *Session) WriteFile(ctx context.Context, path string, mode uint32, size int64, r io.Reader) error {
 	g, err := s.Agent(ctx)
 	if err != nil {
 		return err
 	}
-	return s.RoomError(g.WriteFile(ctx, path, mode, size, &settled{r: r, left: settleEvery, settle: func() { s.Machine.Usage() }}))
+	return s.RoomError(g.WriteFile(ctx, path, mode, size, r))
 }
 
 // RoomError names the limit behind an error of files that find no room.
@@ -56,23 +48,6 @@ func (s *Session) larger(limit sandbox.CauseKind) sandbox.Advice {
 		return nil
 	}
 	return sandbox.Advise("make the sandbox with %s", more)
-}
-
-// settled reads at most settleEvery bytes between two readings of the counters.
-type settled struct {
-	r      io.Reader
-	left   int
-	settle func()
-}
-
-func (s *settled) Read(p []byte) (int, error) {
-	if s.left <= 0 {
-		s.settle()
-		s.left = settleEvery
-	}
-	n, err := s.r.Read(p)
-	s.left -= n
-	return n, err
 }
 
 // Lacks says that a directory holds nothing but what is known, where the host

@@ -1,6 +1,8 @@
 package execution
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"pinfold/internal/driver"
@@ -17,6 +19,7 @@ const (
 	firstReading   = 5 * time.Millisecond
 	slowestLiving  = 250 * time.Millisecond // of sandboxes that stay, while nothing changes
 	heldReading    = time.Millisecond       // after the program's end: by then the output of most has ended, too
+	lateReading    = 100 * time.Millisecond // after the last one, where the host was too busy for that
 	// Reading takes no more than a fifth of the time; but where one took seconds since
 	// others had the processors, the next must not wait for four times as long.
 	readingShare   = 4
@@ -38,9 +41,6 @@ func paced(pause, took time.Duration, due, begun time.Time) time.Duration {
 // fastestWriting is how many bytes a program may fill in a second.
 const fastestWriting = 4 << 30
 
-// A disk that has grown by this many bytes since the last reading is growing.
-const diskStep = 1 << 20
-
 // calm is the pause of a program of that age that is near no limit, and has so many
 // bytes of memory and disk left.
 func calm(age time.Duration, left int64) time.Duration {
@@ -51,18 +51,16 @@ func calm(age time.Duration, left int64) time.Duration {
 // near says whether a value has passed half of its limit.
 func near(value, limit int64) bool { return value > limit/2 }
 
-// tight says whether a limit is near, or the disk grows, which moves the memory limit
-// (driver.Machine.Usage): that must not lag behind.
-func tight(before, now driver.Usage, l sandbox.Limits) bool {
-	return now.DiskBytes > before.DiskBytes+diskStep ||
-		near(now.MemoryBytes, l.MemoryBytes) || near(now.DiskBytes, l.DiskBytes) || near(now.Inodes, l.Inodes)
+// tight says whether a limit is near.
+func tight(now driver.Usage, l sandbox.Limits) bool {
+	return near(now.MemoryBytes, l.MemoryBytes) || near(now.DiskBytes, l.DiskBytes) || near(now.Inodes, l.Inodes)
 }
 
 // LivingPause is the pause until the next reading of a sandbox that stays, by the one
 // before and the last two readings: it doubles while nothing changes.
 func LivingPause(pause time.Duration, before, now driver.Usage, l sandbox.Limits) time.Duration {
 	switch {
-	case tight(before, now, l):
+	case tight(now, l):
 		return fastestReading
 	case now.CPUNanos > before.CPUNanos+int64(pause)/10, now.MemoryBytes != before.MemoryBytes, now.Processes != before.Processes:
 		return slowestReading
@@ -70,23 +68,32 @@ func LivingPause(pause time.Duration, before, now driver.Usage, l sandbox.Limits
 	return min(2*pause, slowestLiving)
 }
 
-// Watch reads the machine's counters until quit is closed or take says that it is
-// enough. take gets each reading, with the pause before it, and returns the pause until
-// the next one, which is longer on a busy machine. Whatever is sent on soon brings the
-// next one near; it may be nil.
-func (s *Session) Watch(quit, soon <-chan struct{}, take func(u driver.Usage, pause time.Duration) (next time.Duration, goOn bool)) {
+// Watch reads the machine's counters until the context or the machine ends, or take says
+// that it is enough. take gets each reading, with the pause before it, and returns the
+// pause until the next one, which is longer on a busy machine. Whatever is sent on soon
+// brings the next one near; it may be nil. After a reading that failed comes the same
+// pause again.
+func (s *Session) Watch(ctx context.Context, soon <-chan struct{}, take func(u driver.Usage, pause time.Duration) (next time.Duration, goOn bool)) {
 	pause := firstReading
 	timer, due := time.NewTimer(pause), time.Now().Add(pause)
 	defer timer.Stop()
 	for {
 		select {
-		case <-quit:
+		case <-ctx.Done():
 			return
 		case <-soon:
 			pause = firstReading
 		case <-timer.C:
 			begun := time.Now()
-			next, goOn := take(s.Machine.Usage(), pause)
+			u, err := s.Machine.Usage(ctx)
+			if err != nil && (ctx.Err() != nil || errors.Is(err, driver.ErrEnded)) {
+				return
+			}
+			next, goOn := pause, true
+			if err == nil {
+				s.note(u)
+				next, goOn = take(u, pause)
+			}
 			if !goOn {
 				return
 			}

@@ -63,11 +63,14 @@ func (s *Session) Run(ctx context.Context, x Program) (*Outcome, error) {
 		x.Opened(r.Output)
 	}
 	meter := meterOf(s.Machine)
-	base := meter.BeginRun()
-	p, err := s.begin(ctx, x, guest.Streams{
-		Stdin: x.Streams.Stdin, Stdout: r.Output.Writer(wire.Stdout), Stderr: r.Output.Writer(wire.Stderr),
-		Arrived: r.Output.Arrived,
-	})
+	base, err := meter.BeginRun(ctx)
+	var p warm.Program
+	if err == nil {
+		p, err = s.begin(ctx, x, guest.Streams{
+			Stdin: x.Streams.Stdin, Stdout: r.Output.Writer(wire.Stdout), Stderr: r.Output.Writer(wire.Stderr),
+			Arrived: r.Output.Arrived,
+		})
+	}
 	if err != nil && ctx.Err() == nil {
 		return nil, s.explain(err)
 	}
@@ -79,8 +82,8 @@ func (s *Session) Run(ctx context.Context, x Program) (*Outcome, error) {
 	err = s.await(ctx, p, w, r)
 	r.Wall = time.Since(w.started)
 	r.Trigger = w.end()
-	r.Usage = verdict.Since(meter.EndRun(), base)
-	r.Floods = r.Held && w.leftFlood(r.Usage)
+	r.Usage = verdict.Since(s.orLast(meter.EndRun(context.WithoutCancel(ctx))), base)
+	r.Floods = r.Held && w.leftFlood(context.WithoutCancel(ctx), r.Usage)
 	if r.Trigger != nil || r.Death != nil {
 		return r, nil
 	}
@@ -97,8 +100,9 @@ func meterOf(m driver.Machine) driver.RunMeter {
 
 type plainMeter struct{ machine driver.Machine }
 
-func (p plainMeter) BeginRun() driver.Usage { return p.machine.Usage() }
-func (p plainMeter) EndRun() driver.Usage   { return p.machine.Usage() }
+func (p plainMeter) BeginRun(ctx context.Context) (driver.Usage, error) { return p.machine.Usage(ctx) }
+
+func (p plainMeter) EndRun(ctx context.Context) (driver.Usage, error) { return p.machine.Usage(ctx) }
 
 // begin starts the program, or hands it to an interpreter that waits for it.
 func (s *Session) begin(ctx context.Context, x Program, st guest.Streams) (warm.Program, error) {

@@ -12,6 +12,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/language"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -45,6 +46,14 @@ type Session struct {
 	refused error        // why it could not be greeted
 	handed  bool         // to a forked interpreter: its program
 	late    error        // why it could not be destroyed in time, when that was tried last
+
+	reading sync.Mutex   // guards last
+	last    driver.Usage // the last reading
+}
+
+// Places are where programs of the machine may write.
+func (s *Session) Places() language.Places {
+	return language.Places{Home: s.Plan.User.Home, Tmp: s.Plan.User.Tmp}
 }
 
 // Open makes a machine and greets its agent. On error nothing is left, nor after a
@@ -166,4 +175,33 @@ func (s *Session) Death(within time.Duration) *driver.Death {
 	case <-time.After(within):
 		return nil
 	}
+}
+
+// LastUsage reads the counters. Where that fails it is the last reading: that with which
+// the machine ended, or the one before.
+func (s *Session) LastUsage(ctx context.Context) driver.Usage {
+	return s.orLast(s.Machine.Usage(ctx))
+}
+
+// orLast is a reading, or the last one where that failed.
+func (s *Session) orLast(u driver.Usage, err error) driver.Usage {
+	if err == nil {
+		s.note(u)
+		return u
+	}
+	if errors.Is(err, driver.ErrEnded) {
+		if d := s.Death(KillTimeout); d != nil {
+			return d.Usage
+		}
+	}
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	return s.last
+}
+
+// note keeps a reading for orLast.
+func (s *Session) note(u driver.Usage) {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	s.last = u
 }

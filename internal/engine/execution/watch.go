@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -30,7 +31,6 @@ type watch struct {
 	output  *stdio.Capture
 
 	limit verdict.Judge
-	last  driver.Usage // the last reading
 
 	exited <-chan struct{} // closed when the program has ended, while its output may be held
 	before driver.Usage    // the last counters before that
@@ -41,7 +41,8 @@ type watch struct {
 	stop   chan struct{} // closed when there is a reason
 
 	deadline *time.Timer
-	quit     chan struct{}
+	life     context.Context // ends by end
+	quit     context.CancelFunc
 	readers  sync.WaitGroup
 }
 
@@ -49,13 +50,14 @@ type watch struct {
 func (s *Session) startWatch(l sandbox.Limits, base driver.Usage, exited <-chan struct{}, output *stdio.Capture) *watch {
 	w := &watch{
 		session: s, limits: l, base: base, started: time.Now(), output: output, exited: exited, limit: verdict.Judge{Limits: l},
-		stop: make(chan struct{}), quit: make(chan struct{}),
+		stop: make(chan struct{}),
 	}
+	w.life, w.quit = context.WithCancel(context.Background())
 	w.deadline = time.AfterFunc(time.Duration(l.WallTimeMS)*time.Millisecond, func() {
 		elapsed := time.Since(w.started).Milliseconds()
 		w.fire(&verdict.Trigger{Kind: sandbox.CauseWallTime, Observed: elapsed, Evidence: fmt.Sprintf("still running after %dms", elapsed)})
 	})
-	w.readers.Go(func() { s.Watch(w.quit, nil, w.take) })
+	w.readers.Go(func() { s.Watch(w.life, nil, w.take) })
 	w.readers.Go(w.readSoonAfterEnd)
 	return w
 }
@@ -73,7 +75,7 @@ func (w *watch) fire(t *verdict.Trigger) {
 // end stops watching and returns the reason, if there was one.
 func (w *watch) end() *verdict.Trigger {
 	w.deadline.Stop()
-	close(w.quit)
+	w.quit()
 	w.readers.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -81,9 +83,20 @@ func (w *watch) end() *verdict.Trigger {
 }
 
 // leftFlood says whether what holds the output is a flood of forks, by the last reading.
-// It is for after end.
-func (w *watch) leftFlood(last driver.Usage) bool {
-	return w.soon != nil && verdict.LeftFlood(w.before, *w.soon, last, w.limits.Processes)
+// It is for after end. On a host so busy that there was no reading soon after the
+// program's end, the last one has to do for that, and there is one more.
+func (w *watch) leftFlood(ctx context.Context, last driver.Usage) bool {
+	if w.soon == nil {
+		soon := last
+		w.soon = &soon
+		time.Sleep(lateReading)
+		u, err := w.session.Machine.Usage(ctx)
+		if err != nil {
+			return false
+		}
+		last = verdict.Since(u, w.base)
+	}
+	return verdict.LeftFlood(w.before, *w.soon, last, w.limits.Processes)
 }
 
 // readSoonAfterEnd takes a reading when the program has ended and its output is still
@@ -91,14 +104,16 @@ func (w *watch) leftFlood(last driver.Usage) bool {
 func (w *watch) readSoonAfterEnd() {
 	select {
 	case <-w.exited:
-	case <-w.quit:
+	case <-w.life.Done():
 		return
 	}
 	select {
 	case <-time.After(heldReading):
-		u := verdict.Since(w.session.Machine.Usage(), w.base)
-		w.soon = &u
-	case <-w.quit:
+		if u, err := w.session.Machine.Usage(w.life); err == nil {
+			u = verdict.Since(u, w.base)
+			w.soon = &u
+		}
+	case <-w.life.Done():
 	}
 }
 
@@ -137,9 +152,8 @@ func (w *watch) pause(u driver.Usage) time.Duration {
 	if w.limits.CPUs > 0 {
 		next = min(next, time.Duration(float64(cpuLeft)/max(1, w.limits.CPUs)))
 	}
-	if tight(w.last, u, w.limits) {
+	if tight(u, w.limits) {
 		next = fastestReading
 	}
-	w.last = u
 	return max(fastestReading, next)
 }

@@ -12,6 +12,7 @@ import (
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/verdict"
+	"pinfold/internal/guest"
 	"pinfold/sandbox"
 )
 
@@ -83,7 +84,7 @@ func (mg *Manager) adoptAll(ctx context.Context, earlier []records.Sandbox, foun
 	claimed := map[machineKey]bool{} // a machine is one sandbox's
 	var all sync.WaitGroup
 	for i, o := range earlier {
-		if o.Machine == nil || o.Info.State != sandbox.StateRunning { // whose time is over ends at once, for that reason
+		if o.Machine == nil || o.Info.State != sandbox.StateRunning && o.Info.State != sandbox.StatePaused { // whose time is over ends at once, for that reason
 			continue
 		}
 		key := machineKey{o.Machine.Driver, o.Machine.ID}
@@ -113,14 +114,20 @@ func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, keeper driver.K
 		return false
 	}
 	session := execution.Ungreeted(m, plan, nil)
-	agent, err := session.Agent(ctx)
+	recorded := o.Info.State
+	var agent *guest.Guest
+	err = asleep(ctx, m, &o.Info, func() error {
+		agent, err = session.Agent(ctx)
+		return err
+	})
 	if err != nil {
 		mg.log.Warn("an adopted machine's agent does not answer", "sandbox", o.Info.ID, "machine", o.Machine.ID, "error", err)
 		return false
 	}
 	now := time.Now()
+	life, end := context.WithCancel(context.Background())
 	s := &Sandbox{
-		manager: mg, tenant: o.Tenant, request: o.Machine.Request, ended: make(chan struct{}), machine: &pool.Machine{Session: session}, guest: agent, kept: true,
+		manager: mg, tenant: o.Tenant, request: o.Machine.Request, life: life, end: end, machine: &pool.Machine{Session: session}, guest: agent, kept: true,
 		release: mg.gate.Admit(o.Tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs}),
 		expires: now.Add(time.Until(o.Info.ExpiresAt)), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
 		judge: verdict.Judge{Limits: o.Info.Limits, KillOne: plan.KillOne}, info: o.Info, idles: o.Machine.Request.IdleMS != 0,
@@ -131,8 +138,41 @@ func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, keeper driver.K
 	mg.sandboxes[o.Info.ID] = s
 	mg.mu.Unlock()
 	s.timer = time.AfterFunc(s.untilEnd(now), s.timeUp)
+	if s.info.State != recorded {
+		s.save(s.describe())
+	}
 	go s.guard()
 	return true
+}
+
+// asleep does something with the agent of a machine that may be paused, and stays so. The
+// machine knows whether it is: the process that paused it may have ended before it
+// recorded that. Where it could not be paused again, it runs.
+func asleep(ctx context.Context, m driver.Machine, info *sandbox.Info, f func() error) error {
+	p := m.Abilities().Pauser
+	info.State = sandbox.StateRunning
+	if p == nil {
+		return f()
+	}
+	paused, err := p.Paused(ctx)
+	if err != nil {
+		return err
+	}
+	if !paused {
+		return f()
+	}
+	ctx, cancel := context.WithTimeout(ctx, pauseTimeout)
+	defer cancel()
+	if err := p.Resume(ctx); err != nil {
+		return err
+	}
+	if err := f(); err != nil {
+		return err
+	}
+	if p.Pause(ctx) == nil {
+		info.State = sandbox.StatePaused
+	}
+	return nil
 }
 
 // destroyUnknown ends the machines that outlived their process and belong to nothing
@@ -159,7 +199,7 @@ func (mg *Manager) destroyUnknown(ctx context.Context, found map[machineKey]driv
 // It says whether that is so. What runs in there ends.
 func (s *Sandbox) leave() bool {
 	s.mu.Lock()
-	if !s.kept || s.info.State != sandbox.StateRunning {
+	if !s.kept || !s.stays() {
 		s.mu.Unlock()
 		return false
 	}
@@ -175,6 +215,6 @@ func (s *Sandbox) leave() bool {
 	delete(mg.sandboxes, info.ID)
 	mg.mu.Unlock()
 	s.release()
-	close(s.ended)
+	s.end()
 	return true
 }

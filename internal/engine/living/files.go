@@ -177,7 +177,7 @@ func (s *Sandbox) Remove(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if at := s.Absolute(name); holdsPlace(at, template.Writable, s.request.Mounts) {
+	if at := s.Absolute(name); holdsPlace(at, s.writable(template), s.request.Mounts) {
 		return &sandbox.Error{
 			Code: sandbox.CodePathInvalid, Field: "path", Message: sandbox.SafeText(at, 80) + " itself cannot be removed",
 			Hint: "remove what is in it, by name",
@@ -186,10 +186,21 @@ func (s *Sandbox) Remove(ctx context.Context, name string) error {
 	return s.operate(ctx, func() error { return s.guest.Remove(ctx, name) })
 }
 
+// writable lists the places in which a program of the sandbox's can write, but for mounts.
+func (s *Sandbox) writable(t image.Template) (places []string) {
+	if s.machine != nil && s.machine.Plan.Places != "" {
+		return []string{s.machine.Plan.User.Home, s.machine.Plan.User.Tmp}
+	}
+	for _, w := range t.Writable {
+		places = append(places, w.Path)
+	}
+	return places
+}
+
 // holdsPlace says whether a path is a writable place or a mount, or above one.
-func holdsPlace(at string, writable []image.Dir, mounts []sandbox.Mount) bool {
+func holdsPlace(at string, writable []string, mounts []sandbox.Mount) bool {
 	below := strings.TrimSuffix(at, "/") + "/"
-	return slices.ContainsFunc(writable, func(w image.Dir) bool { return w.Path == at || strings.HasPrefix(w.Path, below) }) ||
+	return slices.ContainsFunc(writable, func(w string) bool { return w == at || strings.HasPrefix(w, below) }) ||
 		slices.ContainsFunc(mounts, func(m sandbox.Mount) bool { return m.Guest == at || strings.HasPrefix(m.Guest, below) })
 }
 
@@ -215,8 +226,8 @@ func (s *Sandbox) Changes(ctx context.Context, limit int) (changes sandbox.Listi
 	if err != nil {
 		return changes, err
 	}
-	for _, w := range template.Writable {
-		found, err := s.List(ctx, w.Path, maxDepth, limit-len(changes.Items))
+	for _, w := range s.writable(template) {
+		found, err := s.List(ctx, w, maxDepth, limit-len(changes.Items))
 		if err != nil && sandbox.AsError(err).Code == sandbox.CodeFileNotFound {
 			continue // the program has removed the place itself
 		}

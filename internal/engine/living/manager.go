@@ -133,7 +133,7 @@ func (mg *Manager) Drain() {
 			continue
 		}
 		s.endFor(sandbox.Cause{Kind: sandbox.CauseDestroyed, Evidence: "the server was shut down"})
-		<-s.ended
+		<-s.Ended()
 	}
 }
 

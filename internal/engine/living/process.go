@@ -38,7 +38,7 @@ type Process struct {
 	output  *stdio.Spool
 	base    driver.Usage
 	started time.Time
-	timer   *time.Timer
+	wall    stopwatch     // guarded by the sandbox's lock
 	done    chan struct{} // closed when all is known
 
 	stdin *stdio.Inlet // nil without one
@@ -111,10 +111,8 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 	p.started = time.Now()
 	failpoint.Hit("process.started")
 	s.keep(p)
-	if wall := p.limits.WallTimeMS; wall > 0 {
-		p.timer = time.AfterFunc(time.Duration(wall)*time.Millisecond, p.timeUp)
-	}
-	go p.await(done)
+	done() // from here on only its own calls make the sandbox busy
+	go p.await()
 	return p, outs, nil
 }
 
@@ -139,7 +137,7 @@ func (s *Sandbox) guestCommand(c sandbox.Command) guest.Command {
 	if c.Terminal != nil {
 		terminal["TERM"] = "xterm-256color"
 	}
-	g := s.machine.Command(c.Argv(), language.BaseEnv(), s.info.Limits, terminal, s.request.Env, c.Env)
+	g := s.machine.Command(c.Argv(), language.BaseEnv(s.machine.Places()), s.info.Limits, terminal, s.request.Env, c.Env)
 	g.Dir = cmp.Or(c.Dir, g.Dir)
 	if c.Terminal != nil {
 		g.Terminal = &wire.TerminalSize{Cols: c.Terminal.Cols, Rows: c.Terminal.Rows}
@@ -168,6 +166,7 @@ func (s *Sandbox) explain(ctx context.Context, err error) error {
 func (s *Sandbox) keep(p *Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.wall.set(time.Duration(p.limits.WallTimeMS)*time.Millisecond, p.timeUp)
 	s.processes[p.id] = p
 	s.order = append(s.order, p.id)
 	s.watch()
@@ -198,8 +197,15 @@ func (s *Sandbox) forget() {
 
 // timeUp ends a process whose wall time is over.
 func (p *Process) timeUp() {
-	elapsed := time.Since(p.started).Milliseconds()
+	elapsed := p.elapsed().Milliseconds()
 	p.stop(&verdict.Trigger{Kind: sandbox.CauseWallTime, Observed: elapsed, Evidence: fmt.Sprintf("still running after %dms", elapsed)})
+}
+
+// elapsed is how long it has run, without the time in which its sandbox was paused.
+func (p *Process) elapsed() time.Duration {
+	p.sandbox.mu.Lock()
+	defer p.sandbox.mu.Unlock()
+	return p.wall.elapsed()
 }
 
 // stop ends the process, for the first reason that there is.
@@ -213,13 +219,13 @@ func (p *Process) stop(t *verdict.Trigger) {
 }
 
 // await waits for the end and decides what it was.
-func (p *Process) await(done func()) {
-	done() // from here on only its own calls make the sandbox busy
+func (p *Process) await() {
 	e, err := p.guest.Wait(context.Background())
 	p.sandbox.vacate()
-	if p.timer != nil {
-		p.timer.Stop()
-	}
+	p.sandbox.mu.Lock()
+	p.wall.stop()
+	p.wall.over = true
+	p.sandbox.mu.Unlock()
 	if p.stdin != nil {
 		p.stdin.End()
 	}
@@ -235,8 +241,8 @@ func (p *Process) await(done func()) {
 
 // judge puts together how a process ended.
 func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
+	wall := p.elapsed()
 	p.mu.Lock()
-	wall := time.Since(p.started)
 	ev := verdict.Evidence{Limits: p.limits, Trigger: p.trigger, Living: true}
 	p.mu.Unlock()
 	if err == nil {
@@ -339,7 +345,7 @@ func (p *Process) InfoWithOutput() sandbox.Process {
 func (p *Process) describe() sandbox.Process {
 	return sandbox.Process{
 		ID: p.id, Args: p.command.Argv(), PID: p.guest.PID(), Running: true, StartedAt: p.started.UTC().Round(0),
-		Terminal: p.command.Terminal != nil, Metadata: p.command.Metadata, WallMS: time.Since(p.started).Milliseconds(),
+		Terminal: p.command.Terminal != nil, Metadata: p.command.Metadata, WallMS: p.elapsed().Milliseconds(),
 	}
 }
 
@@ -348,7 +354,7 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Wait waits for the end. The error is the context's; the process goes on then.
 func (p *Process) Wait(ctx context.Context) (sandbox.Process, error) {
-	done, err := p.sandbox.use() // somebody who waits uses the sandbox
+	done, err := p.sandbox.attend() // somebody who waits uses the sandbox
 	if err == nil {
 		defer done()
 	}
@@ -363,7 +369,7 @@ func (p *Process) Wait(ctx context.Context) (sandbox.Process, error) {
 // Output reads a stream (1 stdout, 2 stderr) from an offset on; -1 is the
 // first byte that is still kept. Close what it returns.
 func (p *Process) Output(stream uint8, offset int64) *stdio.Reader {
-	done, _ := p.sandbox.use() // a reader uses the sandbox, if it still lives
+	done, _ := p.sandbox.attend() // a reader uses the sandbox, if it still lives
 	return p.output.Open(stream, offset, done)
 }
 

@@ -51,7 +51,7 @@ func (p *Process) Signal(name string) error {
 	if !p.running() {
 		return &sandbox.Error{Code: sandbox.CodeConflict, Message: "the process has ended"}
 	}
-	return p.guest.Signal(number, true)
+	return p.sandbox.tell(func() error { return p.guest.Signal(number, true) })
 }
 
 // Resize changes the size of the process's terminal.
@@ -63,7 +63,17 @@ func (p *Process) Resize(cols, rows int) error {
 	if p.command.Terminal == nil {
 		return NoTerminal()
 	}
-	return p.guest.Resize(cols, rows)
+	return p.sandbox.tell(func() error { return p.guest.Resize(cols, rows) })
+}
+
+// tell says something to a sandbox that runs.
+func (s *Sandbox) tell(f func() error) error {
+	done, err := s.use()
+	if err != nil {
+		return err
+	}
+	defer done()
+	return f()
 }
 
 // NoTerminal says to whoever wants a process's terminal that it has none.

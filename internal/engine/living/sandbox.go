@@ -22,7 +22,8 @@ import (
 var transitions = map[sandbox.State][]sandbox.State{
 	"":                    {sandbox.StateCreating},
 	sandbox.StateCreating: {sandbox.StateRunning, sandbox.StateEnded},
-	sandbox.StateRunning:  {sandbox.StateEnding},
+	sandbox.StateRunning:  {sandbox.StatePaused, sandbox.StateEnding},
+	sandbox.StatePaused:   {sandbox.StateRunning, sandbox.StateEnding},
 	sandbox.StateEnding:   {sandbox.StateEnded},
 }
 
@@ -34,19 +35,22 @@ type Sandbox struct {
 	manager *Manager
 	tenant  string
 	request sandbox.Create
-	ended   chan struct{}
+	life    context.Context    // ends when nothing of the sandbox is left
+	end     context.CancelFunc // of life
 
 	machine *pool.Machine // set before the state is running
 	guest   *guest.Guest  // its agent, set with it
 	release func()        // gives back what admission granted
 	kept    bool          // the machine outlives us, and is recorded
 
+	changing  sync.Mutex // held while it is paused or resumed, before mu
 	mu        sync.Mutex
 	info      sandbox.Info
 	expires   time.Time // with the monotonic clock, unlike info.ExpiresAt
 	used      time.Time
 	idles     bool  // somebody asked for an idle time; otherwise it follows the time to live
-	busy      int   // operations under way
+	busy      int   // operations under way, and who waits for processes
+	asking    int   // operations for which the agent is needed to the end
 	started   int   // processes that run, or are about to
 	cpus      []int // the processors that they have; nil: all
 	timer     *time.Timer
@@ -144,8 +148,9 @@ func (mg *Manager) newSandbox(tenant string, c sandbox.Create, plan driver.Plan,
 	now := time.Now()
 	ttl := time.Duration(c.TTLMS) * time.Millisecond
 	limits := shownLimits(c, plan)
+	life, end := context.WithCancel(context.Background())
 	return &Sandbox{
-		manager: mg, tenant: tenant, request: c, ended: make(chan struct{}), release: release,
+		manager: mg, tenant: tenant, request: c, life: life, end: end, release: release,
 		expires: now.Add(ttl), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
 		judge: verdict.Judge{Limits: limits, KillOne: plan.KillOne},
 		info: sandbox.Info{
@@ -212,7 +217,7 @@ func (s *Sandbox) start(took time.Duration) {
 // without it nothing can be done in the sandbox any more.
 func (s *Sandbox) guard() {
 	select {
-	case <-s.ended:
+	case <-s.life.Done():
 		return
 	case <-s.machine.Machine.Dead():
 	case <-s.guest.Done():
@@ -225,7 +230,7 @@ func (s *Sandbox) guard() {
 	if death.Kind == driver.DeathDestroyed {
 		return
 	}
-	_, cause := verdict.Of(verdict.Evidence{Limits: s.info.Limits, Usage: s.machine.Machine.Usage(), Death: death})
+	_, cause := verdict.Of(verdict.Evidence{Limits: s.info.Limits, Usage: death.Usage, Death: death})
 	s.endFor(cause)
 }
 
@@ -241,7 +246,7 @@ func (s *Sandbox) enter(to sandbox.State) {
 func (s *Sandbox) ID() string { return s.info.ID }
 
 // Ended is closed when nothing of the sandbox is left.
-func (s *Sandbox) Ended() <-chan struct{} { return s.ended }
+func (s *Sandbox) Ended() <-chan struct{} { return s.life.Done() }
 
 // Info describes the sandbox now.
 func (s *Sandbox) Info() sandbox.Info {
@@ -285,7 +290,7 @@ func (s *Sandbox) Extend(ttlMS int64) (sandbox.Info, error) {
 		return sandbox.Info{}, err
 	}
 	s.mu.Lock()
-	if s.info.State != sandbox.StateRunning {
+	if !s.stays() {
 		defer s.mu.Unlock()
 		return sandbox.Info{}, s.notRunning()
 	}
@@ -303,8 +308,17 @@ func (s *Sandbox) Extend(ttlMS int64) (sandbox.Info, error) {
 	return info, nil
 }
 
+// stays says whether the sandbox is there and does not end. The lock is held.
+func (s *Sandbox) stays() bool {
+	return s.info.State == sandbox.StateRunning || s.info.State == sandbox.StatePaused
+}
+
 // notRunning is why an operation cannot be done. The lock is held.
 func (s *Sandbox) notRunning() *sandbox.Error {
+	if s.info.State == sandbox.StatePaused {
+		return (&sandbox.Error{Code: sandbox.CodeConflict, Message: fmt.Sprintf("sandbox %s is paused", s.info.ID)}).
+			WithAdvice(sandbox.Advise("let it go on: %s", sandbox.Call(sandbox.CallResumeSandbox)))
+	}
 	is := map[sandbox.State]string{sandbox.StateCreating: "is being created", sandbox.StateEnding: "is ending", sandbox.StateEnded: "has ended"}[s.info.State]
 	e := (&sandbox.Error{Code: sandbox.CodeGone, Message: fmt.Sprintf("sandbox %s %s", s.info.ID, is)}).
 		WithAdvice(sandbox.Advise("create another one: %s", sandbox.Call(sandbox.CallCreateSandbox)))
@@ -326,56 +340,39 @@ func (s *Sandbox) use() (done func(), err error) {
 	if s.info.State != sandbox.StateRunning {
 		return nil, s.notRunning()
 	}
+	s.asking++
+	attended := s.attended()
+	return sync.OnceFunc(func() {
+		attended()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.asking--
+	}), nil
+}
+
+// attend says that somebody waits for what a process does, also while the sandbox is
+// paused: that is use, but asks nothing of the agent.
+func (s *Sandbox) attend() (done func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stays() {
+		return nil, s.notRunning()
+	}
+	return s.attended(), nil
+}
+
+// attended counts who uses the sandbox, until what it returns is called. The lock is held.
+func (s *Sandbox) attended() (done func()) {
 	s.busy++
-	s.watch()
+	if s.info.State == sandbox.StateRunning {
+		s.watch()
+	}
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.busy--
 		s.used = time.Now()
-	}), nil
-}
-
-// untilEnd is how long the sandbox may stay, as things are. The lock is held.
-func (s *Sandbox) untilEnd(now time.Time) time.Duration {
-	left := s.expires.Sub(now)
-	if s.busy == 0 {
-		left = min(left, s.used.Add(s.idle()).Sub(now))
-	} else {
-		left = min(left, s.idle())
-	}
-	return max(left, 0)
-}
-
-func (s *Sandbox) idle() time.Duration { return time.Duration(s.info.IdleMS) * time.Millisecond }
-
-// timeUp is called when the sandbox may have to end.
-func (s *Sandbox) timeUp() {
-	s.mu.Lock()
-	now := time.Now()
-	var cause *sandbox.Cause
-	switch {
-	case s.info.State != sandbox.StateRunning:
-	case !now.Before(s.expires):
-		lived := now.Sub(s.info.CreatedAt).Milliseconds()
-		cause = timeCause(sandbox.CauseTTL, "ttl_ms", s.expires.Sub(s.info.CreatedAt).Milliseconds(), lived, fmt.Sprintf("it lived %dms", lived))
-	case s.busy == 0 && now.Sub(s.used) >= s.idle():
-		unused := now.Sub(s.used).Milliseconds()
-		cause = timeCause(sandbox.CauseIdle, "idle_ms", s.info.IdleMS, unused, fmt.Sprintf("no operation for %dms", unused))
-	default:
-		s.timer.Reset(s.untilEnd(now) + time.Millisecond)
-	}
-	s.mu.Unlock()
-	if cause != nil {
-		s.endFor(*cause)
-	}
-}
-
-// timeCause is the end of a sandbox whose time in a field, in milliseconds, is over.
-func timeCause(kind sandbox.CauseKind, field string, limit, observed int64, evidence string) *sandbox.Cause {
-	c := sandbox.Cause{Kind: kind, Limit: limit, Observed: observed, Evidence: evidence}.
-		WithAdvice(sandbox.Advise("extend it while you use it, or ask for more time: %s", sandbox.Set(field, min(2*limit, sandbox.MaxTTLMS))))
-	return &c
+	})
 }
 
 // Destroy ends the sandbox and returns when nothing of it is left. It is
@@ -383,7 +380,7 @@ func timeCause(kind sandbox.CauseKind, field string, limit, observed int64, evid
 func (s *Sandbox) Destroy(ctx context.Context) (sandbox.Info, error) {
 	go s.endFor(sandbox.Cause{Kind: sandbox.CauseDestroyed, Evidence: "the caller ended the sandbox"})
 	select {
-	case <-s.ended:
+	case <-s.life.Done():
 		info := s.Info()
 		if info.State != sandbox.StateEnded { // left to the next process
 			return info, admission.ShuttingDown()
@@ -397,7 +394,7 @@ func (s *Sandbox) Destroy(ctx context.Context) (sandbox.Info, error) {
 // endFor destroys the sandbox for a reason. Only the first call does anything.
 func (s *Sandbox) endFor(cause sandbox.Cause) {
 	s.mu.Lock()
-	if s.info.State != sandbox.StateRunning || s.left {
+	if !s.stays() || s.left {
 		s.mu.Unlock()
 		return
 	}
@@ -462,14 +459,12 @@ func (s *Sandbox) finish(cause sandbox.Cause, failure *sandbox.Error) {
 		MemoryMiBMS: info.Usage.MemoryPeakBytes >> 20 * info.Usage.WallMS,
 	})
 	mg.observer.SandboxEnded(cause.Kind)
-	close(s.ended)
+	s.end()
 }
 
-// read takes a reading of the counters.
+// read takes a reading of the counters, or the last one where the machine has ended.
 func (s *Sandbox) read() driver.Usage {
-	u := s.machine.Machine.Usage()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.last = u
+	u := s.machine.LastUsage(context.Background())
+	s.note(u)
 	return u
 }

@@ -25,7 +25,7 @@ func (s *Sandbox) watch() {
 }
 
 func (s *Sandbox) watchLoop() {
-	s.machine.Watch(s.ended, s.wake, func(u driver.Usage, pause time.Duration) (time.Duration, bool) {
+	s.machine.Watch(s.life, s.wake, func(u driver.Usage, pause time.Duration) (time.Duration, bool) {
 		before := s.note(u)
 		if !s.act(u) || s.rest() {
 			return 0, false

@@ -57,6 +57,9 @@ func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string)
 		if spec.Driver != sandbox.DriverAuto && spec.Driver != d.Name() {
 			continue
 		}
+		if spec.Isolation == "" && !sandbox.LevelAtLeast(d.Abilities().Level, spec.Least()) {
+			continue // nobody has asked for so little
+		}
 		r, err := p.report(ctx, d)
 		if err != nil {
 			return nil, driver.Plan{}, err

@@ -63,7 +63,7 @@ func (s *Pools) startInterpreter(ctx context.Context, m *execution.Session, spec
 	if err != nil {
 		return nil, err
 	}
-	step, _, err := lang.WaitStep(spec.Warm, spec.Limits, lookup)
+	step, _, err := lang.At(m.Places()).WaitStep(spec.Warm, spec.Limits, lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *Pools) startInterpreter(ctx context.Context, m *execution.Session, spec
 	}
 	limits := spec.Limits.WithDefaults()
 	i, err := warm.Start(ctx, g, m.Command(step.Args, step.Env, limits), step.Modules)
-	if err != nil && m.Machine.Usage().OOMKills > 0 {
+	if err != nil && m.LastUsage(ctx).OOMKills > 0 {
 		return nil, zygote.TooLittleMemory(limits.MemoryBytes)
 	}
 	return i, err

@@ -193,13 +193,13 @@ func (p *pool) lastUse() time.Time {
 func (s *Pools) await(ctx context.Context, of shape, r Request) *Machine {
 	name := onDemandName(of)
 	for until := time.Now().Add(warmTimeout); time.Now().Before(until); {
+		hope := s.beingMade(name) // asked before the look that it is about: what comes in between is found
 		pools := s.poolsOf(of)
-		hope := s.beingMade(name)
 		for _, p := range pools {
+			hope = p.expectsMachine() || hope
 			if w := p.take(r.Spec.Require); w != nil {
 				return p.handOut(w)
 			}
-			hope = p.expectsMachine() || hope
 		}
 		if m := s.fork(ctx, pools, r); m != nil {
 			return m

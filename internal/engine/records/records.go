@@ -27,6 +27,7 @@ type Store interface {
 	SandboxStore
 	RunStore
 	UsageStore
+	SnapshotStore
 
 	// Unfinished returns the sandboxes that have not ended and the runs
 	// without a result, of all tenants.
@@ -84,6 +85,8 @@ type Machine struct {
 	Driver  string         `json:"driver"`
 	ID      string         `json:"id"`
 	Request sandbox.Create `json:"request"`
+	// Snapshot is the ID of the snapshot that the machine was made from; "": none.
+	Snapshot string `json:"snapshot,omitempty"`
 }
 
 // Run is what is known of a run.

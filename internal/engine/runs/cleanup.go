@@ -34,7 +34,7 @@ func (j *job) end(ctx context.Context, m *pool.Machine, runErr error) error {
 	start := time.Now()
 	j.destroy(ctx, m)
 	j.result.Timings.DestroyMS = execution.Milliseconds(time.Since(start))
-	j.fillPeaks(m.Machine.Usage())
+	j.fillPeaks(m.LastUsage(context.WithoutCancel(ctx)))
 	return runErr
 }
 

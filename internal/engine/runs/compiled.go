@@ -23,7 +23,7 @@ import (
 // products are what a compile step made, on their way into the sandbox that
 // runs it.
 type products interface {
-	copyTo(ctx context.Context, to *execution.Session, dir string) error
+	copyTo(ctx context.Context, to *execution.Session, from, dir string) error
 	close(ctx context.Context) error
 }
 
@@ -87,9 +87,9 @@ const compileFormat = "1"
 // wants a fresh outcome.
 func (j *job) compileKey() (key compilecache.Key, ok bool) {
 	s := j.spec
-	// Of mounts and of what is streamed in, the content is not known before;
+	// Of places that no other machine has, what is made may speak; of mounts and of what is streamed in, the content is not known before;
 	// no network but "none" exists, and should there be one, compilers may ask it.
-	if j.runner.compileCache == nil || s.Cold || len(s.Mounts) > 0 || len(j.request.Inputs) > 0 || s.Network != sandbox.NetworkNone {
+	if j.runner.compileCache == nil || j.plan.Places != "" || s.Cold || len(s.Mounts) > 0 || len(j.request.Inputs) > 0 || s.Network != sandbox.NetworkNone {
 		return key, false
 	}
 	seen, known := j.runner.toolchains.fingerprint(j.shown)
@@ -153,7 +153,7 @@ func (d keyHash) number(n int) {
 // kept are products from the cache.
 type kept struct{ entry *compilecache.Entry }
 
-func (k kept) copyTo(ctx context.Context, to *execution.Session, dir string) error {
+func (k kept) copyTo(ctx context.Context, to *execution.Session, _, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, productsTimeout)
 	defer cancel()
 	for _, f := range k.entry.Files {
@@ -204,11 +204,11 @@ const productMode = 0o755
 // copyTo moves what was compiled from one sandbox to the other, and ends the
 // first. Both are hostile: names are checked, sizes are bounded by the second
 // one's disk. What is recorded is what arrived, and only regular files.
-func (f *fresh) copyTo(ctx context.Context, to *execution.Session, dir string) error {
+func (f *fresh) copyTo(ctx context.Context, to *execution.Session, from, dir string) error {
 	defer f.done()
 	ctx, cancel := context.WithTimeout(ctx, productsTimeout)
 	defer cancel()
-	found, err := f.session.Greeted().Glob(ctx, dir, []string{"**"}, maxProducts)
+	found, err := f.session.Greeted().Glob(ctx, from, []string{"**"}, maxProducts)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (f *fresh) copyTo(ctx context.Context, to *execution.Session, dir string) e
 			whole = false
 			continue
 		}
-		if err := f.copyFile(ctx, to, dir, file.Path, file.Size); err != nil {
+		if err := f.copyFile(ctx, to, from, dir, file.Path, file.Size); err != nil {
 			return err
 		}
 	}
@@ -233,18 +233,17 @@ func (f *fresh) copyTo(ctx context.Context, to *execution.Session, dir string) e
 	return nil
 }
 
-func (f *fresh) copyFile(ctx context.Context, to *execution.Session, dir, name string, size int64) error {
-	path := dir + "/" + name
+func (f *fresh) copyFile(ctx context.Context, to *execution.Session, from, dir, name string, size int64) error {
 	r, w := io.Pipe()
 	go func() {
-		_, err := f.session.Greeted().ReadFile(ctx, path, size, w)
+		_, err := f.session.Greeted().ReadFile(ctx, from+"/"+name, size, w)
 		w.CloseWithError(err)
 	}()
 	var content io.Reader = r
 	if f.record != nil {
 		content = io.TeeReader(r, f.record.File(name))
 	}
-	err := to.WriteFile(ctx, path, productMode, size, content)
+	err := to.WriteFile(ctx, dir+"/"+name, productMode, size, content)
 	r.CloseWithError(io.ErrClosedPipe)
 	return err
 }

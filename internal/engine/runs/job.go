@@ -24,21 +24,22 @@ import (
 
 // job is one run on its way.
 type job struct {
-	runner  *Runner
-	place   *admission.Place // in the queue; nil: not there yet
-	live    *liveRun         // nil: there is no store in which it could be found
-	room    *room            // nil: not admitted yet
-	request Request
-	spec    sandbox.Spec
-	driver  driver.Driver
-	plan    driver.Plan
-	shown   image.Template
-	steps   language.Steps
-	main    string            // the program's file
-	warm    *warm.Interpreter // it takes the program; nil: it is started
-	result  *sandbox.Result
-	stdin   *stdio.Inlet  // of a run whose stdin is open
-	told    chan struct{} // closed when the result is kept: what goes on after the answer waits for it
+	runner   *Runner
+	place    *admission.Place // in the queue; nil: not there yet
+	live     *liveRun         // nil: there is no store in which it could be found
+	room     *room            // nil: not admitted yet
+	request  Request
+	spec     sandbox.Spec
+	driver   driver.Driver
+	plan     driver.Plan
+	shown    image.Template
+	language language.Language
+	steps    language.Steps    // in the machine that is at work
+	main     string            // the program's file
+	warm     *warm.Interpreter // it takes the program; nil: it is started
+	result   *sandbox.Result
+	stdin    *stdio.Inlet  // of a run whose stdin is open
+	told     chan struct{} // closed when the result is kept: what goes on after the answer waits for it
 
 	inputs    map[string]func() execution.Input // files that went in, by path
 	began     time.Time                         // when the program was started
@@ -75,8 +76,7 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	steps, err := lang.Plan(spec.Entrypoint, spec.Args, spec.Limits, rn.planner.Lookup(template))
-	if err != nil {
+	if _, err := lang.Plan(spec.Entrypoint, spec.Args, spec.Limits, rn.planner.Lookup(template)); err != nil {
 		return nil, err
 	}
 	id := records.NewID("run_")
@@ -84,7 +84,10 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	j := &job{runner: rn, request: req, spec: spec, driver: d, plan: plan, shown: template, steps: steps, main: cmp.Or(spec.Entrypoint, lang.File), told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
+	j := &job{runner: rn, request: req, spec: spec, driver: d, plan: plan, shown: template, language: lang, main: cmp.Or(spec.Entrypoint, lang.File), told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
+	if err := j.planSteps(plan); err != nil {
+		return nil, err
+	}
 	if err := j.checkLayout(); err != nil {
 		return nil, err
 	}
@@ -97,6 +100,13 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 		Isolation: plan.Posture, Language: lang.Name, Metadata: spec.Metadata,
 	}
 	return j, nil
+}
+
+// planSteps says what to do in a machine: its places are in the words of the steps.
+func (j *job) planSteps(in driver.Plan) (err error) {
+	lang := j.language.At(language.Places{Home: in.User.Home, Tmp: in.User.Tmp})
+	j.steps, err = lang.Plan(j.spec.Entrypoint, j.spec.Args, j.spec.Limits, j.runner.planner.Lookup(j.shown))
+	return err
 }
 
 // findLanguage takes the language that was named, or the one that the program's
@@ -141,11 +151,15 @@ func (j *job) run(ctx context.Context) error {
 		}
 	}()
 	j.result.Isolation = m.Plan.Posture
+	from := j.steps.Dir // where a compile step has put its products
+	err = j.move(m.Plan)
 	failpoint.Hit("run.machine")
-	err = j.fill(ctx, m.Session)
+	if err == nil {
+		err = j.fill(ctx, m.Session)
+	}
 	failpoint.Hit("run.filled")
 	if err == nil && made != nil {
-		err = made.copyTo(ctx, m.Session, j.steps.Dir)
+		err = made.copyTo(ctx, m.Session, from, j.steps.Dir)
 	}
 	j.result.Timings.CreateMS = execution.Milliseconds(time.Since(start))
 	if err == nil {
@@ -153,6 +167,14 @@ func (j *job) run(ctx context.Context) error {
 	}
 	ended = true
 	return j.end(ctx, m, err)
+}
+
+// move has the steps be done in another machine than until now.
+func (j *job) move(to driver.Plan) error {
+	if to.Places == "" { // all have the same places
+		return nil
+	}
+	return j.planSteps(to)
 }
 
 // execute runs the program itself and collects what it made.

@@ -125,9 +125,11 @@ func (j *job) putInput(ctx context.Context, s *execution.Session, in Input) erro
 // session, unless it is nil, holds what was made and must be closed. clean says that nothing of it
 // hung on luck: the same step would end in the same way.
 func (j *job) compile(ctx context.Context) (s *execution.Session, ok, clean bool, err error) {
+	plan := j.plan.Named(j.plan.ID + "-c")
+	if err := j.move(plan); err != nil {
+		return nil, false, false, err
+	}
 	step := *j.steps.Compile
-	plan := j.plan
-	plan.ID += "-c"
 	plan.Limits = step.Limits
 	start := time.Now()
 	s, err = execution.Open(ctx, j.driver, plan)

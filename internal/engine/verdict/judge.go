@@ -30,9 +30,24 @@ func (j *Judge) Beyond(u driver.Usage) *Trigger {
 		return &Trigger{c.Kind, c.Observed, c.Evidence}
 	case u.MemoryBytes > l.MemoryBytes:
 		return &Trigger{sandbox.CauseMemory, u.MemoryBytes, fmt.Sprintf("%d bytes of memory in use", u.MemoryBytes)}
+	// Beyond these comes only what is watched, and not limited by the kernel.
+	case u.DiskBytes > l.DiskBytes+watchedSlack && l.DiskBytes > 0:
+		return &Trigger{sandbox.CauseDisk, u.DiskBytes, fmt.Sprintf("%d bytes on the sandbox's disk", u.DiskBytes)}
+	case u.Inodes > l.Inodes && l.Inodes > 0:
+		return &Trigger{sandbox.CauseInodes, u.Inodes, fmt.Sprintf("more than %d files and directories on the sandbox's disk", l.Inodes)}
+	case u.Processes > watchedCrowd*l.Processes && l.Processes > 0:
+		return &Trigger{sandbox.CauseProcesses, u.Processes, fmt.Sprintf("%d processes at once", u.Processes)}
 	}
 	return nil
 }
+
+// A disk that the kernel limits may read a little more than the limit for a moment, and
+// so may a number of processes; a crowd of several times as many is one that it does not
+// limit.
+const (
+	watchedSlack = 1 << 20
+	watchedCrowd = 4
+)
 
 // Flood says whether what runs does nothing but fork at the limit. After that it
 // begins anew.

@@ -142,8 +142,14 @@ func (e Evidence) MemoryCause() sandbox.Cause {
 func (e Evidence) Refusal(kind sandbox.CauseKind) sandbox.Cause {
 	switch kind {
 	case sandbox.CauseDisk:
+		if e.Usage.DiskPeak > e.Limits.DiskBytes { // it is watched
+			return e.LimitCause(kind, e.Usage.DiskPeak, fmt.Sprintf("%d bytes were on the sandbox's disk", e.Usage.DiskPeak))
+		}
 		return e.LimitCause(kind, e.Usage.DiskPeak, "the sandbox's disk had no free block (ENOSPC)")
 	case sandbox.CauseInodes:
+		if e.Usage.InodesPeak > e.Limits.Inodes {
+			return e.LimitCause(kind, e.Usage.InodesPeak, fmt.Sprintf("more than %d files and directories were on the sandbox's disk", e.Limits.Inodes))
+		}
 		return e.LimitCause(kind, e.Usage.InodesPeak, "the sandbox's disk had no free inode (ENOSPC)")
 	}
 	why := fmt.Sprintf("the kernel refused %d fork(s) (EAGAIN)", e.Usage.ProcessesDenied)

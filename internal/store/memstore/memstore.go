@@ -35,6 +35,7 @@ type Store struct {
 	runs      table
 	keys      map[key]key // (tenant, idempotency key) to (tenant, run)
 	usage     map[key]records.Consumption
+	snapshots map[key]records.Snapshot
 }
 
 // key names an object within its tenant.
@@ -69,7 +70,7 @@ func New(o Options) *Store {
 		o.Now = time.Now
 	}
 	return &Store{
-		options: o, keys: make(map[key]key), usage: make(map[key]records.Consumption),
+		options: o, keys: make(map[key]key), usage: make(map[key]records.Consumption), snapshots: make(map[key]records.Snapshot),
 		sandboxes: table{rows: make(map[key]*row)}, runs: table{rows: make(map[key]*row)},
 	}
 }

@@ -33,6 +33,7 @@ func Run(t *testing.T, open Make) {
 		{"TenantsAreApart", testTenants},
 		{"Unfinished", testUnfinished},
 		{"Usage", testUsage},
+		{"Snapshots", testSnapshots},
 		{"BadQueries", testBadQueries},
 		{"OddMetadata", testOddMetadata},
 		{"PagesWhileOthersInsert", testPagesMeanwhile},
@@ -252,7 +253,7 @@ func testUnfinished(t *testing.T, s records.Store) {
 		must(t, err)
 	}
 	must(t, s.FinishRun(ctx, "t", "run_a", someResult("run_a")))
-	machine := records.Machine{Driver: "d", ID: "m", Request: sandbox.Create{TTLMS: 5, Env: map[string]string{"K": "v"}}}
+	machine := records.Machine{Driver: "d", ID: "m", Snapshot: "snp_1", Request: sandbox.Create{TTLMS: 5, Env: map[string]string{"K": "v"}}}
 	for i, state := range sandbox.States() { // an ended one keeps none, and neither does another tenant's
 		must(t, s.SaveMachine(ctx, fmt.Sprintf("t%d", i&^1), "sbx_"+string(state), machine))
 	}
@@ -265,8 +266,8 @@ func testUnfinished(t *testing.T, s records.Store) {
 	for _, o := range living {
 		names = append(names, o.Tenant+" "+o.Info.ID)
 	}
-	same(t, names, []string{"t0 sbx_creating", "t1 sbx_running", "t2 sbx_ending"})
-	same(t, []*records.Machine{living[0].Machine, living[1].Machine, living[2].Machine}, []*records.Machine{&machine, nil, &machine})
+	same(t, names, []string{"t0 sbx_creating", "t1 sbx_running", "t2 sbx_paused", "t3 sbx_ending"})
+	same(t, []*records.Machine{living[0].Machine, living[1].Machine, living[2].Machine, living[3].Machine}, []*records.Machine{&machine, nil, &machine, nil})
 	same(t, runs, []records.Run{someRun("t", "run_b", 1)})
 }
 

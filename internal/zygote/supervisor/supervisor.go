@@ -141,7 +141,7 @@ func (z *supervised) dead() bool {
 
 // outworn says whether the zygote should make no more children. The lock of the
 // Supervisor is held.
-func (z *supervised) outworn() bool {
+func (z *supervised) outworn(ctx context.Context) bool {
 	if z.dead() {
 		return true
 	}
@@ -149,7 +149,8 @@ func (z *supervised) outworn() bool {
 		return false
 	}
 	z.weighed = time.Now()
-	return time.Since(z.made) > maxAge || z.Usage().MemoryBytes > z.memory+maxGrowth
+	u, err := z.Usage(ctx)
+	return time.Since(z.made) > maxAge || err == nil && u.MemoryBytes > z.memory+maxGrowth
 }
 
 // inTurn forks. A zygote makes one child after another, so only a few are asked
@@ -175,7 +176,7 @@ func (s *Supervisor) borrow(ctx context.Context) (*supervised, error) {
 		if s.unfit != nil {
 			return nil, nil //nolint:nilnil // said above
 		}
-		if s.current != nil && s.current.outworn() {
+		if s.current != nil && s.current.outworn(ctx) {
 			s.retireLocked(s.current)
 		}
 		if s.current != nil {
@@ -229,7 +230,11 @@ func (s *Supervisor) start(ctx context.Context) (*supervised, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &supervised{Zygote: z, made: time.Now(), memory: z.Usage().MemoryBytes}, nil
+	u, err := z.Usage(ctx)
+	if err != nil {
+		return nil, errors.Join(err, z.Destroy(context.WithoutCancel(ctx)))
+	}
+	return &supervised{Zygote: z, made: time.Now(), memory: u.MemoryBytes}, nil
 }
 
 // watch waits for a zygote's end, and says so when that was not our doing.

@@ -24,8 +24,8 @@ type fakeZygote struct {
 func (z *fakeZygote) Fork(context.Context, driver.Plan) (driver.Machine, *zygote.Child, error) {
 	return nil, &zygote.Child{}, z.fails
 }
-func (z *fakeZygote) Dead() <-chan struct{} { return z.dead }
-func (z *fakeZygote) Usage() driver.Usage   { return z.usage }
+func (z *fakeZygote) Dead() <-chan struct{}                       { return z.dead }
+func (z *fakeZygote) Usage(context.Context) (driver.Usage, error) { return z.usage, nil }
 func (z *fakeZygote) Destroy(context.Context) error {
 	close(z.dead) // twice would panic
 	return nil

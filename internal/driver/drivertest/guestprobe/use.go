@@ -3,6 +3,7 @@
 package main
 
 import (
+	"math"
 	"os"
 	"strconv"
 	"time"
@@ -63,8 +64,16 @@ func spin(args []string) any {
 	return Used{N: ru.Utime.Nano() + ru.Stime.Nano()}
 }
 
-// fill writes to a file until it is refused. It goes slowly, as programs do:
-// the host needs a moment to follow.
+// most is the second argument, or no bound.
+func most(args []string) int64 {
+	if len(args) < 2 {
+		return math.MaxInt64
+	}
+	return number(args[1])
+}
+
+// fill writes to a file until it is refused, or until it has written so much. It goes
+// slowly, as programs do: the host needs a moment to follow.
 func fill(args []string) any {
 	f, err := os.Create(args[0])
 	if err != nil {
@@ -73,7 +82,7 @@ func fill(args []string) any {
 	defer f.Close() //nolint:errcheck // what was written is what counts
 	u := Used{}
 	block := make([]byte, 64<<10)
-	for {
+	for u.N < most(args) {
 		n, err := f.Write(block)
 		u.N += int64(n)
 		if err != nil {
@@ -84,12 +93,13 @@ func fill(args []string) any {
 			time.Sleep(4 * time.Millisecond)
 		}
 	}
+	return u
 }
 
-// inodes makes empty files in a directory until it is refused.
+// inodes makes empty files in a directory until it is refused, or so many.
 func inodes(args []string) any {
 	u := Used{}
-	for {
+	for u.N < most(args) {
 		fd, err := unix.Open(args[0]+"/"+strconv.FormatInt(u.N, 10), unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY, 0o600)
 		if err != nil {
 			u.Errno = errno(err)
@@ -98,6 +108,7 @@ func inodes(args []string) any {
 		_ = unix.Close(fd)
 		u.N++
 	}
+	return u
 }
 
 // shmPut makes a System V segment with a key and holds it until stdin ends.

@@ -1,0 +1,237 @@
+// Package compare measures, on this machine, what each way of making a sandbox holds and
+// what it costs: attacks that are tried and watched by the host, starts, runs, memory and
+// throughput. Numbers and answers are always those of the machine at hand.
+package compare
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"pinfold/internal/bench"
+	"pinfold/internal/driver"
+	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/runs"
+	"pinfold/sandbox"
+)
+
+// Options say what is compared. NewEngine must be set.
+type Options struct {
+	// NewEngine returns an engine with all drivers that are to be compared. Run closes it.
+	NewEngine func() (*engine.Engine, error)
+	Version   string
+
+	Only   []string // drivers; none: all that work here
+	Rounds int      // how often each driver takes its turn; 0: 20
+	Quick  bool     // look whether it works; the numbers are coarse
+
+	// Progress, when set, is told what is being done, and Section is handed each section as
+	// it is done. Both are called from the goroutine of Run.
+	Progress func(string)
+	Section  func(*bench.Section)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Rounds == 0 {
+		o.Rounds = 20
+		if o.Quick {
+			o.Rounds = 3
+		}
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	if o.Section == nil {
+		o.Section = func(*bench.Section) {}
+	}
+	return o
+}
+
+// comparison is one under way.
+type comparison struct {
+	ctx    context.Context //nolint:containedctx // one comparison, one context
+	o      Options
+	engine *engine.Engine
+	python string
+	dir    string
+	report *bench.Report
+	all    []driver.Report // those that work here, the strongest isolation last
+}
+
+// Run compares. A driver that fails at something does not end the others: what it could not
+// do is in Report.Failures. The error is of ctx, or of a host on which nothing can be
+// compared. When Run returns, nothing that it started is left.
+func Run(ctx context.Context, o Options) (report *bench.Report, err error) {
+	c := &comparison{ctx: ctx, o: o.withDefaults()}
+	c.report = &bench.Report{
+		Command: "compare", Made: time.Now().UTC().Truncate(time.Second), Version: o.Version, Options: c.flags(),
+		Machine: bench.LookAtMachine(), Failures: []string{},
+	}
+	if c.python, err = bench.FindPython(); err != nil {
+		return nil, err
+	}
+	if c.dir, err = os.MkdirTemp("", "pinfold-compare-"); err != nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: "no temporary directory: " + err.Error(), Err: err}
+	}
+	defer os.RemoveAll(c.dir)                      //nolint:errcheck // a temporary directory
+	if err := os.Chmod(c.dir, 0o755); err != nil { //nolint:gosec // sandboxes must hold, not its mode
+		return nil, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: err.Error(), Err: err}
+	}
+	if c.engine, err = o.NewEngine(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if closing := c.engine.Close(); closing != nil && err == nil {
+			report, err = nil, closing
+		}
+	}()
+	if err := c.engine.Open(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.ladder(); err != nil {
+		return nil, err
+	}
+	for _, part := range []func() error{c.attacks, c.starts, c.throughput, c.memory} {
+		if err := part(); err != nil && ctx.Err() == nil {
+			c.fail(err)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeInternal, Message: "stopped; what was started is gone", Err: err}
+	}
+	return c.report, nil
+}
+
+// flags is how thorough the comparison is.
+func (c *comparison) flags() string {
+	line := ""
+	if c.o.Quick {
+		line += " --quick"
+	}
+	if len(c.o.Only) > 0 {
+		line += " --only " + strings.Join(c.o.Only, ",")
+	}
+	return line
+}
+
+func (c *comparison) fail(err error) {
+	line := sandbox.SafeText(err.Error(), 2000)
+	c.report.Failures = append(c.report.Failures, line)
+	c.o.Progress("FAILED: " + line)
+}
+
+// done hands a section over.
+func (c *comparison) done(s *bench.Section) {
+	c.report.Sections = append(c.report.Sections, s)
+	c.o.Section(s)
+}
+
+// ladder asks each driver what it can do here, and says what it would take to have those
+// that cannot.
+func (c *comparison) ladder() error {
+	c.o.Progress("asking each driver what it can enforce here")
+	reports, err := c.engine.Reports(c.ctx)
+	if err != nil {
+		return err
+	}
+	names := make([]string, 0, len(reports))
+	for _, r := range reports {
+		names = append(names, r.Driver)
+	}
+	for _, name := range c.o.Only {
+		if !slices.Contains(names, name) {
+			return &sandbox.Error{
+				Code: sandbox.CodeDriverUnknown, Field: "only", Message: fmt.Sprintf("no driver \"%s\"", sandbox.SafeText(name, 60)),
+				Hint: "the drivers are " + strings.Join(names, ", "),
+			}
+		}
+	}
+	slices.SortStableFunc(reports, func(a, b driver.Report) int {
+		return slices.Index(sandbox.IsolationLevels(), a.Level) - slices.Index(sandbox.IsolationLevels(), b.Level)
+	})
+	t := &bench.Table{ID: "ladder", First: "driver", Columns: []bench.Column{{Key: "enforced", Head: "enforced", Unit: bench.UnitCount}, {Key: "not_enforced", Head: "not enforced", Unit: bench.UnitCount}}, Last: "what there is to break"}
+	s := &bench.Section{Part: "ladder", Title: "The ladder", Text: "What each driver can enforce on this machine, from the weakest to the strongest.", Tables: []*bench.Table{t}}
+	for _, r := range reports {
+		if len(c.o.Only) > 0 && !slices.Contains(c.o.Only, r.Driver) {
+			continue
+		}
+		if r.Blocked != nil {
+			s.Note("%s cannot work here: %s: %s", r.Driver, r.Blocked.Message, r.Blocked.Hint)
+			continue
+		}
+		c.all = append(c.all, r)
+		yes := 0
+		var missing []string
+		for _, f := range r.Findings {
+			if f.Answer == driver.Yes {
+				yes++
+			} else {
+				missing = append(missing, f.Feature)
+			}
+		}
+		t.Add(r.Driver, boundaries[r.Level], float64(yes), float64(len(missing)))
+		if len(missing) > 0 {
+			s.Note("%s does not enforce %s", r.Driver, strings.Join(missing, ", "))
+		}
+	}
+	c.done(s)
+	if len(c.all) == 0 {
+		return &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "no driver works on this machine", Hint: "run pinfold doctor to see what it lacks"}
+	}
+	return nil
+}
+
+// boundaries say what a program has to break, for each level of isolation.
+var boundaries = map[string]string{
+	sandbox.LevelProcess:   "rules for a process of the host's own, which its kernel holds",
+	sandbox.LevelNamespace: "namespaces, and the rules: a hole in the host's kernel",
+	sandbox.LevelContainer: "a container of another engine's: a hole in the host's kernel, or in the engine",
+	sandbox.LevelKernel:    "a kernel in user space, and then what holds that",
+	sandbox.LevelVM:        "a virtual machine's kernel, then the machine's own process, and then what holds that",
+}
+
+// limits of what is compared: the same for all.
+var limits = sandbox.Limits{MemoryBytes: 256 << 20, DiskBytes: 64 << 20, Processes: 32, WallTimeMS: 60_000}
+
+// spec is a Python program for a driver.
+func spec(name, code string, args ...string) sandbox.Spec {
+	return sandbox.Spec{Language: "python", Code: code, Args: args, Driver: name, Limits: limits}
+}
+
+// run runs a program and wants it to succeed.
+func (c *comparison) run(s sandbox.Spec) (*sandbox.Result, time.Duration, error) {
+	begun := time.Now()
+	r, err := c.engine.Run(c.ctx, runs.Request{Spec: s, NoArtifacts: true, NoResults: true, Tenant: records.LocalTenant})
+	took := time.Since(begun)
+	if err != nil {
+		return nil, took, fmt.Errorf("%s: %w", s.Driver, err)
+	}
+	return r, took, nil
+}
+
+// bare runs a program with nothing around it.
+func (c *comparison) bare(ctx context.Context, code string, args ...string) (stdout string, err error) {
+	cmd := exec.CommandContext(ctx, c.python, append([]string{"-c", code}, args...)...)
+	cmd.Dir = c.dir
+	out, err := cmd.Output()
+	return string(out), err
+}
+
+// median of durations, in milliseconds.
+func median(all []time.Duration) float64 {
+	if len(all) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(all)
+	return float64(all[len(all)/2]) / float64(time.Millisecond)
+}
+
+// file is the name of a file of the comparison's.
+func (c *comparison) file(name string) string { return filepath.Join(c.dir, name) }

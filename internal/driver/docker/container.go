@@ -1,0 +1,147 @@
+package docker
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+	"pinfold/internal/driver"
+	"pinfold/internal/wire"
+)
+
+// Where a container has what is ours, and what the agent is told of it. It is
+// executable and cannot be read, listed or changed inside: nobody there shares anything
+// by it.
+const (
+	insideDir   = "/.pinfold"
+	insideAgent = insideDir + "/agent"
+	insideHost  = insideDir + "/host"
+	fetch       = "fetch" // the agent's Fetch
+)
+
+// places are the writable ones, and where each is on the machine's disk.
+var places = []struct {
+	path, dir string
+	mode      uint32
+	own       bool // the user's
+}{
+	{"", "home", 0o755, true}, // the user's home
+	{"/tmp", "tmp", 0o1777, false},
+	{"/var/tmp", "vartmp", 0o1777, false},
+	{"/dev/shm", "shm", 0o1777, false},
+}
+
+// shownFiles are those of /proc over which the engine lets us lay our own. /sys is ours
+// as a whole.
+var shownFiles = []string{"/proc/cpuinfo", "/proc/stat", "/proc/meminfo", "/proc/loadavg", "/proc/uptime"}
+
+// masked is what programs have no use for: with what the engine itself masks, the host's
+// devices, interrupts, memory and modules.
+var masked = []string{
+	"/proc/acpi", "/proc/asound", "/proc/buddyinfo", "/proc/bus", "/proc/cgroups", "/proc/cmdline", "/proc/config.gz", "/proc/consoles",
+	"/proc/crypto", "/proc/devices", "/proc/diskstats", "/proc/dma", "/proc/driver", "/proc/fb", "/proc/fs", "/proc/interrupts",
+	"/proc/iomem", "/proc/ioports", "/proc/irq", "/proc/kallsyms", "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg",
+	"/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats", "/proc/locks", "/proc/mdstat", "/proc/misc",
+	"/proc/modules", "/proc/mtrr", "/proc/pagetypeinfo", "/proc/partitions", "/proc/pressure", "/proc/sched_debug", "/proc/schedstat",
+	"/proc/scsi", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/slabinfo", "/proc/softirqs", "/proc/swaps", "/proc/sysrq-trigger", "/proc/sysvipc", "/proc/timer_list",
+	"/proc/timer_stats", "/proc/tty", "/proc/vmallocinfo", "/proc/vmstat", "/proc/zoneinfo",
+}
+
+// name is a machine's container.
+func name(id string) string { return "pinfold-" + id }
+
+// Labels of containers.
+const (
+	labelID    = "pinfold.id"
+	labelState = "pinfold.state"
+)
+
+// oomScore has the kernel end what is in a container before anything of the host's.
+const oomScore = 500
+
+// options are the container of a machine whose directory is dir, with our seccomp list
+// in the engine's format.
+func (o Options) options(plan driver.Plan, dir, seccomp string) client.ContainerCreateOptions {
+	l := plan.Limits
+	user := fmt.Sprintf("%d:%d", plan.User.UID, plan.User.GID)
+	tasks := l.Processes + wire.MaxTasks
+	return client.ContainerCreateOptions{
+		Name: name(plan.ID),
+		Config: &container.Config{
+			Image: o.Image, Hostname: plan.Hostname, User: user, WorkingDir: "/", NetworkDisabled: true,
+			Entrypoint: []string{insideAgent, fetch, insideHost}, Env: []string{"GOMAXPROCS=1"},
+			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // the image's would run inside
+			Labels:      map[string]string{labelID: plan.ID, labelState: o.StateDir},
+		},
+		HostConfig: &container.HostConfig{
+			Runtime: o.Runtime, NetworkMode: "none", IpcMode: container.IPCModePrivate, CgroupnsMode: container.CgroupnsModePrivate,
+			ReadonlyRootfs: true, CapDrop: []string{"ALL"}, OomScoreAdj: oomScore,
+			SecurityOpt:   []string{"no-new-privileges", "seccomp=" + seccomp},
+			LogConfig:     container.LogConfig{Type: "none"},
+			RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
+			MaskedPaths:   slices.Clone(masked),
+			ReadonlyPaths: []string{"/proc/sys"},
+			Mounts:        mounts(plan, dir),
+			Resources: container.Resources{
+				Memory: l.MemoryBytes, MemorySwap: l.MemoryBytes, // together: no swap
+				CPUQuota: l.CPUQuota(cpuPeriodUS), CPUPeriod: cpuPeriodUS, PidsLimit: &tasks,
+				Ulimits: ulimits(),
+			},
+		},
+	}
+}
+
+// cpuPeriodUS is the period in which processor time is given out.
+const cpuPeriodUS = 100_000
+
+// ulimits hold for the agent and all it starts: what else would be the engine's default,
+// and takes memory that nobody counts, or priority.
+func ulimits() []*container.Ulimit {
+	var all []*container.Ulimit
+	for _, u := range []struct {
+		name  string
+		value int64
+	}{{"core", 0}, {"memlock", 64 << 10}, {"msgqueue", 0}, {"sigpending", 1024}, {"nice", 0}, {"rtprio", 0}} {
+		all = append(all, &container.Ulimit{Name: u.name, Soft: u.value, Hard: u.value})
+	}
+	return all
+}
+
+// mounts are what a container has over the image.
+func mounts(plan driver.Plan, dir string) []mount.Mount {
+	var all []mount.Mount
+	show := func(source, target string, readOnly bool) {
+		all = append(all, mount.Mount{
+			Type: mount.TypeBind, Source: source, Target: target, ReadOnly: readOnly,
+			BindOptions: &mount.BindOptions{Propagation: mount.PropagationRPrivate, NonRecursive: true},
+		})
+	}
+	show(filepath.Join(dir, inDir), insideDir, true)
+	for _, p := range places {
+		target := p.path
+		if target == "" {
+			target = plan.User.Home
+		}
+		show(filepath.Join(dir, diskDir, p.dir), target, false)
+	}
+	for _, f := range shownFiles {
+		show(filepath.Join(dir, shownDir, f), f, true)
+	}
+	// The engine would lay the host's cgroups over ours.
+	for _, f := range []string{"/sys", "/sys/fs/cgroup"} {
+		show(filepath.Join(dir, shownDir, f), f, true)
+	}
+	return all
+}
+
+// Names in a machine's directory.
+const (
+	record   = "machine.json"
+	inDir    = "in"
+	diskDir  = "disk"
+	shownDir = "shown"
+	socket   = "s"
+)

@@ -1,0 +1,115 @@
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/agentbin/agenttest"
+	"pinfold/internal/driver"
+	"pinfold/internal/driver/drivertest"
+)
+
+// testImage is the name of the image that the tests make.
+const testImage = "pinfold-test"
+
+// packImage packs a few of the host's programs and what they are linked with.
+func packImage(t *testing.T) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	add := func(h *tar.Header, content []byte) {
+		h.Size = int64(len(content))
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = w.Write(content)
+	}
+	for _, dir := range []string{"dev", "etc", "home", "home/user", "proc", "root", "run", "sys", "tmp", "usr", "usr/bin", "usr/lib", "usr/lib64", "var", "var/tmp"} {
+		mode := int64(0o755)
+		if dir == "root" {
+			mode = 0o700
+		}
+		add(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: mode}, nil)
+	}
+	for name, target := range map[string]string{"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64"} {
+		add(&tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777}, nil)
+	}
+	add(&tar.Header{Typeflag: tar.TypeReg, Name: "etc/passwd", Mode: 0o644}, []byte("root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n"))
+	add(&tar.Header{Typeflag: tar.TypeReg, Name: "etc/shadow", Mode: 0o600}, nil)
+	done := map[string]bool{}
+	file := func(name, from string) {
+		content, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !done[name] {
+			done[name] = true
+			add(&tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(name, "/"), Mode: 0o755}, content)
+		}
+	}
+	for _, p := range []string{"sh", "cat", "echo", "sleep", "stty", "tty", "test", "true", "env", "ls", "seq", "head"} {
+		path := "/usr/bin/" + p
+		file(path, path)
+		said, _ := exec.CommandContext(t.Context(), "ldd", path).Output() //nolint:gosec // the names above
+		for word := range strings.FieldsSeq(string(said)) {
+			if filepath.IsAbs(word) {
+				lib := word
+				if !strings.HasPrefix(lib, "/usr") {
+					lib = "/usr" + lib
+				}
+				file(lib, word)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// stateDir is one whose mounts the tests' engine sees, and a short one.
+func stateDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(theDaemon.d.machines, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func open(t *testing.T, where, state string) *Driver {
+	t.Helper()
+	agent := agenttest.Bytes(t)
+	d := New(Options{Engine: where, Image: testImage, StateDir: state, Agent: func() ([]byte, error) { return agent, nil }})
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return d
+}
+
+func TestConformance(t *testing.T) {
+	where, state := engineForTests(t), stateDir(t)
+	drivertest.Run(t, func(t *testing.T) driver.Driver { return open(t, where, state) }, drivertest.Options{
+		Kernel:    true,
+		Kept:      true,
+		Isolated:  true,
+		KillAgent: func(m driver.Machine) error { return unix.Kill(m.(*machine).Agent.PID, unix.SIGKILL) },
+		Break: func(_ *testing.T, p *driver.Plan) string {
+			p.Limits.MemoryBytes = 1 << 10 // the engine wants a few MiB
+			return "create the container"
+		},
+		State: []string{state},
+	})
+	if entries, err := os.ReadDir(state); err != nil || len(entries) > 0 {
+		t.Errorf("of machines there are left %v: %v", entries, err)
+	}
+}

@@ -1,0 +1,52 @@
+package living
+
+import (
+	"fmt"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// untilEnd is how long the sandbox may stay, as things are. The lock is held.
+func (s *Sandbox) untilEnd(now time.Time) time.Duration {
+	left := s.expires.Sub(now)
+	switch {
+	case s.info.State == sandbox.StatePaused: // its idle time stands
+	case s.busy == 0:
+		left = min(left, s.used.Add(s.idle()).Sub(now))
+	default:
+		left = min(left, s.idle())
+	}
+	return max(left, 0)
+}
+
+func (s *Sandbox) idle() time.Duration { return time.Duration(s.info.IdleMS) * time.Millisecond }
+
+// timeUp is called when the sandbox may have to end.
+func (s *Sandbox) timeUp() {
+	s.mu.Lock()
+	now := time.Now()
+	var cause *sandbox.Cause
+	switch {
+	case !s.stays():
+	case !now.Before(s.expires):
+		lived := now.Sub(s.info.CreatedAt).Milliseconds()
+		cause = timeCause(sandbox.CauseTTL, "ttl_ms", s.expires.Sub(s.info.CreatedAt).Milliseconds(), lived, fmt.Sprintf("it lived %dms", lived))
+	case s.info.State == sandbox.StateRunning && s.busy == 0 && now.Sub(s.used) >= s.idle():
+		unused := now.Sub(s.used).Milliseconds()
+		cause = timeCause(sandbox.CauseIdle, "idle_ms", s.info.IdleMS, unused, fmt.Sprintf("no operation for %dms", unused))
+	default:
+		s.timer.Reset(s.untilEnd(now) + time.Millisecond)
+	}
+	s.mu.Unlock()
+	if cause != nil {
+		s.endFor(*cause)
+	}
+}
+
+// timeCause is the end of a sandbox whose time in a field, in milliseconds, is over.
+func timeCause(kind sandbox.CauseKind, field string, limit, observed int64, evidence string) *sandbox.Cause {
+	c := sandbox.Cause{Kind: kind, Limit: limit, Observed: observed, Evidence: evidence}.
+		WithAdvice(sandbox.Advise("extend it while you use it, or ask for more time: %s", sandbox.Set(field, min(2*limit, sandbox.MaxTTLMS))))
+	return &c
+}

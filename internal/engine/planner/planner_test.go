@@ -1,0 +1,57 @@
+package planner
+
+import (
+	"strings"
+	"testing"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/driver/fake"
+	"pinfold/sandbox"
+)
+
+// What is weaker than namespaces is taken only where somebody names it or its level, and
+// where nothing stronger can make the machine.
+func TestLevels(t *testing.T) {
+	blocked := func(r *driver.Report) {
+		r.Blocked = &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "not here"}
+	}
+	for _, test := range []struct {
+		name, driver, isolation string
+		blocked                 bool // the strong one
+		want, code, says        string
+	}{
+		{name: "nothing is asked for", want: "strong"},
+		{name: "nothing is asked for, and the strong one cannot", blocked: true, code: sandbox.CodeDriverUnavailable, says: "not here"},
+		{name: "the lowest level", isolation: sandbox.LevelProcess, want: "strong"},
+		{name: "the lowest level, and the strong one cannot", isolation: sandbox.LevelProcess, blocked: true, want: "weak"},
+		{name: "the level that is usual, and the strong one cannot", isolation: sandbox.LevelNamespace, blocked: true, code: sandbox.CodeRequirementUnmet, says: "strong: not here"},
+		{name: "by name", driver: "weak", want: "weak"},
+		{name: "by name and level", driver: "weak", isolation: sandbox.LevelProcess, want: "weak"},
+		{name: "by name, below the level", driver: "weak", isolation: sandbox.LevelNamespace, code: sandbox.CodeRequirementUnmet, says: "the weak driver's level of isolation is process"},
+		{name: "a level that no driver has", isolation: sandbox.LevelVM, code: sandbox.CodeRequirementUnmet, says: "at least vm"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			asked := 0
+			strong := fake.Options{Name: "strong"}
+			if test.blocked {
+				strong.Report = blocked
+			}
+			weak := fake.Options{Name: "weak", Level: sandbox.LevelProcess, Report: func(*driver.Report) { asked++ }}
+			p := New([]driver.Driver{fake.New(strong), fake.New(weak)}, nil, nil)
+			spec := sandbox.Spec{Code: "x", Driver: test.driver, Isolation: test.isolation}.WithDefaults()
+			d, plan, err := p.Plan(t.Context(), spec.Machine(), "id")
+			if test.isolation == "" && test.driver == "" && asked > 0 {
+				t.Error("the weak one was asked")
+			}
+			if test.code == "" {
+				if err != nil || d.Name() != test.want || plan.Posture.Driver != test.want {
+					t.Fatalf("%v, %v", d, err)
+				}
+				return
+			}
+			if e := sandbox.AsError(err); err == nil || e.Code != test.code || !strings.Contains(e.Message, test.says) {
+				t.Errorf("%+v", err)
+			}
+		})
+	}
+}

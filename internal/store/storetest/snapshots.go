@@ -1,0 +1,51 @@
+package storetest
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"time"
+
+	"pinfold/internal/engine/records"
+	"pinfold/sandbox"
+)
+
+// References to snapshots are a tenant's own, outlive everything but their removal, and
+// come back as they were.
+func testSnapshots(t *testing.T, s records.Store) {
+	ctx := context.Background()
+	made := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	first := records.Snapshot{
+		ID: "snp_1", Tenant: "t", Sandbox: "sbx_1", Driver: "d", Template: "host",
+		CreatedAt: made, Bytes: 1 << 40, Reference: "{\"odd\": \"\x00'\"}",
+	}
+	second, others := first, first
+	second.ID, second.CreatedAt = "snp_0", made.Add(time.Second)
+	others.Tenant = "u"
+	for _, r := range []records.Snapshot{second, others, first} {
+		if err := s.SaveSnapshot(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantCode(t, s.SaveSnapshot(ctx, first), sandbox.CodeConflict)
+	if got, err := s.LoadSnapshot(ctx, "t", "snp_1"); err != nil || !reflect.DeepEqual(got, first) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := s.Prune(ctx, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for tenant, want := range map[string][]records.Snapshot{"t": {first, second}, "u": {others}, "": {first, others, second}, "v": {}} {
+		if got, err := s.ListSnapshots(ctx, tenant); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("of %q: %+v, %v", tenant, got, err)
+		}
+	}
+	if err := s.RemoveSnapshot(ctx, "t", "snp_1"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.LoadSnapshot(ctx, "t", "snp_1")
+	wantCode(t, err, sandbox.CodeNotFound)
+	wantCode(t, s.RemoveSnapshot(ctx, "t", "snp_1"), sandbox.CodeNotFound)
+	if _, err := s.LoadSnapshot(ctx, "u", "snp_1"); err != nil {
+		t.Errorf("another tenant's went with it: %v", err)
+	}
+}

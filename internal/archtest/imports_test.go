@@ -184,7 +184,8 @@ var standardOnly = []struct {
 }{
 	{"sandbox", nil, "the public vocabulary must cost its users nothing"},
 	{"internal/wire", nil, "both halves read hostile frames with it: every line of it is ours to check"},
-	{"internal/driver", []string{"sandbox", "internal/zygote"}, "the contract is vocabulary"},
+	{"internal/driver", []string{"sandbox", "internal/image", "internal/zygote"}, "the contract is vocabulary"},
+	{"internal/image", []string{"sandbox"}, "what is inside is part of every plan: data, which costs the contract nothing"},
 	{"internal/zygote", []string{"sandbox"}, "the contract and both ends of a protocol, without a kernel: drivers, the engine and the table of languages stand on it"},
 }
 

@@ -11,15 +11,17 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/image"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
 
 // maker makes sandboxes in this process.
 type maker struct {
-	driver driver.Driver
-	report driver.Report
-	count  atomic.Int64
+	driver   driver.Driver
+	template image.Template
+	report   driver.Report
+	count    atomic.Int64
 }
 
 // newMaker returns nil where there is no driver to measure, with the reason.
@@ -27,18 +29,22 @@ func (s *session) newMaker() (*maker, error) {
 	if s.o.NewDriver == nil {
 		return nil, errors.New("no driver was handed in")
 	}
+	template, err := image.Host(image.HostTree())
+	if err != nil {
+		return nil, err
+	}
 	d, err := s.o.NewDriver()
 	if err != nil {
 		return nil, err
 	}
-	r, err := d.Probe(s.ctx)
+	r, err := d.Probe(s.ctx, template)
 	if err == nil && r.Blocked != nil {
 		err = r.Blocked
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
-	return &maker{driver: d, report: r}, nil
+	return &maker{driver: d, template: template, report: r}, nil
 }
 
 // withMaker measures with a maker, or says in the section why there is none.
@@ -60,7 +66,7 @@ func (s steps) all() time.Duration { return s.create + s.greet + s.run + s.destr
 func (m *maker) open(ctx context.Context) (box driver.Machine, g *guest.Guest, took steps, err error) {
 	began := time.Now()
 	spec := sandbox.Spec{Code: "-"}.WithDefaults()
-	plan, err := driver.MakePlan(spec.Machine(), m.report, fmt.Sprintf("bench-%d-%d", os.Getpid(), m.count.Add(1)))
+	plan, err := driver.MakePlan(spec.Machine(), m.template, m.report, fmt.Sprintf("bench-%d-%d", os.Getpid(), m.count.Add(1)))
 	if err != nil {
 		return nil, nil, took, err
 	}

@@ -50,6 +50,7 @@ import (
 	"io"
 	"time"
 
+	"pinfold/internal/image"
 	"pinfold/sandbox"
 )
 
@@ -57,10 +58,10 @@ import (
 type Driver interface {
 	// Name is the driver's name in requests and results: "native".
 	Name() string
-	// Probe reports what this driver can enforce on this host. It is cheap
-	// enough for every run, and answers from what it tried, not from version
-	// numbers.
-	Probe(ctx context.Context) (Report, error)
+	// Probe reports what this driver can enforce on this host, in sandboxes of
+	// the template. It is cheap enough for every run, and answers from what it
+	// tried, not from version numbers.
+	Probe(ctx context.Context, t image.Template) (Report, error)
 	// Create makes the machine. See the package comment.
 	Create(ctx context.Context, plan Plan) (Machine, error)
 	// Leftovers finds and removes what earlier, dead host processes left
@@ -198,8 +199,8 @@ const PauseTimeout = 5 * time.Second
 // Plan is everything a driver needs to make one machine. MakePlan fills it;
 // drivers do not take decisions of their own.
 type Plan struct {
-	ID       string // [a-z0-9-], at most 40 bytes, unique on this host
-	Template string
+	ID       string         // [a-z0-9-], at most 40 bytes, unique on this host
+	Template image.Template // what is inside
 	Limits   sandbox.Limits // complete: no field is zero
 	Mounts   []sandbox.Mount
 	Hostname string
@@ -209,7 +210,7 @@ type Plan struct {
 	KillOne bool
 
 	// User is who programs are inside, and where they are at home.
-	User User
+	User image.User
 
 	// Places is where machines that have no root of their own have a directory each, of
 	// their ID's name; "": they have a root. See Named.
@@ -225,13 +226,6 @@ type Plan struct {
 
 	// Posture is what the machine must enforce; the result repeats it.
 	Posture sandbox.Isolation
-}
-
-// User is a user inside a machine. Its ids are those that are seen there.
-type User struct {
-	UID, GID   int
-	Name, Home string // the home is also the working directory
-	Tmp        string // for its temporary files
 }
 
 // Named is the plan of another machine of the same shape.

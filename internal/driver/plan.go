@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"pinfold/internal/image"
 	"pinfold/sandbox"
 )
 
@@ -57,10 +58,10 @@ type Report struct {
 // for, or refuses: it says of each driver why not, with the first fix that there is. It
 // is pure: the same arguments give the same answer, and it touches nothing. The spec
 // must be valid and have its defaults; there is at least one report.
-func Choose(spec sandbox.MachineSpec, reports []Report, id string) (Plan, error) {
+func Choose(spec sandbox.MachineSpec, template image.Template, reports []Report, id string) (Plan, error) {
 	refusals := make([]*sandbox.Error, 0, len(reports))
 	for _, r := range reports {
-		plan, err := MakePlan(spec, r, id)
+		plan, err := MakePlan(spec, template, r, id)
 		if err == nil {
 			return plan, nil
 		}
@@ -87,7 +88,7 @@ func Choose(spec sandbox.MachineSpec, reports []Report, id string) (Plan, error)
 // A required feature that the report does not answer with yes refuses the
 // whole plan with code requirement_unmet. A feature that nobody required and
 // the host cannot give goes into Posture.NotEnforced.
-func MakePlan(spec sandbox.MachineSpec, report Report, id string) (Plan, error) {
+func MakePlan(spec sandbox.MachineSpec, template image.Template, report Report, id string) (Plan, error) {
 	if least := spec.Least(); least != "" && !sandbox.LevelAtLeast(report.Level, least) {
 		return Plan{}, tooWeak(report, least)
 	}
@@ -95,8 +96,7 @@ func MakePlan(spec sandbox.MachineSpec, report Report, id string) (Plan, error) 
 		return Plan{}, report.Blocked
 	}
 	plan := Plan{
-		Template: spec.Template, Limits: spec.Limits, Mounts: spec.Mounts, Places: report.Places,
-		User:     User{UID: sandbox.UID, GID: sandbox.GID, Name: sandbox.User, Home: sandbox.Home, Tmp: "/tmp"}, // every template's so far
+		Template: template, User: template.User, Limits: spec.Limits, Mounts: spec.Mounts, Places: report.Places,
 		Hostname: "sandbox", Processors: report.Processors, SwitchUser: report.SwitchUser && (!report.MountsAsSelf || len(spec.Mounts) == 0),
 		Posture: sandbox.Isolation{Driver: report.Driver, Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
 	}

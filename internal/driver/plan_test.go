@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pinfold/internal/image"
 	"pinfold/sandbox"
 )
 
@@ -22,13 +23,15 @@ var testReport = Report{
 	},
 }
 
+var testTemplate = image.Template{Name: sandbox.TemplateHost, ID: sandbox.TemplateHost, User: image.Usual()}
+
 func TestMakePlanIsPure(t *testing.T) {
 	spec := sandbox.Spec{Code: "x", Require: []string{"seccomp", "landlock:6"}}.WithDefaults()
-	a, err := MakePlan(spec.Machine(), testReport, "id")
+	a, err := MakePlan(spec.Machine(), testTemplate, testReport, "id")
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := MakePlan(spec.Machine(), testReport, "id")
+	b, err := MakePlan(spec.Machine(), testTemplate, testReport, "id")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,19 +58,19 @@ func TestMakePlanRefuses(t *testing.T) {
 	for required, says := range map[string]string{"memory": "no cgroup", "cpus": "could not tell", "landlock:9": "landlock:7", "network:none": "network:none"} {
 		spec := sandbox.Spec{Code: "x", Require: []string{"seccomp", required}}.WithDefaults()
 		var e *sandbox.Error
-		if _, err := MakePlan(spec.Machine(), testReport, "id"); !errors.As(err, &e) || e.Code != sandbox.CodeRequirementUnmet ||
+		if _, err := MakePlan(spec.Machine(), testTemplate, testReport, "id"); !errors.As(err, &e) || e.Code != sandbox.CodeRequirementUnmet ||
 			e.Field != "require[1]" || !strings.Contains(e.Message, says) || e.Hint == "" {
 			t.Errorf("%s: %+v", required, err)
 		}
 	}
 	// What nothing changes has no fix, and the hint does not send anybody looking.
-	_, err := MakePlan(sandbox.Spec{Code: "x", Require: []string{"io"}}.WithDefaults().Machine(), testReport, "id")
+	_, err := MakePlan(sandbox.Spec{Code: "x", Require: []string{"io"}}.WithDefaults().Machine(), testTemplate, testReport, "id")
 	if hint := sandbox.AsError(err).Hint; hint != "leave io out: nothing on this host changes that" {
 		t.Errorf("io: hint %q", hint)
 	}
 	blocked := testReport
 	blocked.Blocked = &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "no"}
-	if _, err := MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), blocked, "id"); !errors.Is(err, blocked.Blocked) {
+	if _, err := MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), testTemplate, blocked, "id"); !errors.Is(err, blocked.Blocked) {
 		t.Errorf("%v", err)
 	}
 }
@@ -75,7 +78,7 @@ func TestMakePlanRefuses(t *testing.T) {
 // A writable view of the host undoes the disk limit, and the plan says so.
 func TestMakePlanWithMounts(t *testing.T) {
 	spec := sandbox.Spec{Code: "x", Mounts: []sandbox.Mount{{Host: "/a", Guest: "/b", Writable: true}}}.WithDefaults()
-	p, err := MakePlan(spec.Machine(), testReport, "id")
+	p, err := MakePlan(spec.Machine(), testTemplate, testReport, "id")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +111,7 @@ func TestChoose(t *testing.T) {
 		{name: "the only one", reports: []Report{weak}, require: []string{"seccomp"}, code: sandbox.CodeRequirementUnmet, says: []string{"too old", "upgrade"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			plan, err := Choose(sandbox.Spec{Require: test.require}.WithDefaults().Machine(), test.reports, "id")
+			plan, err := Choose(sandbox.Spec{Require: test.require}.WithDefaults().Machine(), testTemplate, test.reports, "id")
 			if test.code == "" {
 				if err != nil || plan.Posture.Driver != test.driver {
 					t.Fatalf("%q, %v", plan.Posture.Driver, err)

@@ -116,7 +116,7 @@ func (e *Engine) Warm(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { _, _ = e.planner.Template(sandbox.TemplateHost) })
 	for _, d := range e.options.Drivers {
-		wg.Go(func() { _, _ = d.Probe(ctx) })
+		wg.Go(func() { _, _ = d.Probe(ctx, image.Template{}) }) // what it finds out of the host
 	}
 	wg.Wait()
 }
@@ -151,11 +151,15 @@ func (e *Engine) Leftovers(ctx context.Context) ([]driver.Leftover, error) {
 	return all, errors.Join(errs...)
 }
 
-// Reports returns what each driver can do on this host.
+// Reports returns what each driver can do on this host, in sandboxes of its own programs.
 func (e *Engine) Reports(ctx context.Context) ([]driver.Report, error) {
+	host, err := e.planner.Template(sandbox.TemplateHost)
+	if err != nil {
+		return nil, err
+	}
 	var reports []driver.Report
 	for _, d := range e.options.Drivers {
-		r, err := d.Probe(ctx)
+		r, err := d.Probe(ctx, host)
 		if err != nil {
 			return nil, err
 		}

@@ -5,8 +5,6 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-
-	"pinfold/sandbox"
 )
 
 // maxCopy bounds a host file that is copied into a template, in bytes. Copying
@@ -35,8 +33,8 @@ func (t *Template) addFiles(v view, php []phpINI) {
 	if v.executable("/bin/bash", t.sources()) {
 		shell = "/bin/bash"
 	}
-	add("/etc/passwd", fmt.Sprintf(passwd, shell, sandbox.User, sandbox.UID, sandbox.GID, sandbox.Home, shell))
-	add("/etc/group", fmt.Sprintf(group, sandbox.User, sandbox.GID))
+	add("/etc/passwd", fmt.Sprintf(passwd, shell, t.User.Name, t.User.UID, t.User.GID, t.User.Home, shell))
+	add("/etc/group", fmt.Sprintf(group, t.User.Name, t.User.GID))
 	add("/etc/hostname", "sandbox\n")
 	add("/etc/hosts", "127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost\n")
 	add("/etc/nsswitch.conf", nsswitch)

@@ -25,7 +25,7 @@ func Host(root fs.FS) (Template, error) {
 	}
 	php := make(chan []phpINI, 1) // dozens of files to read: a half of all the looking
 	go func() { php <- phpExtensions(newView(root)) }()
-	t := Template{Name: sandbox.TemplateHost, Binds: []Bind{{Source: "/usr", Target: "/usr", Dir: true}}}
+	t := Template{Name: sandbox.TemplateHost, ID: sandbox.TemplateHost, User: Usual(), Binds: []Bind{{Source: "/usr", Target: "/usr", Dir: true}}}
 	t.addSystemDirs(v)
 	t.addShownEtc(v)
 	t.addPrograms(v)
@@ -106,11 +106,16 @@ func (t *Template) addShownEtc(v view) {
 	}
 }
 
+// Usual is the user of sandboxes whose template names none.
+func Usual() User {
+	return User{UID: sandbox.UID, GID: sandbox.GID, Name: sandbox.User, Home: sandbox.Home, Tmp: "/tmp"}
+}
+
 // addDirs makes the directories that hold everything else.
 func (t *Template) addDirs() {
 	t.Writable = []Dir{
-		{Path: sandbox.Home, Mode: 0o755, UID: sandbox.UID},
-		{Path: "/tmp", Mode: 0o1777},
+		{Path: t.User.Home, Mode: 0o755, UID: t.User.UID},
+		{Path: t.User.Tmp, Mode: 0o1777},
 		{Path: "/var/tmp", Mode: 0o1777},
 		{Path: "/dev/shm", Mode: 0o1777},
 	}

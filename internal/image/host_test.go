@@ -70,7 +70,7 @@ func TestHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Template{
-		Name: "host",
+		Name: "host", ID: "host", User: User{UID: 1000, GID: 1000, Name: "user", Home: "/home/user", Tmp: "/tmp"},
 		Binds: []Bind{
 			{"/usr", "/usr", true},
 			{"/etc/alternatives", "/etc/alternatives", true},

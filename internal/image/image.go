@@ -25,6 +25,8 @@ const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 // Everything is owned by root and read-only for the sandbox, except Writable.
 type Template struct {
 	Name     string
+	ID       string // changes with what is in it, as far as that is not the host's to change
+	User     User   // who programs are
 	Dirs     []Dir  // directories of the root, parents first
 	Binds    []Bind // host paths shown read-only
 	Links    []Link // symbolic links
@@ -34,6 +36,13 @@ type Template struct {
 	// Programs lists the directories in which programs are found, in order:
 	// those of SearchPath and compilers' own. Use Lookup.
 	Programs []string
+}
+
+// User is a user inside a sandbox. Its ids are those that are seen there.
+type User struct {
+	UID, GID   int
+	Name, Home string // the home is also the working directory
+	Tmp        string // for its temporary files
 }
 
 // Bind shows the host's Source, and everything mounted below it, at Target,

@@ -56,7 +56,7 @@ func BaseEnv(p Places) []string {
 		"TMPDIR=" + p.Tmp,
 		"XDG_CACHE_HOME=" + p.Tmp + "/.cache",
 	}
-	if p != UsualPlaces() { // the host's /etc is there, and what is in it may not be read
+	if p.HostRoot { // its /etc is there, and what is in it may not be read
 		env = append(env, "OPENSSL_CONF=/dev/null")
 	}
 	return env

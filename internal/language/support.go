@@ -11,7 +11,10 @@ import (
 
 // Places are where a sandbox's user may write: its home, which is also the working
 // directory, and temporary files. Both are absolute.
-type Places struct{ Home, Tmp string }
+type Places struct {
+	Home, Tmp string
+	HostRoot  bool // the root is the host's own
+}
 
 // UsualPlaces are those of a sandbox with a root of its own.
 func UsualPlaces() Places { return Places{Home: sandbox.Home, Tmp: "/tmp"} }

@@ -29,8 +29,8 @@ func NewEngine(o engine.Options, agent string, more ...driver.Driver) (*engine.E
 	o.Host = image.HostTree()
 	o.Template = templates(o.Host)
 	o.Drivers = append([]driver.Driver{ // the strongest first
-		native.New(native.Options{Agent: source.Open, AgentFile: source.File, Template: o.Template}),
-		process.New(process.Options{Agent: source.Open, Template: o.Template}),
+		native.New(native.Options{Agent: source.Open, AgentFile: source.File}),
+		process.New(process.Options{Agent: source.Open}),
 	}, more...)
 	return engine.New(o), nil
 }
@@ -41,7 +41,7 @@ func NewDriver() (driver.Driver, error) {
 	if err := CheckAgent(""); err != nil {
 		return nil, err
 	}
-	return native.New(native.Options{Agent: agentbin.Open, AgentFile: agentbin.File, Template: templates(image.HostTree())}), nil
+	return native.New(native.Options{Agent: agentbin.Open, AgentFile: agentbin.File}), nil
 }
 
 // AgentSize is how many bytes the agent's executable has.

@@ -21,7 +21,7 @@ import (
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/runs"
 	"pinfold/internal/guest"
-	"pinfold/internal/image"
+	"pinfold/internal/image/imagetest"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
@@ -43,15 +43,6 @@ type arena struct {
 	state   string // of the driver
 }
 
-var hostTemplate = sync.OnceValues(func() (image.Template, error) { return image.Host(os.DirFS("/")) })
-
-func templates(name string) (image.Template, error) {
-	if name != sandbox.TemplateHost {
-		return image.Template{}, &sandbox.Error{Code: sandbox.CodeTemplateUnknown, Field: "template", Message: "no such template"}
-	}
-	return hostTemplate()
-}
-
 func newArena(t *testing.T, prelude string) *arena {
 	t.Helper()
 	a := &arena{T: t, prelude: prelude, secret: fmt.Sprintf("canary-%d-%x", os.Getpid(), time.Now().UnixNano()), dir: t.TempDir()}
@@ -69,11 +60,11 @@ func (a *arena) newEngine(agent []byte) (*engine.Engine, *native.Driver) {
 		a.Fatal(err)
 	}
 	d := native.New(native.Options{
-		StateDir: a.state, Template: templates,
+		StateDir:  a.state,
 		Agent:     func() ([]byte, error) { return agent, nil },
 		AgentFile: func() *os.File { f, _ := os.Open(file); return f },
 	})
-	e := engine.New(engine.Options{Drivers: []driver.Driver{d}, Template: templates, Host: os.DirFS("/")})
+	e := engine.New(engine.Options{Drivers: []driver.Driver{d}, Template: imagetest.Templates, Host: os.DirFS("/")})
 	a.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			a.Errorf("closing the engine: %v", err)
@@ -161,12 +152,12 @@ func (t *trial) everything() string {
 func (a *arena) open(l sandbox.Limits) (*guest.Guest, driver.Machine, error) {
 	ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
 	defer cancel()
-	report, err := a.driver.Probe(ctx)
+	report, err := a.driver.Probe(ctx, imagetest.Host(a))
 	if err != nil {
 		return nil, nil, err
 	}
 	spec := sandbox.Spec{Code: "x", Limits: l}.WithDefaults()
-	plan, err := driver.MakePlan(spec.Machine(), report, fmt.Sprintf("attack-%d", time.Now().UnixNano()))
+	plan, err := driver.MakePlan(spec.Machine(), imagetest.Host(a), report, fmt.Sprintf("attack-%d", time.Now().UnixNano()))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -209,10 +200,10 @@ func (a *arena) shell(g *guest.Guest, dir string, script ...string) (string, err
 
 // enforces says whether the sandboxes here enforce a feature.
 func (a *arena) enforces(feature string) bool {
-	report, err := a.driver.Probe(a.Context())
+	report, err := a.driver.Probe(a.Context(), imagetest.Host(a))
 	if err != nil {
 		a.Fatal(err)
 	}
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, "x")
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), imagetest.Host(a), report, "x")
 	return err == nil && plan.Enforces(feature)
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/guest"
+	"pinfold/internal/image/imagetest"
 	"pinfold/sandbox"
 )
 
@@ -234,7 +235,7 @@ func (a *arena) outside(code string, args ...string) (string, error) {
 
 // shown lists the directories and the files of the host that sandboxes see.
 func shown() (dirs, files []string, err error) {
-	t, err := hostTemplate()
+	t, err := imagetest.Templates(sandbox.TemplateHost)
 	for _, b := range t.Binds {
 		if b.Dir {
 			dirs = append(dirs, b.Target)

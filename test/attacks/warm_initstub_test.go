@@ -12,6 +12,7 @@ import (
 	"pinfold/internal/driver/native"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/runs"
+	"pinfold/internal/image/imagetest"
 	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
@@ -85,7 +86,7 @@ func TestRunsThatStartTheAgent(t *testing.T) {
 	ledger.Check(t)
 	a := newArena(t, "")
 	c := &counting{Driver: a.driver}
-	e := engine.New(engine.Options{Drivers: []driver.Driver{c}, Template: templates, Host: os.DirFS("/")})
+	e := engine.New(engine.Options{Drivers: []driver.Driver{c}, Template: imagetest.Templates, Host: os.DirFS("/")})
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)

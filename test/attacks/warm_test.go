@@ -15,6 +15,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/image/imagetest"
 	"pinfold/internal/language"
 	"pinfold/internal/wire"
 	"pinfold/internal/zygote"
@@ -37,11 +38,11 @@ type edit struct{ file, from, to string }
 func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*family, error) {
 	ctx, cancel := context.WithTimeout(a.Context(), 60*time.Second)
 	defer cancel()
-	report, err := a.driver.Probe(ctx)
+	report, err := a.driver.Probe(ctx, imagetest.Host(a))
 	if err != nil {
 		return nil, err
 	}
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x", Limits: limits}.WithDefaults().Machine(), report, fmt.Sprintf("family-%d", time.Now().UnixNano()))
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x", Limits: limits}.WithDefaults().Machine(), imagetest.Host(a), report, fmt.Sprintf("family-%d", time.Now().UnixNano()))
 	if err != nil {
 		return nil, err
 	}
@@ -49,11 +50,7 @@ func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*fam
 	if err != nil {
 		return nil, err
 	}
-	template, err := hostTemplate()
-	if err != nil {
-		return nil, err
-	}
-	step, _, err := python.ZygoteStep(nil, plan.Limits, func(names []string) (string, bool) { return template.Lookup(os.DirFS("/"), names) })
+	step, _, err := python.ZygoteStep(nil, plan.Limits, func(names []string) (string, bool) { return plan.Template.Lookup(os.DirFS("/"), names) })
 	if err != nil {
 		return nil, err
 	}

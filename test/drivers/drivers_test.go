@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,12 +21,10 @@ import (
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/runs"
-	"pinfold/internal/image"
+	"pinfold/internal/image/imagetest"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
 )
-
-var hostTemplate = sync.OnceValues(func() (image.Template, error) { return image.Host(os.DirFS("/")) })
 
 // host is where the drivers of a test keep what they know.
 type host struct{ dir, programs string }
@@ -54,14 +51,13 @@ func (h host) plain(broken func(net.Conn) io.ReadWriteCloser) driver.Driver {
 func (h host) native(t *testing.T) driver.Driver {
 	return native.New(native.Options{
 		StateDir: filepath.Join(h.dir, "n"), Agent: func() ([]byte, error) { return agenttest.Bytes(t), nil },
-		Template: func(string) (image.Template, error) { return hostTemplate() },
 	})
 }
 
 func newEngine(store records.Store, drivers ...driver.Driver) *engine.Engine {
 	return engine.New(engine.Options{
 		Drivers: drivers, Store: store, Host: os.DirFS("/"),
-		Template: func(string) (image.Template, error) { return hostTemplate() },
+		Template: imagetest.Templates,
 	})
 }
 

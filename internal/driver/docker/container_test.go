@@ -9,12 +9,13 @@ import (
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/api/types/system"
 	"pinfold/internal/driver"
+	"pinfold/internal/image/imagetest"
 	"pinfold/sandbox"
 )
 
 func somePlan(t *testing.T, findings []driver.Finding) driver.Plan {
 	t.Helper()
-	p, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), driver.Report{Driver: Name, Level: sandbox.LevelContainer, Findings: findings}, "m1")
+	p, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), imagetest.Host(t), driver.Report{Driver: Name, Level: sandbox.LevelContainer, Findings: findings}, "m1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestNoEngine(t *testing.T) {
 		if o.StateDir == "" {
 			o.StateDir = "/state"
 		}
-		r, err := New(o).Probe(t.Context())
+		r, err := New(o).Probe(t.Context(), imagetest.Host(t))
 		if err != nil || r.Blocked == nil || r.Blocked.Code != sandbox.CodeDriverUnavailable || r.Blocked.Hint == "" || len(r.Findings) > 0 {
 			t.Errorf("%s: %+v, %v", what, r, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/image/imagetest"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -50,11 +51,11 @@ func runHelper() bool {
 
 func planFor(t *testing.T, d *Driver, id string) driver.Plan {
 	t.Helper()
-	r, err := d.Probe(t.Context())
+	r, err := d.Probe(t.Context(), imagetest.Host(t))
 	if err != nil || r.Blocked != nil {
 		t.Fatalf("%v, %+v", err, r.Blocked)
 	}
-	p, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), r, id)
+	p, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), imagetest.Host(t), r, id)
 	if err != nil {
 		t.Fatal(err)
 	}

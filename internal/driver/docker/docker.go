@@ -43,6 +43,7 @@ import (
 
 	"github.com/moby/moby/client"
 	"pinfold/internal/driver"
+	"pinfold/internal/image"
 	"pinfold/sandbox"
 )
 
@@ -124,7 +125,7 @@ func (d *Driver) Close() error {
 }
 
 // Probe reports what the engine can enforce. It asks it anew each time.
-func (d *Driver) Probe(ctx context.Context) (driver.Report, error) {
+func (d *Driver) Probe(ctx context.Context, _ image.Template) (driver.Report, error) {
 	r := driver.Report{Driver: Name, Level: sandbox.LevelContainer}
 	asking, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()

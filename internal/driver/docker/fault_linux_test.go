@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
+	"pinfold/internal/image/imagetest"
 	"pinfold/sandbox"
 )
 
@@ -27,7 +28,7 @@ func TestEngineDies(t *testing.T) {
 		t.Fatal(err)
 	}
 	theDaemon.d.stop(syscall.SIGKILL)
-	if r, err := d.Probe(t.Context()); err != nil || r.Blocked == nil || r.Blocked.Hint == "" {
+	if r, err := d.Probe(t.Context(), imagetest.Host(t)); err != nil || r.Blocked == nil || r.Blocked.Hint == "" {
 		t.Errorf("the engine is gone, and the report is %+v, %v", r, err)
 	}
 	if out := run(t, m, plan, "/bin/echo", "on"); out != "on\n" {
@@ -166,7 +167,7 @@ func TestAsksNobody(t *testing.T) {
 		t.Errorf("the engine was asked %d times", n)
 	}
 	if os.Geteuid() == 0 { // the control
-		if r, err := d.Probe(t.Context()); err != nil || r.Blocked == nil || asked.Load() == 0 {
+		if r, err := d.Probe(t.Context(), imagetest.Host(t)); err != nil || r.Blocked == nil || asked.Load() == 0 {
 			t.Errorf("%+v, %v", r, err)
 		}
 	}
@@ -188,7 +189,7 @@ func TestMuteEngine(t *testing.T) {
 	defer l.Close()
 	d := New(Options{Engine: "unix://" + l.Addr().String(), Image: "x", StateDir: "/run/none"})
 	d.timeout = 50 * time.Millisecond
-	if r, err := d.Probe(t.Context()); err != nil || r.Blocked == nil || r.Blocked.Hint == "" {
+	if r, err := d.Probe(t.Context(), imagetest.Host(t)); err != nil || r.Blocked == nil || r.Blocked.Hint == "" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	d.o.StateDir = t.TempDir()

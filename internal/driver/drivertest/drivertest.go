@@ -28,6 +28,8 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/image"
+	"pinfold/internal/image/imagetest"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
@@ -122,6 +124,7 @@ type harness struct {
 	suite  *suite
 	driver driver.Driver
 	report driver.Report
+	shown  image.Template
 	o      Options
 	ctx    context.Context
 	plans  sync.Map // of machines
@@ -129,7 +132,7 @@ type harness struct {
 
 // hello is what a machine's agent is told.
 func (h *harness) hello(m driver.Machine) wire.Hello {
-	u := driver.User{UID: sandbox.UID, GID: sandbox.GID, Home: sandbox.Home}
+	u := h.shown.User
 	p, _ := h.plans.Load(m)
 	if plan, ok := p.(driver.Plan); ok {
 		u = plan.User
@@ -149,8 +152,8 @@ func (s *suite) begin(t *testing.T) *harness {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	h := &harness{T: t, suite: s, driver: s.open(t), o: s.o, ctx: ctx}
-	r, err := h.driver.Probe(ctx)
+	h := &harness{T: t, suite: s, driver: s.open(t), o: s.o, ctx: ctx, shown: imagetest.Host(t)}
+	r, err := h.driver.Probe(ctx, h.shown)
 	if err != nil {
 		t.Fatalf("Probe: %v", err)
 	}
@@ -184,7 +187,7 @@ var serial atomic.Int64
 func (h *harness) plan(l sandbox.Limits) driver.Plan {
 	h.Helper()
 	spec := sandbox.Spec{Code: "x", Driver: h.driver.Name(), Limits: l}.WithDefaults()
-	p, err := driver.MakePlan(spec.Machine(), h.report, fmt.Sprintf("test%d-%d", os.Getpid(), serial.Add(1)))
+	p, err := driver.MakePlan(spec.Machine(), h.shown, h.report, fmt.Sprintf("test%d-%d", os.Getpid(), serial.Add(1)))
 	if err != nil {
 		h.Fatalf("MakePlan: %v", err)
 	}

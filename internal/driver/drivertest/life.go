@@ -26,7 +26,7 @@ var reportTests = []test{
 }
 
 func (h *harness) testReportIsStable() {
-	again, err := h.driver.Probe(h.ctx)
+	again, err := h.driver.Probe(h.ctx, h.shown)
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func (h *harness) testReportIsComplete() {
 func (h *harness) testPlanRefuses() {
 	for i, f := range h.report.Findings {
 		spec := sandbox.Spec{Code: "x", Driver: h.driver.Name(), Require: []string{f.Feature}}.WithDefaults()
-		_, err := driver.MakePlan(spec.Machine(), h.report, fmt.Sprintf("refuse%d", i))
+		_, err := driver.MakePlan(spec.Machine(), h.shown, h.report, fmt.Sprintf("refuse%d", i))
 		if (err == nil) != (f.Answer == driver.Yes) {
 			h.Errorf("%s is answered with %s, and requiring it gives: %v", f.Feature, f.Answer, err)
 		}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/image"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -84,7 +85,7 @@ func New(o Options) *Driver {
 func (d *Driver) Name() string { return d.o.Name }
 
 // Probe says yes to everything, unless it is scripted otherwise.
-func (d *Driver) Probe(context.Context) (driver.Report, error) {
+func (d *Driver) Probe(context.Context, image.Template) (driver.Report, error) {
 	r := driver.Report{Driver: d.o.Name, Level: d.o.Level, SwitchUser: true}
 	for _, f := range sandbox.Features() {
 		r.Findings = append(r.Findings, driver.Finding{Feature: f.Name, Answer: driver.Yes, Because: "the script says so"})

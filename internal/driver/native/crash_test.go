@@ -17,6 +17,8 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/image"
+	"pinfold/internal/image/imagetest"
 	"pinfold/sandbox"
 	"pinfold/test/asuser"
 	"pinfold/test/ledger"
@@ -186,11 +188,16 @@ func beHost(t *testing.T, state string) {
 // planFor makes a plan with default limits.
 func planFor(t testing.TB, d *Driver, id string) driver.Plan {
 	t.Helper()
-	report, err := d.Probe(t.Context())
+	return planOf(t, d, imagetest.Host(t), id)
+}
+
+func planOf(t testing.TB, d *Driver, shown image.Template, id string) driver.Plan {
+	t.Helper()
+	report, err := d.Probe(t.Context(), shown)
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, id)
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), shown, report, id)
 	if err != nil {
 		t.Fatal(err)
 	}

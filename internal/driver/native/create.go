@@ -199,7 +199,7 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 // stand puts the sandbox on prepared mounts, where it has one.
 func (m *machine) stand(n *initSpec, clone *spawn.Clone) (err error) {
 	h := m.host
-	state := h.mounts.look()
+	state := m.shown.mounts.look()
 	n.nested = state.nested
 	if n.layered && !h.layered(state) { // it was planned before that was mounted
 		return &sandbox.Error{
@@ -210,7 +210,7 @@ func (m *machine) stand(n *initSpec, clone *spawn.Clone) (err error) {
 	}
 	need := n.layered && len(state.nested) > 0 && !m.isZygote()
 	m.counted = true
-	if m.prepared, err = h.prepared.take(state, need); err != nil {
+	if m.prepared, err = m.shown.prepared.take(state, need); err != nil {
 		return err
 	}
 	if m.prepared != nil && !m.isZygote() && n.layered == h.layered(state) {
@@ -229,13 +229,13 @@ func (m *machine) closeEntries() {
 func (m *machine) initSpec(socket int) *initSpec {
 	h := m.host
 	n := &initSpec{
-		template: h.template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname, skeleton: h.skeleton,
+		template: m.plan.Template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname, skeleton: m.shown.skeleton,
 		socket: socket, agent: int(h.agent.Fd()), agentOnDisk: h.agentOnDisk,
 		switchUser: m.plan.SwitchUser,
 		uid:        m.plan.User.UID, gid: m.plan.User.GID,
 		forked:  m.zygote != nil,
 		layered: m.plan.Enforces(sandbox.FeatureFilesOwn), ownDevices: m.plan.Enforces(sandbox.FeatureDevicesOwn),
-		copies: h.copies.of(h.template),
+		copies: h.copies.of(m.plan.Template),
 		timeNS: m.plan.Enforces(sandbox.FeatureTimeNS),
 		quotas: h.features.quotas,
 	}

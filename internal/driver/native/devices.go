@@ -66,10 +66,5 @@ func (n *initSpec) keepRoot(keep []int) []int {
 	return keep
 }
 
-// views lists what every sandbox is shown, when the host looks like this.
-func (h *host) views(state mountState) []hostView {
-	return hostViews(h.template, h.layered(state), h.features.devices == nil, state.nested)
-}
-
 // layered says whether root's sandboxes see the host through layers of their own.
 func (h *host) layered(state mountState) bool { return h.features.overlay == nil && state.file == "" }

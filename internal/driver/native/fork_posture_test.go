@@ -21,6 +21,7 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/image/imagetest"
 	"pinfold/internal/language"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/wire"
@@ -147,10 +148,7 @@ func lookAtStarted(t *testing.T, d *Driver, plan driver.Plan) sight {
 	}
 	m := made.(*machine)
 	defer destroy(t, m)
-	template, err := hostTemplate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	template := imagetest.Host(t)
 	python, err := language.Find("python")
 	if err == nil {
 		python, err = python.WithHarness(nil, true)
@@ -240,7 +238,7 @@ func lookAt(t *testing.T, d *Driver, m *machine, out io.Reader) sight {
 		t.Fatalf("there are %v beside the agent", pids)
 	}
 	l := looker{t: t, block: m.block, agent: m.child.PID}
-	s.Agent, s.Program, s.Mounts = l.posture(m.child.PID), l.posture(pids[0]), l.mounts(pids[0], d.host.template.Binds)
+	s.Agent, s.Program, s.Mounts = l.posture(m.child.PID), l.posture(pids[0]), l.mounts(pids[0], m.plan.Template.Binds)
 	s.Agent.Descriptors = slices.DeleteFunc(s.Agent.Descriptors, func(d string) bool { return d == "pipe:" }) // a fork's lead to the host at once
 	for i, a := range s.Program.Args {
 		s.Program.Args[i] = strings.TrimPrefix(strings.TrimSuffix(filepath.Base(a), ".py"), "pinfold_")

@@ -94,17 +94,17 @@ func onTop(place, mount string) bool {
 
 // filesFinding says whether sandboxes see the host's files through layers of their
 // own.
-func (h *host) filesFinding() driver.Finding {
-	f := driver.Finding{Feature: sandbox.FeatureFilesOwn, Answer: driver.No}
-	s := h.mounts.look()
+func (s *shown) filesFinding() driver.Finding {
+	h, f := s.host, driver.Finding{Feature: sandbox.FeatureFilesOwn, Answer: driver.No}
+	state := s.mounts.look()
 	switch {
 	case h.features.overlay != nil:
 		f.Because, f.Fix = h.features.overlay.Error(), sandbox.HostCommand("sudo modprobe overlay")
-	case s.file != "":
-		f.Because = fmt.Sprintf("a single file is mounted at %s, of which the kernel makes no overlay", sandbox.SafeText(s.file, 200))
-		f.Fix = sandbox.HostCommand("sudo umount " + shellQuote(s.file))
-	case len(s.nested) > 0 && !h.ids.root:
-		f.Because = fmt.Sprintf("something is mounted at %s, and the kernel lets only root make an overlay of what is below", sandbox.SafeText(s.nested[0], 200))
+	case state.file != "":
+		f.Because = fmt.Sprintf("a single file is mounted at %s, of which the kernel makes no overlay", sandbox.SafeText(state.file, 200))
+		f.Fix = sandbox.HostCommand("sudo umount " + shellQuote(state.file))
+	case len(state.nested) > 0 && !h.ids.root:
+		f.Because = fmt.Sprintf("something is mounted at %s, and the kernel lets only root make an overlay of what is below", sandbox.SafeText(state.nested[0], 200))
 		f.Fix = rootShell
 	default:
 		f.Answer, f.Because = driver.Yes, "an overlay of its own for each sandbox"

@@ -18,6 +18,7 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/image/imagetest"
 	"pinfold/internal/linux/initstub"
 	"pinfold/internal/linux/unixpair"
 	"pinfold/internal/wire"
@@ -130,9 +131,9 @@ func newZygote(t *testing.T, limits sandbox.Limits) (driver.Zygote, driver.Plan)
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := d.Probe(t.Context())
+	report, err := d.Probe(t.Context(), imagetest.Host(t))
 	if err == nil {
-		plan, err = driver.MakePlan(sandbox.Spec{Code: "x", Limits: limits}.WithDefaults().Machine(), report, "x")
+		plan, err = driver.MakePlan(sandbox.Spec{Code: "x", Limits: limits}.WithDefaults().Machine(), imagetest.Host(t), report, "x")
 	}
 	if err != nil {
 		t.Fatal(err)

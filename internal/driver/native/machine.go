@@ -33,6 +33,7 @@ const endsByItself = 50 * time.Millisecond
 type machine struct {
 	plan   driver.Plan
 	host   *host
+	shown  *shown
 	spawn  spawnConfig
 	zygote *zygoteMachine // of the process that was forked into it; nil for none
 	seen   sandbox.Limits // what programs find in /proc and /sys
@@ -77,7 +78,7 @@ type spawnConfig struct {
 
 // newMachine returns a machine that is to have the agent as its first process.
 func (d *Driver) newMachine(plan driver.Plan, h *host) *machine {
-	m := &machine{plan: plan, host: h, seen: plan.Limits, dead: make(chan struct{})}
+	m := &machine{plan: plan, host: h, shown: h.shows(plan.Template), seen: plan.Limits, dead: make(chan struct{})}
 	m.meter = meter{machine: m, root: -1, agent: wire.MaxTasks}
 	m.spawn = spawnConfig{namespaces: namespaces, socket: unix.SOCK_STREAM, program: (*initSpec).program, leased: func() {}}
 	return m
@@ -206,7 +207,7 @@ func (m *machine) destroy(ctx context.Context) error {
 		}
 	}
 	if m.counted {
-		m.host.prepared.give(m.prepared)
+		m.shown.prepared.give(m.prepared)
 	}
 	m.destroyed = true
 	failpoint.Hit("native.destroyed")

@@ -51,8 +51,6 @@ type Options struct {
 	// AgentFile may return the same executable as an open file, or nil; the
 	// driver closes it. It saves root a copy. May be nil.
 	AgentFile func() *os.File
-	// Template describes what the sandboxes of a template hold.
-	Template func(name string) (image.Template, error)
 }
 
 // Driver makes native sandboxes. It is safe for concurrent use.
@@ -67,20 +65,17 @@ type Driver struct {
 
 // host is what the driver has found out and holds open, once.
 type host struct {
-	template  image.Template
 	hierarchy *cgroup.Hierarchy
 	ids       identity
 	agent     *os.File // cannot be written to
 	features  kernelFeatures
-	prepared  preparedPool
-	mounts    hostMounts
+	shown     shownTemplates
 	copies    copies
 	meters    openMeters
 	ticks     sync.Mutex // held while a machine reads its counters by itself, before its meter's lock
 	facts     image.HostFacts
 	computers computers
 	turn      turn
-	skeleton  int64 // inodes of the template, see initSpec
 
 	agentOnDisk bool // not in memory
 
@@ -130,10 +125,6 @@ func (d *Driver) open() (*host, error) {
 	h := &host{}
 	// None of these depends on another, and a single run waits for all of them.
 	err := together(
-		func() (err error) {
-			h.template, err = d.options.Template(sandbox.TemplateHost)
-			return err
-		},
 		func() error {
 			h.features = kernelSupport()
 			return nil
@@ -151,9 +142,6 @@ func (d *Driver) open() (*host, error) {
 		h.close()
 		return nil, err
 	}
-	h.skeleton = (&initSpec{template: h.template}).skeletonInodes()
-	h.mounts.template = h.template
-	h.prepared.views, h.prepared.make, h.prepared.from, h.prepared.off = h.views, prepareMounts, prepareFrom, !h.ids.root
 	return h, nil
 }
 
@@ -199,7 +187,7 @@ func (h *host) claim(d *Driver) error {
 
 func (h *host) close() {
 	h.turn.close()
-	h.prepared.close()
+	h.shown.close()
 	for _, f := range []*os.File{h.agent, h.initStub} {
 		if f != nil {
 			_ = f.Close()

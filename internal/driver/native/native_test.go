@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -16,14 +15,10 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/guest"
-	"pinfold/internal/image"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 	"pinfold/test/asuser"
 )
-
-// hostTemplate is looked at once for all tests.
-var hostTemplate = sync.OnceValues(func() (image.Template, error) { return image.Host(os.DirFS("/")) })
 
 // newDriver opens a driver for one test.
 func newDriver(t testing.TB, state string) *Driver {
@@ -32,7 +27,6 @@ func newDriver(t testing.TB, state string) *Driver {
 	d := New(Options{
 		StateDir: state,
 		Agent:    func() ([]byte, error) { return agent, nil },
-		Template: func(string) (image.Template, error) { return hostTemplate() },
 	})
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {

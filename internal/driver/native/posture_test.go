@@ -181,8 +181,8 @@ func takeRecord(t *testing.T, d *Driver) record {
 	start(read, nil, "hold")
 	pid := child(t, m.child.PID)
 	l := looker{t: t, block: m.block, agent: m.child.PID}
-	r.Agent, r.Guest, r.Mounts = l.posture(m.child.PID), l.posture(pid), l.mounts(pid, d.host.template.Binds)
-	if inner := l.mounts(m.child.PID, d.host.template.Binds); !cmp.Equal(inner, r.Mounts) {
+	r.Agent, r.Guest, r.Mounts = l.posture(m.child.PID), l.posture(pid), l.mounts(pid, m.plan.Template.Binds)
+	if inner := l.mounts(m.child.PID, m.plan.Template.Binds); !cmp.Equal(inner, r.Mounts) {
 		t.Errorf("the agent and the program have different mounts:\n%s", cmp.Diff(inner, r.Mounts))
 	}
 	return r

@@ -18,6 +18,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/image"
+	"pinfold/internal/image/imagetest"
 	"pinfold/internal/linux/mount"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
@@ -34,7 +35,7 @@ func onGrounds(t *testing.T, state string) *Driver {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.prepared.from = 0
+	h.shows(imagetest.Host(t)).prepared.from = 0
 	return d
 }
 
@@ -45,7 +46,7 @@ func TestPostureOnGround(t *testing.T) {
 	ledger.Check(t, state)
 	d := onGrounds(t, state)
 	compare(t, "root", marshal(t, takeRecord(t, d)))
-	if g := &d.host.prepared; len(g.all) != 0 || g.living != 0 {
+	if g := &d.host.shows(imagetest.Host(t)).prepared; len(g.all) != 0 || g.living != 0 {
 		t.Errorf("after the last sandbox %d prepared mounts are kept for %d", len(g.all), g.living)
 	}
 }
@@ -72,7 +73,7 @@ func TestConformanceOnGround(t *testing.T) {
 func TestBelowTheRoot(t *testing.T) {
 	d := onGrounds(t, filepath.Join(t.TempDir(), "state"))
 	m := made(t, d, "below")
-	if m.prepared == nil || len(d.host.prepared.all) != 1 {
+	if m.prepared == nil || len(m.shown.prepared.all) != 1 {
 		t.Fatal("control: the sandbox begins with no prepared mounts")
 	}
 	pid := m.child.PID
@@ -262,17 +263,17 @@ func TestGroundsThatFail(t *testing.T) {
 func TestSandboxesAfterAGroundThatFailed(t *testing.T) {
 	state, dir := filepath.Join(t.TempDir(), "state"), mountedBelow(t)
 	ledger.Check(t, state)
-	d := showing(t, state, dir, "/etc/hostname")
+	d, shown := showing(t, state, dir, "/etc/hostname")
 	h, err := d.prepare()
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.prepared.make = func([]hostView) (*os.File, error) { return nil, unix.EAGAIN }
-	m, err := d.Create(t.Context(), planFor(t, d, "without"))
+	h.shows(shown).prepared.make = func([]hostView) (*os.File, error) { return nil, unix.EAGAIN }
+	m, err := d.Create(t.Context(), planOf(t, d, shown, "without"))
 	if e := sandbox.AsError(err); e == nil || e.Code != sandbox.CodeResourceUnavailable || !strings.Contains(e.Message, "prepare mounts") {
 		t.Errorf("%v, %v", m, err)
 	}
-	h.prepared.make = prepareMounts
+	h.shows(shown).prepared.make = prepareMounts
 	made(t, d, "with")
 }
 
@@ -285,8 +286,8 @@ func TestPlainMountOnGround(t *testing.T) {
 	if _, err := mount.IDMapped(plain, mount.ReadOnly, mount.Owner{}, mount.Owner{UID: 1, GID: 1}); !errors.Is(err, mount.ErrNotMappable) {
 		t.Fatalf("control: its ids can be translated: %v", err)
 	}
-	d := showing(t, state, dir, "/etc/hostname")
-	plan := planFor(t, d, "plain")
+	d, shown := showing(t, state, dir, "/etc/hostname")
+	plan := planOf(t, d, shown, "plain")
 	plan.Mounts = []sandbox.Mount{{Host: plain, Guest: "/mnt/shown"}}
 	if out := printedBy(t, d, plan, "ls /mnt/shown; touch /mnt/shown/x 2>&1; cat /opt/dir/below/mounted"); !strings.Contains(out, "mm\n") || !strings.Contains(out, "Read-only") || !strings.HasSuffix(out, "mounted") {
 		t.Errorf("inside is %q", out)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
+	"pinfold/internal/image"
 	"pinfold/internal/linux/cgroup"
 	"pinfold/internal/linux/seccomp"
 	"pinfold/sandbox"
@@ -66,7 +67,7 @@ func timeNamespaces() error {
 }
 
 // Probe reports what can be enforced here.
-func (d *Driver) Probe(context.Context) (driver.Report, error) {
+func (d *Driver) Probe(_ context.Context, t image.Template) (driver.Report, error) {
 	r := driver.Report{Driver: Name, Level: sandbox.LevelNamespace, Blocked: userNamespacesBlocked()}
 	h, err := d.prepare()
 	if err != nil {
@@ -78,7 +79,7 @@ func (d *Driver) Probe(context.Context) (driver.Report, error) {
 	for _, f := range always {
 		r.Findings = append(r.Findings, driver.Finding{Feature: f, Answer: driver.Yes, Because: "part of every sandbox"})
 	}
-	r.Findings = append(r.Findings, h.kernelFindings()...)
+	r.Findings = append(r.Findings, h.kernelFindings(h.shows(t))...)
 	r.Findings = append(r.Findings, h.limitFindings()...)
 	return r, nil
 }
@@ -92,7 +93,7 @@ var always = []string{
 	sandbox.FeatureOutput, sandbox.FeatureOpenFiles, sandbox.FeatureFileSize,
 }
 
-func (h *host) kernelFindings() []driver.Finding {
+func (h *host) kernelFindings(s *shown) []driver.Finding {
 	k := h.features
 	seccompFinding := byError(sandbox.FeatureSeccomp, k.filterErr, "boot a kernel with CONFIG_SECCOMP_FILTER")
 	landlockFinding := byError(sandbox.FeatureLandlock, k.landlockErr, "boot a kernel with CONFIG_SECURITY_LANDLOCK and landlock in lsm=")
@@ -102,7 +103,7 @@ func (h *host) kernelFindings() []driver.Finding {
 	return []driver.Finding{
 		seccompFinding, landlockFinding,
 		byError(sandbox.FeatureTimeNS, k.timeNS, "boot Linux 6.3 or later, with CONFIG_TIME_NS"),
-		h.filesFinding(), h.devicesFinding(),
+		s.filesFinding(), h.devicesFinding(),
 		addressFinding(),
 	}
 }

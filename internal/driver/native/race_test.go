@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"pinfold/internal/image/imagetest"
 )
 
 // A sandbox that changes its user makes the memory that it shares with the host
@@ -19,7 +21,7 @@ func TestCreateWhileAnotherChangesItsUser(t *testing.T) {
 		t.Skip("an ordinary user's sandboxes do not change their user")
 	}
 	d := newDriver(t, filepath.Join(t.TempDir(), "state"))
-	report, err := d.Probe(t.Context())
+	report, err := d.Probe(t.Context(), imagetest.Host(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +40,7 @@ func TestCreateWhileAnotherChangesItsUser(t *testing.T) {
 	}()
 	defer func() { close(stop); <-stopped }()
 	for i := range 50 {
-		if err := once(t.Context(), d, report, fmt.Sprintf("dumpable-%d", i)); err != nil {
+		if err := once(t.Context(), d, imagetest.Host(t), report, fmt.Sprintf("dumpable-%d", i)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,6 +17,8 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/guest"
+	"pinfold/internal/image"
+	"pinfold/internal/image/imagetest"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 	"pinfold/test/asuser"
@@ -62,7 +64,7 @@ func TestSoakAsUser(t *testing.T) {
 // soak returns how long each sandbox took, in the order in which they began.
 func soak(t *testing.T, d *Driver, n, width int) []time.Duration {
 	t.Helper()
-	report, err := d.Probe(t.Context())
+	report, err := d.Probe(t.Context(), imagetest.Host(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +72,7 @@ func soak(t *testing.T, d *Driver, n, width int) []time.Duration {
 		drivertest.Missing(t, "the driver is blocked here: %v (%s)", report.Blocked, report.Blocked.Hint)
 	}
 	return lives(t, n, width, func(i int) error {
-		return once(t.Context(), d, report, fmt.Sprintf("soak-%d-%d", n, i))
+		return once(t.Context(), d, imagetest.Host(t), report, fmt.Sprintf("soak-%d-%d", n, i))
 	})
 }
 
@@ -104,8 +106,8 @@ func lives(t *testing.T, n, width int, life func(i int) error) []time.Duration {
 }
 
 // once makes a sandbox, runs a program in it, and destroys it.
-func once(ctx context.Context, d *Driver, report driver.Report, id string) (err error) {
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, id)
+func once(ctx context.Context, d *Driver, shown image.Template, report driver.Report, id string) (err error) {
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), shown, report, id)
 	if err != nil {
 		return err
 	}

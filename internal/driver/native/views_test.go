@@ -16,39 +16,29 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
 	"pinfold/internal/image"
+	"pinfold/internal/image/imagetest"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
 )
 
 // showing returns a driver whose template shows a directory and a file of the test's at
 // /opt as well.
-func showing(t *testing.T, state, dir, file string) *Driver {
+func showing(t *testing.T, state, dir, file string) (*Driver, image.Template) {
 	t.Helper()
 	agent := agenttest.Bytes(t)
-	d := New(Options{
-		StateDir: state,
-		Agent:    func() ([]byte, error) { return agent, nil },
-		Template: func(string) (image.Template, error) {
-			shown, err := hostTemplate()
-			shown.Dirs = append([]image.Dir{{Path: "/opt", Mode: 0o755}}, shown.Dirs...)
-			shown.Binds = append([]image.Bind{{Source: dir, Target: "/opt/dir", Dir: true}, {Source: file, Target: "/opt/file"}}, shown.Binds...)
-			return shown, err
-		},
-	})
+	d := New(Options{StateDir: state, Agent: func() ([]byte, error) { return agent, nil }})
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return d
+	shown := imagetest.Host(t)
+	shown.Dirs = append([]image.Dir{{Path: "/opt", Mode: 0o755}}, shown.Dirs...)
+	shown.Binds = append([]image.Bind{{Source: dir, Target: "/opt/dir", Dir: true}, {Source: file, Target: "/opt/file"}}, shown.Binds...)
+	return d, shown
 }
 
-// printedInside runs a shell script in a new sandbox and returns what it prints.
-func printedInside(t *testing.T, d *Driver, id, script string) string {
-	t.Helper()
-	return printedBy(t, d, planFor(t, d, id), script)
-}
-
+// printedBy runs a shell script in a new sandbox and returns what it prints.
 func printedBy(t *testing.T, d *Driver, plan driver.Plan, script string) string {
 	t.Helper()
 	m, err := d.Create(t.Context(), plan)
@@ -119,8 +109,8 @@ func TestMountsBelowViews(t *testing.T) {
 		t.Cleanup(func() { _ = unix.Unmount(below, unix.MNT_DETACH) })
 	}
 	write(filepath.Join(below, "mounted"), "mounted")
-	d := showing(t, state, dir, "/etc/hostname")
-	out := printedInside(t, d, "below", `cat /opt/dir/above; ls "/opt/dir/with space/below"; cat "/opt/dir/with space/below/mounted"; grep -c ' /opt/dir.* - overlay ' /proc/self/mountinfo; grep -c ' - tmpfs .*size=64k' /proc/self/mountinfo`)
+	d, shown := showing(t, state, dir, "/etc/hostname")
+	out := printedBy(t, d, planOf(t, d, shown, "below"), `cat /opt/dir/above; ls "/opt/dir/with space/below"; cat "/opt/dir/with space/below/mounted"; grep -c ' /opt/dir.* - overlay ' /proc/self/mountinfo; grep -c ' - tmpfs .*size=64k' /proc/self/mountinfo`)
 	if out != "abovemounted\nmounted2\n0\n" {
 		t.Errorf("inside is %q", out)
 	}
@@ -132,7 +122,7 @@ func TestShownFiles(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	ledger.Check(t, state)
 	file := filepath.Join(t.TempDir(), "file")
-	d := showing(t, state, "/usr/lib", file)
+	d, shown := showing(t, state, "/usr/lib", file)
 	for _, test := range []struct {
 		name, want string
 		make       func() error
@@ -151,7 +141,7 @@ func TestShownFiles(t *testing.T) {
 		if err := test.make(); err != nil {
 			t.Fatal(err)
 		}
-		if out := printedInside(t, d, "files", "cat /opt/file 2>/dev/null || echo none"); strings.TrimSpace(out) != test.want {
+		if out := printedBy(t, d, planOf(t, d, shown, "files"), "cat /opt/file 2>/dev/null || echo none"); strings.TrimSpace(out) != test.want {
 			t.Errorf("%s: inside it is %q, want %q", test.name, out, test.want)
 		}
 	}
@@ -176,8 +166,9 @@ func TestFilesFinding(t *testing.T) {
 	} {
 		h := &host{}
 		h.ids.root, h.features.overlay = test.root, test.kernel
-		h.mounts.last, h.mounts.looked = test.state, time.Now().Add(time.Hour)
-		f := h.filesFinding()
+		s := h.shows(image.Template{})
+		s.mounts.last, s.mounts.looked = test.state, time.Now().Add(time.Hour)
+		f := s.filesFinding()
 		if f.Feature != sandbox.FeatureFilesOwn || f.Answer != test.answer || !strings.Contains(f.Because, test.why) || f.Fix.Text != test.fix {
 			t.Errorf("%s: %+v", test.name, f)
 		}
@@ -199,7 +190,7 @@ func TestPlainViews(t *testing.T) {
 	if plan.Enforces(sandbox.FeatureFilesOwn) || plan.Enforces(sandbox.FeatureDevicesOwn) {
 		t.Fatalf("the plan says %+v", plan.Posture)
 	}
-	out := printedInside(t, d, "plain", `touch /usr/x 2>&1 | grep -c Read-only; touch /dev/null 2>&1 | grep -c Read-only; echo x > /dev/null && head -c 2 /dev/zero | wc -c; grep -c overlay /proc/self/mountinfo; cat /etc/ld.so.cache | wc -c | grep -vc '^0$'`)
+	out := printedBy(t, d, plan, `touch /usr/x 2>&1 | grep -c Read-only; touch /dev/null 2>&1 | grep -c Read-only; echo x > /dev/null && head -c 2 /dev/zero | wc -c; grep -c overlay /proc/self/mountinfo; cat /etc/ld.so.cache | wc -c | grep -vc '^0$'`)
 	if out != "1\n1\n2\n0\n1\n" {
 		t.Errorf("inside is %q", out)
 	}

@@ -25,7 +25,7 @@ func newConfinement(h *host, plan driver.Plan, spec zygote.Spec, joins int) zygo
 	}
 	if l := h.features.landlock; l != nil && plan.Enforces(sandbox.FeatureLandlock) {
 		c.Landlock = &zygote.Landlock{Ruleset: landlock.RulesetAttr(l.level), Flags: landlock.RestrictFlags(l.level)}
-		n := &initSpec{template: h.template}
+		n := &initSpec{template: plan.Template}
 		for _, t := range l.trees(n.writablePaths()) {
 			attr := landlock.PathBeneathAttr(t.use.Rights(l.level), 0)[:landlock.PathBeneathFDOffset]
 			c.Landlock.Trees = append(c.Landlock.Trees, zygote.LandlockTree{Path: t.path, Rights: attr})

@@ -20,6 +20,7 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
+	"pinfold/internal/image/imagetest"
 	"pinfold/internal/language"
 	"pinfold/internal/zygote"
 	"pinfold/sandbox"
@@ -39,14 +40,14 @@ func newPythonZygote(t testing.TB, d *Driver, modules ...string) (driver.Zygote,
 // zygoteSpec describes a zygote with modules loaded.
 func zygoteSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, zygote.Spec) {
 	t.Helper()
-	report, err := d.Probe(t.Context())
+	report, err := d.Probe(t.Context(), imagetest.Host(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if report.Blocked != nil {
 		drivertest.Missing(t.(*testing.T), "the driver is blocked here: %v (%s)", report.Blocked, report.Blocked.Hint)
 	}
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, fmt.Sprintf("zygote-%d", forkCount.Add(1)))
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), imagetest.Host(t), report, fmt.Sprintf("zygote-%d", forkCount.Add(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,10 +61,7 @@ func pythonSpec(t testing.TB, modules ...string) zygote.Spec {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template, err := hostTemplate()
-	if err != nil {
-		t.Fatal(err)
-	}
+	template := imagetest.Host(t)
 	step, _, err := python.ZygoteStep(modules, sandbox.DefaultLimits(), func(names []string) (string, bool) { return template.Lookup(os.DirFS("/"), names) })
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,7 @@ import (
 	"syscall"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/image"
 	"pinfold/internal/wire/resume"
 	"pinfold/sandbox"
 )
@@ -53,7 +54,7 @@ const level = sandbox.LevelNamespace
 func (d *Driver) Name() string { return Name }
 
 // Probe says that nothing is enforced.
-func (d *Driver) Probe(context.Context) (driver.Report, error) {
+func (d *Driver) Probe(context.Context, image.Template) (driver.Report, error) {
 	r := driver.Report{Driver: Name, Level: level, SwitchUser: true}
 	if !d.o.Allow || os.Geteuid() != 0 {
 		r.Blocked = &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "the plain driver isolates nothing; it is for tests of root's"}

@@ -11,6 +11,7 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
+	"pinfold/internal/image/imagetest"
 	"pinfold/sandbox"
 )
 
@@ -34,11 +35,11 @@ func TestConformance(t *testing.T) {
 
 // It is not for code that nobody has read.
 func TestRefused(t *testing.T) {
-	r, err := New(Options{}).Probe(t.Context())
+	r, err := New(Options{}).Probe(t.Context(), imagetest.Host(t))
 	if err != nil || r.Blocked == nil || r.Blocked.Code != sandbox.CodeDriverUnavailable {
 		t.Fatalf("%+v, %v", r.Blocked, err)
 	}
-	if _, err := driver.MakePlan(sandbox.Spec{}.WithDefaults().Machine(), r, "id"); err == nil {
+	if _, err := driver.MakePlan(sandbox.Spec{}.WithDefaults().Machine(), imagetest.Host(t), r, "id"); err == nil {
 		t.Error("it makes a plan")
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/image/imagetest"
 	"pinfold/internal/linux/landlock"
 	"pinfold/internal/linux/proctree"
 	"pinfold/internal/wire"
@@ -47,12 +48,12 @@ type box struct {
 // newBox makes a machine with the tries in its home.
 func newBox(t *testing.T, d *Driver, l sandbox.Limits) *box {
 	t.Helper()
-	report, err := d.Probe(t.Context())
+	report, err := d.Probe(t.Context(), imagetest.Host(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	spec := sandbox.Spec{Code: "x", Driver: Name, Limits: l}.WithDefaults()
-	plan, err := driver.MakePlan(spec.Machine(), report, fmt.Sprintf("attack-%d", time.Now().UnixNano()))
+	plan, err := driver.MakePlan(spec.Machine(), imagetest.Host(t), report, fmt.Sprintf("attack-%d", time.Now().UnixNano()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (m *machine) build(ctx context.Context, h *host) (err error) {
 		if m.block, err = d.pool.Lease(); err != nil {
 			return err
 		}
-		m.uid, m.gid = m.block.Base+sandbox.UID, m.block.Base+sandbox.GID
+		m.uid, m.gid = m.block.Base+m.plan.User.UID, m.block.Base+m.plan.User.GID
 	}
 	failpoint.Hit("processdriver.leased")
 	if err := m.makePlaces(); err != nil {
@@ -96,7 +96,7 @@ func (m *machine) build(ctx context.Context, h *host) (err error) {
 	m.lifeline = lifeline
 	defer end.Close() //nolint:errcheck // likewise
 	s := &spec{
-		host: h, uid: m.uid, gid: m.gid, limits: m.rlimits(), writable: []string{m.plan.User.Home, m.plan.User.Tmp},
+		host: h, template: m.plan.Template, uid: m.uid, gid: m.gid, limits: m.rlimits(), writable: []string{m.plan.User.Home, m.plan.User.Tmp},
 		terminal: d.root, socket: int(theirs.Fd()), lifeline: int(end.Fd()),
 	}
 	child, err := s.program().Start(spawn.Clone{CopyLow: true})

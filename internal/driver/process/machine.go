@@ -18,7 +18,6 @@ import (
 	"pinfold/internal/linux/seccomp"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/linux/unixpair"
-	"pinfold/sandbox"
 )
 
 // destroyTimeout bounds how long Destroy waits for processes to end.
@@ -193,7 +192,7 @@ func killUser(uid, gid int, timeout time.Duration) {
 			child.Wait()
 			child.Release()
 		}
-		if idblock.NoProcess(uid - sandbox.UID) {
+		if idblock.NoProcess(idblock.BaseOf(uid)) {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/image"
 	"pinfold/internal/linux/landlock"
 	"pinfold/sandbox"
 )
@@ -35,7 +36,7 @@ func (d *Driver) keepsSockets(level int) bool { return level >= landlock.SocketL
 func (d *Driver) Abilities() driver.Abilities { return driver.Abilities{Level: sandbox.LevelProcess} }
 
 // Probe reports what can be enforced here.
-func (d *Driver) Probe(context.Context) (driver.Report, error) {
+func (d *Driver) Probe(context.Context, image.Template) (driver.Report, error) {
 	r := driver.Report{Driver: Name, Level: sandbox.LevelProcess, Places: d.o.Dir}
 	h, err := d.prepare()
 	if err != nil {

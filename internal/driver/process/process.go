@@ -30,7 +30,6 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-	"pinfold/internal/image"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/landlock"
 	"pinfold/internal/linux/memfd"
@@ -50,8 +49,6 @@ type Options struct {
 	Blocks string
 	// Agent returns the agent's executable.
 	Agent func() ([]byte, error)
-	// Template describes what is shown of the host.
-	Template func(name string) (image.Template, error)
 
 	level int // of Landlock that is used at most, for tests; 0: the kernel's
 }
@@ -72,7 +69,6 @@ type Driver struct {
 
 // host is what was found out, once.
 type host struct {
-	template image.Template
 	level    int // of Landlock; 0: there is none of use
 	levelErr error
 	support  seccomp.Support
@@ -99,9 +95,6 @@ func (d *Driver) prepare() (*host, error) {
 
 func (d *Driver) open() (h *host, err error) {
 	h = &host{support: seccomp.Probe()}
-	if h.template, err = d.o.Template(sandbox.TemplateHost); err != nil {
-		return nil, err
-	}
 	h.level, h.levelErr = landlockLevel(cmp.Or(d.o.level, landlock.MaxLevel))
 	h.program, err = seccomp.Compile(seccomp.Options{
 		Listener: h.support.Listener == nil,

@@ -6,19 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
-	"pinfold/internal/image"
 	"pinfold/test/asuser"
 )
-
-// hostTemplate is looked at once for all tests.
-var hostTemplate = sync.OnceValues(func() (image.Template, error) { return image.Host(os.DirFS("/")) })
 
 // newDriver opens a driver for one test. dir is a directory that others can pass through;
 // level the one of Landlock that is used at most, 0: the kernel's.
@@ -28,8 +23,7 @@ func newDriver(t testing.TB, dir string, level int) *Driver {
 	d := New(Options{
 		level: level,
 		Dir:   filepath.Join(dir, "machines"), Blocks: filepath.Join(dir, "blocks"),
-		Agent:    func() ([]byte, error) { return agent, nil },
-		Template: func(string) (image.Template, error) { return hostTemplate() },
+		Agent: func() ([]byte, error) { return agent, nil },
 	})
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {

@@ -19,6 +19,7 @@ import (
 // spec is what the table of system calls of a machine's first process is made from.
 type spec struct {
 	host     *host
+	template image.Template
 	uid, gid int // of programs; -1: they stay ours
 	limits   []rlimit
 	writable []string
@@ -131,7 +132,7 @@ var publicEtc = []string{
 
 // trees are all that the machine may use.
 func (s *spec) trees() []tree {
-	trees := shown(s.host.template)
+	trees := shown(s.template)
 	for _, w := range s.writable {
 		trees = append(trees, tree{w, landlock.Write, true})
 	}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/image"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -34,7 +34,7 @@ func (s *Session) Command(args, env []string, l sandbox.Limits, over ...map[stri
 
 // Environment is a list of K=V and what names the user, with variables put over them, the
 // later ones over the earlier.
-func Environment(u driver.User, base []string, over ...map[string]string) []string {
+func Environment(u image.User, base []string, over ...map[string]string) []string {
 	env := append([]string{"HOME=" + u.Home, "LOGNAME=" + u.Name, "USER=" + u.Name}, base...)
 	slices.Sort(env)
 	for _, vars := range over {

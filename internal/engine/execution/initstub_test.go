@@ -11,6 +11,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
+	"pinfold/internal/image/imagetest"
 	"pinfold/sandbox"
 )
 
@@ -91,11 +92,11 @@ func TestAgentStartsOnce(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := fake.New(fake.Options{})
-			report, err := d.Probe(t.Context())
+			report, err := d.Probe(t.Context(), imagetest.Host(t))
 			if err != nil {
 				t.Fatal(err)
 			}
-			plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), report, "stubbed")
+			plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), imagetest.Host(t), report, "stubbed")
 			if err != nil {
 				t.Fatal(err)
 			}

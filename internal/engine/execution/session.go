@@ -51,9 +51,9 @@ type Session struct {
 	last    driver.Usage // the last reading
 }
 
-// Places are where programs of the machine may write.
-func (s *Session) Places() language.Places {
-	return language.Places{Home: s.Plan.User.Home, Tmp: s.Plan.User.Tmp}
+// Places are where programs of a machine may write.
+func Places(p driver.Plan) language.Places {
+	return language.Places{Home: p.User.Home, Tmp: p.User.Tmp, HostRoot: p.Places != ""}
 }
 
 // Open makes a machine and greets its agent. On error nothing is left, nor after a

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"pinfold/internal/engine/execution"
-	"pinfold/internal/image"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -173,11 +172,7 @@ func (s *Sandbox) Move(ctx context.Context, from, to string) error {
 // Remove deletes a file, or a directory with everything below it. The places in which
 // a program can write, and what holds them, stay.
 func (s *Sandbox) Remove(ctx context.Context, name string) error {
-	template, err := s.manager.planner.Template(s.request.Template)
-	if err != nil {
-		return err
-	}
-	if at := s.Absolute(name); holdsPlace(at, s.writable(template), s.request.Mounts) {
+	if at := s.Absolute(name); holdsPlace(at, s.writable(), s.request.Mounts) {
 		return &sandbox.Error{
 			Code: sandbox.CodePathInvalid, Field: "path", Message: sandbox.SafeText(at, 80) + " itself cannot be removed",
 			Hint: "remove what is in it, by name",
@@ -187,11 +182,14 @@ func (s *Sandbox) Remove(ctx context.Context, name string) error {
 }
 
 // writable lists the places in which a program of the sandbox's can write, but for mounts.
-func (s *Sandbox) writable(t image.Template) (places []string) {
-	if s.machine != nil && s.machine.Plan.Places != "" {
+func (s *Sandbox) writable() (places []string) {
+	if s.machine == nil {
+		return nil
+	}
+	if s.machine.Plan.Places != "" {
 		return []string{s.machine.Plan.User.Home, s.machine.Plan.User.Tmp}
 	}
-	for _, w := range t.Writable {
+	for _, w := range s.machine.Plan.Template.Writable {
 		places = append(places, w.Path)
 	}
 	return places
@@ -222,11 +220,7 @@ func (s *Sandbox) Watch(ctx context.Context, dir string, recursive bool, f func(
 // Changes lists what has been made in the sandbox since its beginning. The
 // template's writable places are empty then, so everything in them was added.
 func (s *Sandbox) Changes(ctx context.Context, limit int) (changes sandbox.Listing[sandbox.Change], err error) {
-	template, err := s.manager.planner.Template(s.request.Template)
-	if err != nil {
-		return changes, err
-	}
-	for _, w := range s.writable(template) {
+	for _, w := range s.writable() {
 		found, err := s.List(ctx, w, maxDepth, limit-len(changes.Items))
 		if err != nil && sandbox.AsError(err).Code == sandbox.CodeFileNotFound {
 			continue // the program has removed the place itself

@@ -12,9 +12,6 @@ import (
 
 // planSandbox chooses the driver and makes the plan for a living sandbox.
 func (mg *Manager) planSandbox(ctx context.Context, c sandbox.Create) (driver.Driver, driver.Plan, error) {
-	if _, err := mg.planner.Template(c.Template); err != nil {
-		return nil, driver.Plan{}, err
-	}
 	spec := c.Machine()
 	if c.OnOutOfMemory == sandbox.OutOfMemoryProcess { // else nobody ends a single one
 		spec.Require = append(slices.Clone(spec.Require), sandbox.FeatureMemory)

@@ -21,7 +21,7 @@ type Planner struct {
 	template func(name string) (image.Template, error)
 	host     fs.FS
 
-	reports  ttlCache[string, driver.Report] // by driver
+	reports  ttlCache[string, driver.Report] // by driver and template
 	programs ttlCache[string, string]        // by template and candidates
 }
 
@@ -52,6 +52,10 @@ func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string)
 	var names []string
 	var reports []driver.Report
 	var refusal error
+	template, err := p.template(spec.Template)
+	if err != nil {
+		return nil, driver.Plan{}, err
+	}
 	for _, d := range p.drivers {
 		names = append(names, d.Name())
 		if spec.Driver != sandbox.DriverAuto && spec.Driver != d.Name() {
@@ -60,13 +64,13 @@ func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string)
 		if spec.Isolation == "" && !sandbox.LevelAtLeast(d.Abilities().Level, spec.Least()) {
 			continue // nobody has asked for so little
 		}
-		r, err := p.report(ctx, d)
+		r, err := p.report(ctx, d, template)
 		if err != nil {
 			return nil, driver.Plan{}, err
 		}
 		reports = append(reports, r)
 		var plan driver.Plan
-		if plan, refusal = driver.Choose(spec, reports, id); refusal == nil {
+		if plan, refusal = driver.Choose(spec, template, reports, id); refusal == nil {
 			return d, plan, nil
 		}
 	}
@@ -82,18 +86,22 @@ func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string)
 
 // PlanOn plans a machine of a driver, under the id.
 func (p *Planner) PlanOn(ctx context.Context, d driver.Driver, spec sandbox.MachineSpec, id string) (driver.Plan, error) {
-	r, err := p.report(ctx, d)
+	template, err := p.template(spec.Template)
 	if err != nil {
 		return driver.Plan{}, err
 	}
-	return driver.MakePlan(spec, r, id)
+	r, err := p.report(ctx, d, template)
+	if err != nil {
+		return driver.Plan{}, err
+	}
+	return driver.MakePlan(spec, template, r, id)
 }
 
-// report says what a driver can do here.
-func (p *Planner) report(ctx context.Context, d driver.Driver) (r driver.Report, err error) {
-	r, _ = p.reports.get(d.Name(), func() (driver.Report, bool) {
+// report says what a driver can do here, in sandboxes of a template.
+func (p *Planner) report(ctx context.Context, d driver.Driver, t image.Template) (r driver.Report, err error) {
+	r, _ = p.reports.get(d.Name()+"\x00"+t.ID, func() (driver.Report, bool) {
 		var found driver.Report
-		found, err = d.Probe(ctx)
+		found, err = d.Probe(ctx, t)
 		return found, err == nil && found.Blocked == nil
 	})
 	return r, err

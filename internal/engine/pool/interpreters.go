@@ -63,7 +63,7 @@ func (s *Pools) startInterpreter(ctx context.Context, m *execution.Session, spec
 	if err != nil {
 		return nil, err
 	}
-	step, _, err := lang.At(m.Places()).WaitStep(spec.Warm, spec.Limits, lookup)
+	step, _, err := lang.At(execution.Places(m.Plan)).WaitStep(spec.Warm, spec.Limits, lookup)
 	if err != nil {
 		return nil, err
 	}

@@ -74,9 +74,6 @@ func (s *Pools) Set(ctx context.Context, spec sandbox.PoolSpec) (sandbox.PoolInf
 	if err != nil {
 		return sandbox.PoolInfo{}, err
 	}
-	if _, err := s.planner.Template(spec.Template); err != nil {
-		return sandbox.PoolInfo{}, err
-	}
 	of := shapeOf(spec.Template, d.Name(), spec.Limits)
 	if spec.Language != "" {
 		of.interpreter = keyOf(spec.Language, spec.Warm)

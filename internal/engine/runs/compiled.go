@@ -92,7 +92,7 @@ func (j *job) compileKey() (key compilecache.Key, ok bool) {
 	if j.runner.compileCache == nil || j.plan.Places != "" || s.Cold || len(s.Mounts) > 0 || len(j.request.Inputs) > 0 || s.Network != sandbox.NetworkNone {
 		return key, false
 	}
-	seen, known := j.runner.toolchains.fingerprint(j.shown)
+	seen, known := j.runner.toolchains.fingerprint(j.plan.Template)
 	if !known {
 		return key, false
 	}
@@ -102,8 +102,8 @@ func (j *job) compileKey() (key compilecache.Key, ok bool) {
 		return key, false
 	}
 	d := keyHash{sha256.New()}
-	d.words(compileFormat, runtime.GOARCH, j.request.Tenant, j.result.Language, j.shown.Name, string(seen[:]))
-	d.words(j.shown.Stamp(j.runner.host, step.Args))
+	d.words(compileFormat, runtime.GOARCH, j.request.Tenant, j.result.Language, j.plan.Template.Name, string(seen[:]))
+	d.words(j.plan.Template.Stamp(j.runner.host, step.Args))
 	d.words(j.driver.Name(), j.plan.Hostname, strconv.FormatBool(j.plan.SwitchUser))
 	d.words(j.plan.Posture.Enforced...)
 	d.words(step.Args...)

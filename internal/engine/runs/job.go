@@ -15,7 +15,6 @@ import (
 	"pinfold/internal/engine/verdict"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
-	"pinfold/internal/image"
 	"pinfold/internal/language"
 	"pinfold/internal/wire"
 	"pinfold/internal/zygote/warm"
@@ -32,7 +31,6 @@ type job struct {
 	spec     sandbox.Spec
 	driver   driver.Driver
 	plan     driver.Plan
-	shown    image.Template
 	language language.Language
 	steps    language.Steps    // in the machine that is at work
 	main     string            // the program's file
@@ -72,19 +70,12 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	template, err := rn.planner.Template(spec.Template)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := lang.Plan(spec.Entrypoint, spec.Args, spec.Limits, rn.planner.Lookup(template)); err != nil {
-		return nil, err
-	}
 	id := records.NewID("run_")
 	d, plan, err := rn.planner.Plan(ctx, spec.Machine(), strings.TrimPrefix(id, "run_"))
 	if err != nil {
 		return nil, err
 	}
-	j := &job{runner: rn, request: req, spec: spec, driver: d, plan: plan, shown: template, language: lang, main: cmp.Or(spec.Entrypoint, lang.File), told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
+	j := &job{runner: rn, request: req, spec: spec, driver: d, plan: plan, language: lang, main: cmp.Or(spec.Entrypoint, lang.File), told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
 	if err := j.planSteps(plan); err != nil {
 		return nil, err
 	}
@@ -104,8 +95,8 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 
 // planSteps says what to do in a machine: its places are in the words of the steps.
 func (j *job) planSteps(in driver.Plan) (err error) {
-	lang := j.language.At(language.Places{Home: in.User.Home, Tmp: in.User.Tmp})
-	j.steps, err = lang.Plan(j.spec.Entrypoint, j.spec.Args, j.spec.Limits, j.runner.planner.Lookup(j.shown))
+	lang := j.language.At(execution.Places(in))
+	j.steps, err = lang.Plan(j.spec.Entrypoint, j.spec.Args, j.spec.Limits, j.runner.planner.Lookup(in.Template))
 	return err
 }
 

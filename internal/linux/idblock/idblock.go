@@ -125,6 +125,9 @@ func (p *Pool) clean() bool {
 	return true
 }
 
+// BaseOf returns the first id of the block that an id is in.
+func BaseOf(id int) int { return id - (id-First)%Size }
+
 // Block is a held block of ids: Base to Base+Size-1.
 type Block struct {
 	Base int

@@ -58,6 +58,9 @@ type Options struct {
 	// lie beside this program's. Whoever can write there decides what runs as
 	// process 1 of every sandbox.
 	Agent string
+	// Images is the directory of the templates that are images: "templates" below what
+	// `pinfold template` is given as --state. Empty: that of StateDir.
+	Images string
 	// Capacity bounds everything together.
 	Capacity Capacity
 	// Pools are kept filled with warm sandboxes.
@@ -133,13 +136,20 @@ func Open(ctx context.Context, o Options) (*Local, error) {
 		l.store, options.Store = s, s
 	}
 	var err error
-	if l.engine, err = wiring.NewEngine(options, o.Agent); err != nil {
+	if l.engine, err = wiring.NewEngine(options, wiring.Parts{Agent: o.Agent, Images: o.images()}); err != nil {
 		return nil, joined(err, l.closeStore())
 	}
 	if err := l.engine.Open(ctx); err != nil {
 		return nil, joined(sandbox.AsError(err), l.Close())
 	}
 	return l, nil
+}
+
+func (o Options) images() string {
+	if o.Images == "" && o.StateDir != "" {
+		return filepath.Join(o.StateDir, "templates")
+	}
+	return o.Images
 }
 
 // withAgentHint says to the author of a program where its agent comes from.
@@ -227,7 +237,7 @@ func (l *Local) Languages(ctx context.Context) ([]Language, error) {
 }
 
 // Templates lists the names of the templates.
-func (l *Local) Templates(context.Context) ([]string, error) { return l.engine.Templates(), nil }
+func (l *Local) Templates(ctx context.Context) ([]string, error) { return l.engine.Templates(ctx) }
 
 // Pools lists the pools of warm sandboxes and how they do.
 func (l *Local) Pools(context.Context) ([]sandbox.PoolInfo, error) { return l.engine.Pools(), nil }

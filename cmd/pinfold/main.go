@@ -6,8 +6,10 @@ package main
 import (
 	"context"
 	"os"
+	"path/filepath"
 
 	"pinfold/internal/cli"
+	"pinfold/internal/config/defaults"
 	"pinfold/internal/engine"
 	"pinfold/internal/probe"
 	"pinfold/internal/wiring"
@@ -31,7 +33,17 @@ func main() {
 }
 
 // newEngine makes an engine with the agent that this program carries.
-func newEngine(o engine.Options) (*engine.Engine, error) { return wiring.NewEngine(o, "") }
+func newEngine(o engine.Options) (*engine.Engine, error) {
+	return wiring.NewEngine(o, wiring.Parts{Images: images(defaults.State())})
+}
+
+// images is the directory of the templates that are images, in that of the state.
+func images(state string) string {
+	if state == "" {
+		return ""
+	}
+	return filepath.Join(state, "templates")
+}
 
 // runner returns what makes the engine. For a command line that runs a program,
 // the engine looks at the host while the command line is still being read.

@@ -48,7 +48,7 @@ func compareDrivers(ctx context.Context, o cli.CompareOptions) (*bench.Report, e
 	c := config.Default()
 	c.State, c.Drivers.Docker.Image = state, o.DockerImage
 	o.NewEngine = func() (*engine.Engine, error) {
-		return wiring.NewEngine(engine.Options{}, "", wiring.Configured(c)...)
+		return wiring.NewEngine(engine.Options{}, parts(c))
 	}
 	return compare.Run(ctx, o.Options)
 }
@@ -70,9 +70,14 @@ func program() string {
 func server(c *config.Config, o serve.Options) serve.Options {
 	o.Version, o.Probe, o.Room = version, runProbe, probe.Room
 	o.NewEngine = func(e engine.Options) (*engine.Engine, error) {
-		return wiring.NewEngine(e, "", wiring.Configured(c)...)
+		return wiring.NewEngine(e, parts(c))
 	}
 	return o
+}
+
+// parts are a server's.
+func parts(c *config.Config) wiring.Parts {
+	return wiring.Parts{Images: images(c.State), Drivers: wiring.Configured(c)}
 }
 
 // probeAll is what the doctor says: what the host can do, and whether it can carry

@@ -38,7 +38,10 @@ func (s *server) hostRoutes() []route {
 			method: http.MethodGet, path: "/v1/templates", id: "listTemplates", tag: "Host", summary: "List templates", scopes: anyKey,
 			answers: []reply{jsonReply[List[string]](http.StatusOK, "Their names.")},
 			example: `curl -s $SERVER/v1/templates -H "Authorization: Bearer $KEY"`,
-			handle:  func(c *call) error { return c.ok(items(c.o.Engine.Templates()), nil) },
+			handle: func(c *call) error {
+				names, err := c.o.Engine.Templates(c.r.Context())
+				return c.ok(items(names), err)
+			},
 		},
 		{
 			method: http.MethodGet, path: "/v1/drivers", id: "listDrivers", tag: "Host", summary: "List drivers, and what they can enforce here", scopes: anyKey,

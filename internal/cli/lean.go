@@ -22,3 +22,16 @@ func (a *app) handOver() (status int, over bool) {
 	}
 	return a.fail(sandbox.AsError(a.Whole())), true
 }
+
+// handOverImage starts the whole program for a run of this host's in a template that is an
+// image, with which only that can do something. It returns nil for others. It comes too
+// late when stdin has been read.
+func (a *app) handOverImage(template string, read bool) error {
+	switch {
+	case template == "" || template == sandbox.TemplateHost || a.remote():
+		return nil
+	case read:
+		return usageError("what comes by stdin asks for a template").WithHint("name it on the command line, too: --template " + sandbox.SafeText(template, 130))
+	}
+	return a.Whole()
+}

@@ -25,8 +25,8 @@ const templateLong = `A template is what is inside a sandbox when it starts. The
 unpacked once, kept by their content, shared by all sandboxes that use them.
 
 Pulling and importing go on where they stopped: layers that came whole are kept.
-Nothing of an image is ever executed by these commands. No driver of this
-release makes sandboxes of them yet.
+Nothing of an image is ever executed by these commands. Run something in one with
+pinfold run --template NAME.
 
 DIR is what the server was given as --state. Without it, that is
 /var/lib/pinfold for root and ~/.local/state/pinfold for others.`
@@ -35,6 +35,7 @@ const templateExamples = `  pinfold template pull python:3.13-slim
   pinfold template pull --docker my-app:latest      from the Docker of this machine
   pinfold template import --name base rootfs.tar.gz
   pinfold template list
+  pinfold run --template base main.py
   pinfold template save python:3.13-slim > python.tar
   pinfold template load python.tar`
 

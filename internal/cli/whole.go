@@ -40,3 +40,6 @@ func (a *app) wholeCommands() []namedCommand {
 
 // handOver has nobody to hand over to.
 func (a *app) handOver() (status int, over bool) { return 0, false }
+
+// handOverImage has nobody to hand over to.
+func (*app) handOverImage(string, bool) error { return nil }

@@ -394,8 +394,6 @@ func (c *Config) checkPools() error {
 			return c.at(at+".max", "%d is less than min, %d", p.Max, p.Min)
 		case !printable(p.Template) || !printable(p.Driver):
 			return c.at(at+".template", "is not a name")
-		case p.Template != "" && p.Template != sandbox.TemplateHost:
-			return c.at(at+".template", "there is no template %s", p.Template).WithHint("template: " + sandbox.TemplateHost)
 		}
 		names[p.Name] = true
 		if _, err := language.CheckWaiting(p.Language, p.Warm); err != nil {

@@ -167,14 +167,15 @@ type Discarder interface {
 	Discard()
 }
 
-// RunMeter is a machine whose kernel keeps a high-water mark of its memory. Its readings
-// fail as Usage does.
+// RunMeter is a machine that knows more at the end of a run than it tells meanwhile: its
+// kernel keeps a high-water mark of its memory, or something takes too long to be counted
+// each time. Its readings fail as Usage does.
 type RunMeter interface {
 	// BeginRun returns the reading from which on a program's consumption counts.
 	// Usage.MemoryPeak begins anew: what making the machine took is no part of it.
 	BeginRun(ctx context.Context) (Usage, error)
-	// EndRun returns the reading after the program's end, with the kernel's mark
-	// in Usage.MemoryPeak. Until then that is the highest reading.
+	// EndRun returns the reading after the program's end, complete, and with the kernel's
+	// mark in Usage.MemoryPeak if it keeps one. Until then that is the highest reading.
 	EndRun(ctx context.Context) (Usage, error)
 }
 

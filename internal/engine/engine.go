@@ -32,6 +32,8 @@ type Options struct {
 	Drivers []driver.Driver
 	// Template describes what the sandboxes of a template hold.
 	Template func(name string) (image.Template, error)
+	// Templates names all templates; nil: there is the host's only.
+	Templates func(ctx context.Context) ([]string, error)
 	// Host is the host's file tree, in which a template's programs are looked up.
 	Host fs.FS
 

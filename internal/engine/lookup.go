@@ -29,4 +29,9 @@ func (e *Engine) RemovePool(_ context.Context, name string) error { return e.poo
 func (e *Engine) Pools() []sandbox.PoolInfo { return e.pools.List() }
 
 // Templates names the templates there are.
-func (e *Engine) Templates() []string { return []string{sandbox.TemplateHost} }
+func (e *Engine) Templates(ctx context.Context) ([]string, error) {
+	if e.options.Templates == nil {
+		return []string{sandbox.TemplateHost}, nil
+	}
+	return e.options.Templates(ctx)
+}

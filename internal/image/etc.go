@@ -35,11 +35,11 @@ func (t *Template) addFiles(v view, php []phpINI) {
 	}
 	add("/etc/passwd", fmt.Sprintf(passwd, shell, t.User.Name, t.User.UID, t.User.GID, t.User.Home, shell))
 	add("/etc/group", fmt.Sprintf(group, t.User.Name, t.User.GID))
-	add("/etc/hostname", "sandbox\n")
-	add("/etc/hosts", "127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost\n")
+	for _, f := range networkEtc {
+		add(f.path, f.content)
+	}
 	add("/etc/nsswitch.conf", nsswitch)
 	add("/etc/protocols", protocols)
-	add("/etc/resolv.conf", "# no name servers: this sandbox has no network\n")
 	add("/etc/services", services)
 	add("/etc/shells", shells(shell))
 	if v.executable("/usr/bin/openssl", t.sources()) {
@@ -54,6 +54,13 @@ func (t *Template) addFiles(v view, php []phpINI) {
 	for _, ini := range php {
 		add(ini.path, ini.content)
 	}
+}
+
+// networkEtc says what the sandbox is called, and whom it can reach.
+var networkEtc = []struct{ path, content string }{
+	{"/etc/hostname", "sandbox\n"},
+	{"/etc/hosts", "127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost\n"},
+	{"/etc/resolv.conf", "# no name servers: this sandbox has no network\n"},
 }
 
 func shells(shell string) string {

@@ -3,14 +3,17 @@
 // made, and which places can be written to. A Template is data; drivers carry
 // it out. The package mounts, writes and starts nothing.
 //
-// The only template so far is "host" (see Host): the host's own programs with
+// The template "host" (see Host) is the host's own programs with
 // a made-up /etc. Nothing of the host's /root, /home, /opt, /srv, /var, /run,
-// /boot, /media or /mnt is in it.
+// /boot, /media or /mnt is in it. All others are images (see Layered).
 package image
 
 import (
+	"fmt"
 	"io/fs"
 	"strings"
+
+	"pinfold/sandbox"
 )
 
 // SearchPath is where programs are looked up in a sandbox, in the form of the
@@ -25,17 +28,20 @@ const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 // Everything is owned by root and read-only for the sandbox, except Writable.
 type Template struct {
 	Name     string
-	ID       string // changes with what is in it, as far as that is not the host's to change
-	User     User   // who programs are
-	Dirs     []Dir  // directories of the root, parents first
-	Binds    []Bind // host paths shown read-only
-	Links    []Link // symbolic links
-	Files    []File // small made-up or copied files
-	Writable []Dir  // places that the driver makes writable, within the disk limits
+	ID       string   // changes with what is in it, as far as that is not the host's to change
+	User     User     // who programs are
+	Layers   Layers   // of an image, below everything else; none: the root begins empty
+	Env      []string // of programs, K=V, as the image says
+	Dirs     []Dir    // directories of the root, parents first
+	Binds    []Bind   // host paths shown read-only
+	Links    []Link   // symbolic links
+	Files    []File   // small made-up or copied files
+	Writable []Dir    // places that the driver makes writable, within the disk limits
 
 	// Programs lists the directories in which programs are found, in order:
 	// those of SearchPath and compilers' own. Use Lookup.
 	Programs []string
+	Commands map[string]string // of an image: where programs are, by name
 }
 
 // User is a user inside a sandbox. Its ids are those that are seen there.
@@ -84,13 +90,26 @@ type File struct {
 func (t Template) Lookup(root fs.FS, candidates []string) (path string, ok bool) {
 	v := newView(root)
 	for _, name := range candidates {
-		if name == "" || strings.ContainsRune(name, '/') {
-			continue
+		if t.Commands != nil {
+			path, ok = t.Commands[name]
+		} else {
+			path, ok = t.find(v, name, t.sources())
 		}
-		for _, dir := range t.Programs {
-			if p := dir + "/" + name; v.executable(p, t.sources()) {
-				return p, true
-			}
+		if ok {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+// find finds a program that is below one of the places.
+func (t Template) find(v view, name string, places []string) (path string, ok bool) {
+	if name == "" || strings.ContainsRune(name, '/') {
+		return "", false
+	}
+	for _, dir := range t.Programs {
+		if p := dir + "/" + name; v.executable(p, places) {
+			return p, true
 		}
 	}
 	return "", false
@@ -103,4 +122,16 @@ func (t Template) sources() []string {
 		s[i] = b.Source
 	}
 	return s
+}
+
+// OnlyHost refuses a template that is an image, for a driver that can show none.
+func (t Template) OnlyHost(driver string) *sandbox.Error {
+	if len(t.Layers.Dirs) == 0 {
+		return nil
+	}
+	return &sandbox.Error{
+		Code: sandbox.CodeRequirementUnmet, Field: "template",
+		Message: fmt.Sprintf("the %s driver makes no sandboxes of images such as %s", driver, sandbox.SafeText(t.Name, 60)),
+		Hint:    "take the native driver, or the template " + sandbox.TemplateHost,
+	}
 }

@@ -59,6 +59,11 @@ func BaseEnv(p Places) []string {
 	if p.HostRoot { // its /etc is there, and what is in it may not be read
 		env = append(env, "OPENSSL_CONF=/dev/null")
 	}
+	for _, kv := range p.Env {
+		name, _, _ := strings.Cut(kv, "=")
+		env = slices.DeleteFunc(env, func(have string) bool { return strings.HasPrefix(have, name+"=") })
+		env = append(env, kv)
+	}
 	return env
 }
 

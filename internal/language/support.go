@@ -13,7 +13,8 @@ import (
 // directory, and temporary files. Both are absolute.
 type Places struct {
 	Home, Tmp string
-	HostRoot  bool // the root is the host's own
+	HostRoot  bool     // the root is the host's own
+	Env       []string // of the template, K=V
 }
 
 // UsualPlaces are those of a sandbox with a root of its own.

@@ -25,6 +25,10 @@ type Store struct {
 	limits Limits
 }
 
+// passable is the mode of a directory through which a sandbox's first process goes, which
+// is another user already. Nobody else comes to where it begins.
+const passable = 0o711
+
 var folders = []string{"layers", "diffs", "images", "names", "tmp"}
 
 // Open returns the store in a directory, which is made if it is not there. It removes
@@ -41,6 +45,9 @@ func Open(dir string, l Limits) (*Store, error) {
 		if err := os.MkdirAll(s.path(f), 0o700); err != nil {
 			return nil, failed("make "+s.path(f), err)
 		}
+	}
+	if err := os.Chmod(s.path("layers"), passable); err != nil {
+		return nil, failed("make "+s.path("layers"), err)
 	}
 	lock, err := s.lock(true, false)
 	if err != nil || lock == nil { // somebody adds something: it is for the next one
@@ -110,7 +117,10 @@ func (s *Store) clean() error {
 // staging makes a directory in which something is made that is not whole yet.
 func (s *Store) staging() (string, error) {
 	dir := s.path("tmp", rand.Text())
-	return dir, os.Mkdir(dir, 0o700)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return "", err
+	}
+	return dir, os.Chmod(dir, passable)
 }
 
 // write puts a small file under its name, whole or not at all.

@@ -1,7 +1,7 @@
 package wiring
 
 import (
-	"fmt"
+	"context"
 	"io/fs"
 	"sync"
 
@@ -14,24 +14,22 @@ import (
 	"pinfold/sandbox"
 )
 
-// NewEngine returns an engine with the drivers and templates of this program, then
-// more drivers, and everything else from o. Agent names the agent's executable; empty means
-// the one that this program carries or has beside itself. The engine owns its
-// drivers; the caller closes it.
-func NewEngine(o engine.Options, agent string, more ...driver.Driver) (*engine.Engine, error) {
+// NewEngine returns an engine with the drivers and templates of this program, and
+// everything else from o. The engine owns its drivers; the caller closes it.
+func NewEngine(o engine.Options, p Parts) (*engine.Engine, error) {
 	source := agentbin.Source{Open: agentbin.Open, File: agentbin.File}
-	if agent != "" {
+	if p.Agent != "" {
 		var err error
-		if source, err = agentbin.At(agent); err != nil {
+		if source, err = agentbin.At(p.Agent); err != nil {
 			return nil, err
 		}
 	}
 	o.Host = image.HostTree()
-	o.Template = templates(o.Host)
+	o.Template, o.Templates = templates(o.Host, p.Images)
 	o.Drivers = append([]driver.Driver{ // the strongest first
 		native.New(native.Options{Agent: source.Open, AgentFile: source.File}),
 		process.New(process.Options{Agent: source.Open}),
-	}, more...)
+	}, p.Drivers...)
 	return engine.New(o), nil
 }
 
@@ -61,16 +59,19 @@ func CheckAgent(agent string) error {
 	return err
 }
 
-// templates returns the templates by name. The host is looked at once.
-func templates(host fs.FS) func(string) (image.Template, error) {
+// templates returns what describes a template by its name, and what names them all. The
+// host is looked at once.
+func templates(host fs.FS, dir string) (get func(string) (image.Template, error), names func(context.Context) ([]string, error)) {
 	hostTemplate := sync.OnceValues(func() (image.Template, error) { return image.Host(host) })
-	return func(name string) (image.Template, error) {
+	others := &images{dir: dir}
+	get = func(name string) (image.Template, error) {
 		if name == sandbox.TemplateHost {
 			return hostTemplate()
 		}
-		return image.Template{}, &sandbox.Error{
-			Code: sandbox.CodeTemplateUnknown, Field: "template",
-			Message: fmt.Sprintf("no template \"%s\"", sandbox.SafeText(name, 60)), Hint: `the only template is "host"`,
-		}
+		return others.get(name)
+	}
+	return get, func(ctx context.Context) ([]string, error) {
+		all, err := others.names(ctx)
+		return append([]string{sandbox.TemplateHost}, all...), err
 	}
 }

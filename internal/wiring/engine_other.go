@@ -12,7 +12,7 @@ import (
 
 // NewEngine has no driver to offer: sandboxes are made of Linux's own means.
 // The error is of code driver_unavailable.
-func NewEngine(engine.Options, string, ...driver.Driver) (*engine.Engine, error) {
+func NewEngine(engine.Options, Parts) (*engine.Engine, error) {
 	return nil, unavailable()
 }
 

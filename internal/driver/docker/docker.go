@@ -33,6 +33,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -125,7 +126,7 @@ func (d *Driver) Close() error {
 }
 
 // Probe reports what the engine can enforce. It asks it anew each time.
-func (d *Driver) Probe(ctx context.Context, _ image.Template) (driver.Report, error) {
+func (d *Driver) Probe(ctx context.Context, t image.Template) (driver.Report, error) {
 	r := driver.Report{Driver: Name, Level: sandbox.LevelContainer}
 	asking, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -138,6 +139,7 @@ func (d *Driver) Probe(ctx context.Context, _ image.Template) (driver.Report, er
 	default:
 		r.Findings = s.findings()
 	}
+	r.Blocked = cmp.Or(r.Blocked, t.OnlyHost(Name))
 	return r, nil
 }
 

@@ -105,7 +105,11 @@ func exhausted(err error) bool {
 // build makes everything. What it has made is in m, for Destroy.
 func (m *machine) build(ctx context.Context, name string) error {
 	h := m.host
-	var err error
+	err := m.shown.enter()
+	if err != nil {
+		return err
+	}
+	m.entered = true
 	if h.ids.root {
 		if m.block, err = h.ids.pool.Lease(); err != nil {
 			return err
@@ -171,6 +175,9 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	}
 	defer closeFiles([]*os.File{n.tmpfs})
 	clone := spawn.Clone{Flags: m.spawn.namespaces, Below: m.spawn.below, CopyLow: true}
+	if m.shown.under != nil && m.spawn.below != nil {
+		clone.Dir = int(m.shown.under.Fd())
+	}
 	if err := m.stand(n, &clone); err != nil {
 		return nil, err
 	}
@@ -229,7 +236,7 @@ func (m *machine) closeEntries() {
 func (m *machine) initSpec(socket int) *initSpec {
 	h := m.host
 	n := &initSpec{
-		template: m.plan.Template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname, skeleton: m.shown.skeleton,
+		template: m.plan.Template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname, skeleton: m.shown.skeleton, layers: m.shown.layers,
 		socket: socket, agent: int(h.agent.Fd()), agentOnDisk: h.agentOnDisk,
 		switchUser: m.plan.SwitchUser,
 		uid:        m.plan.User.UID, gid: m.plan.User.GID,

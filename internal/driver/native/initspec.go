@@ -55,6 +55,7 @@ type initSpec struct {
 	template image.Template
 	limits   sandbox.Limits
 	mounts   []sandbox.Mount
+	layers   []*os.File // of the template, where it is an image: the topmost first
 	trees    []*os.File // for each of mounts: the view, where it is open already
 	layered  bool       // see views
 	nested   []string   // mounts below what is shown
@@ -98,9 +99,9 @@ func (n *initSpec) program() *spawn.Program {
 	if n.initStub > 0 {
 		keep = append(keep, n.initStub)
 	}
-	for _, t := range n.trees {
-		if t != nil {
-			keep = append(keep, int(t.Fd()))
+	for _, f := range slices.Concat(n.trees, n.layers) {
+		if f != nil {
+			keep = append(keep, int(f.Fd()))
 		}
 	}
 	p := spawn.New(keep...)
@@ -124,6 +125,21 @@ func (n *initSpec) begin(p *spawn.Program) {
 	p.Positive("wait for the host", unix.SYS_READ, n.socket, make([]byte, 1), 1)
 	if n.timeNS {
 		n.openTimeOffsets(p)
+	}
+	n.openLayers(p)
+}
+
+// openLayers opens an image's layers once more, as the sandbox's mount namespace has them:
+// the kernel makes an overlay of nothing else. After the change of user the way to them
+// may be barred. It is from the beginning for the machine of a zygote's child, which
+// begins in the directory (spawn.Clone.Dir).
+func (n *initSpec) openLayers(p *spawn.Program) {
+	if len(n.layers) > 0 && !n.forked {
+		p.Chdir(n.template.Layers.Under)
+	}
+	for _, l := range n.layers {
+		fd := p.Result("open layer", unix.SYS_OPENAT, unix.AT_FDCWD, l.Name(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		p.Call("keep layer", unix.SYS_DUP3, fd.Ref(), int(l.Fd()), unix.O_CLOEXEC)
 	}
 }
 
@@ -178,16 +194,20 @@ func (n *initSpec) root(p *spawn.Program) {
 	}
 	n.layout.make(p, n.own)
 	writable := n.writable(p)
+	at := n.stack(p, views, made)
 	if n.ownDevices {
-		mount.ShowDevices(p, "dev")
+		mount.ShowDevices(p, "dev", at+"dev")
 	}
 	for _, w := range writable {
-		w.tree.Attach(p, rel(w.target))
+		w.tree.Attach(p, at+rel(w.target))
 	}
 	for _, v := range views {
-		v.show(p, made)
+		v.show(p, at, made)
 	}
-	n.proc(p)
+	n.proc(p, at)
+	if at != "" {
+		p.Chdir(at)
+	}
 	if n.onPrepared {
 		mount.Cover(p)
 	} else {
@@ -195,6 +215,24 @@ func (n *initSpec) root(p *spawn.Program) {
 	}
 	mount.Restrict(p, "/", mount.ReadOnly)
 	p.Call("set umask", unix.SYS_UMASK, 0o022)
+}
+
+// stack lays what was made over the layers of an image, and returns the path, relative to
+// the working directory, at which the whole is seen. Without layers what was made is
+// the root: the path is "". What will be mounted on must be made before.
+func (n *initSpec) stack(p *spawn.Program, views []view, made map[string]bool) (at string) {
+	if len(n.layers) == 0 {
+		return ""
+	}
+	for _, v := range views {
+		v.makeTarget(p, made)
+	}
+	lowers := []string{"."}
+	for _, l := range n.layers {
+		lowers = append(lowers, fmt.Sprintf("/proc/self/fd/%d", l.Fd()))
+	}
+	mount.Overlay(p, lowers, emptyDir, unix.MS_NOSUID|unix.MS_NODEV)
+	return emptyDir + "/"
 }
 
 // writable gives the writable places their owner and makes mounts of their own.
@@ -209,10 +247,10 @@ func (n *initSpec) writable(p *spawn.Program) (places []view) {
 	return places
 }
 
-// proc mounts what processes need to see of themselves.
-func (n *initSpec) proc(p *spawn.Program) {
-	n.layout.mountProc(p)
-	mount.Filesystem(p, "devpts", "dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+// proc mounts what processes need to see of themselves, in the root at a path.
+func (n *initSpec) proc(p *spawn.Program, at string) {
+	n.layout.mountProc(p, at)
+	mount.Filesystem(p, "devpts", at+"dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
 	if n.timeNS {
 		p.Call("new time namespace", unix.SYS_UNSHARE, unix.CLONE_NEWTIME)
 		n.hideUptime(p)

@@ -46,6 +46,7 @@ type machine struct {
 	listener *listener       // nil when the filter does not listen
 	prepared *preparedMounts // nil when few live
 	counted  bool            // by the host's prepared mounts
+	entered  bool            // what it is made from is open
 
 	childListener *listener // of the filter of the process that was forked into it
 
@@ -205,6 +206,10 @@ func (m *machine) destroy(ctx context.Context) error {
 		if err := m.block.Release(); err != nil {
 			return setupError("give back the sandbox's user ids", err)
 		}
+	}
+	if m.entered {
+		m.shown.leave()
+		m.entered = false
 	}
 	if m.counted {
 		m.shown.prepared.give(m.prepared)

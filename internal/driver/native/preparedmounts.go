@@ -188,7 +188,7 @@ func prepareProgram(shown []hostView, socket int) *spawn.Program {
 		made[dir] = true
 	}
 	for _, v := range views {
-		v.show(p, made)
+		v.show(p, "", made)
 	}
 	mount.Filesystem(p, "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "hidepid=ptraceable")
 	mount.Pivot(p)

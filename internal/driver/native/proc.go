@@ -122,18 +122,19 @@ func (l *layout) make(p *spawn.Program, own []image.File) {
 	}
 }
 
-// mountProc mounts /proc over the files that are to be seen in it, and lays them
-// over it.
-func (l *layout) mountProc(p *spawn.Program) {
+// mountProc mounts /proc over the files that are to be seen in it, or, where the root is
+// at another path, beside them, and lays them over it.
+func (l *layout) mountProc(p *spawn.Program, at string) {
+	proc := at + "proc"
 	below := p.Result("open proc", unix.SYS_OPENAT, unix.AT_FDCWD, "proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	mount.Filesystem(p, "proc", "proc", procFlags, procForEach)
-	uuid := mount.Clone(p, rel(image.UUID), false, 0)
-	mount.Clone(p, procVersion, false, 0).Attach(p, procVersion)
+	mount.Filesystem(p, "proc", proc, procFlags, procForEach)
+	uuid := mount.Clone(p, at+rel(image.UUID), false, 0)
+	mount.Clone(p, at+procVersion, false, 0).Attach(p, at+procVersion)
 	for _, name := range l.names {
-		mount.CloneAt(p, below, name).Attach(p, "proc/"+name)
+		mount.CloneAt(p, below, name).Attach(p, proc+"/"+name)
 	}
-	uuid.Attach(p, rel(image.UUID))
+	uuid.Attach(p, at+rel(image.UUID))
 	p.Call("close proc", unix.SYS_CLOSE, below.Ref())
-	mount.Filesystem(p, "proc", "proc", procFlags|unix.MS_REMOUNT, procOptions)
-	mount.RestrictTree(p, "proc", mount.ReadOnly|mount.NoSuid|mount.NoDev|mount.NoExec)
+	mount.Filesystem(p, "proc", proc, procFlags|unix.MS_REMOUNT, procOptions)
+	mount.RestrictTree(p, proc, mount.ReadOnly|mount.NoSuid|mount.NoDev|mount.NoExec)
 }

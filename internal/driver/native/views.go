@@ -33,14 +33,17 @@ type view struct {
 	lower  string     // otherwise: what to lay an overlay of the sandbox's own over
 }
 
-// show makes it visible.
-func (v view) show(p *spawn.Program, made map[string]bool) {
-	v.makeTarget(p, made) // it is there already where it lies in another view
+// show makes it visible in the root at a path.
+func (v view) show(p *spawn.Program, at string, made map[string]bool) {
+	if at == "" {
+		v.makeTarget(p, made) // it is there already where it lies in another view
+	}
 	if v.lower == "" {
-		v.tree.Attach(p, rel(v.target))
+		v.tree.Attach(p, at+rel(v.target))
 		return
 	}
-	mount.Overlay(p, v.lower, emptyDir, rel(v.target), unix.MS_NOSUID|unix.MS_NODEV)
+	// The kernel makes no overlay of one directory.
+	mount.Overlay(p, []string{v.lower, emptyDir}, at+rel(v.target), unix.MS_NOSUID|unix.MS_NODEV)
 }
 
 // emptyDir is a directory of the sandbox's root, in which there is nothing.

@@ -16,7 +16,11 @@ import (
 func (n *initSpec) zygoteProgram(uid int, spec zygote.Spec) *spawn.Program {
 	n.switchUser, n.uid, n.gid = true, uid, uid // its writable places are the zygote's
 	made := map[string]bool{}
-	p := spawn.New(n.keepRoot(append([]int{n.socket}, n.join...))...)
+	keep := append([]int{n.socket}, n.join...)
+	for _, l := range n.layers {
+		keep = append(keep, int(l.Fd()))
+	}
+	p := spawn.New(n.keepRoot(keep)...)
 	n.begin(p)
 	p.Call("set umask", unix.SYS_UMASK, 0)
 	n.root(p)

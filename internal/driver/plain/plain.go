@@ -54,8 +54,8 @@ const level = sandbox.LevelNamespace
 func (d *Driver) Name() string { return Name }
 
 // Probe says that nothing is enforced.
-func (d *Driver) Probe(context.Context, image.Template) (driver.Report, error) {
-	r := driver.Report{Driver: Name, Level: level, SwitchUser: true}
+func (d *Driver) Probe(_ context.Context, t image.Template) (driver.Report, error) {
+	r := driver.Report{Driver: Name, Level: level, SwitchUser: true, Blocked: t.OnlyHost(Name)}
 	if !d.o.Allow || os.Geteuid() != 0 {
 		r.Blocked = &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "the plain driver isolates nothing; it is for tests of root's"}
 	}

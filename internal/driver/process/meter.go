@@ -48,6 +48,22 @@ func (t *meter) read(ctx context.Context) (driver.Usage, error) {
 	return t.snapshot(), nil
 }
 
+// begin forgets the marks of what was before a run.
+func (t *meter) begin(ctx context.Context) (driver.Usage, error) {
+	t.mu.Lock()
+	t.last.MemoryPeak = 0
+	t.mu.Unlock()
+	return t.read(ctx)
+}
+
+// end returns a reading for which the disk was looked at just now.
+func (t *meter) end(ctx context.Context) (driver.Usage, error) {
+	t.mu.Lock()
+	t.looked = time.Time{}
+	t.mu.Unlock()
+	return t.read(ctx)
+}
+
 // final is the last reading.
 func (t *meter) final() driver.Usage {
 	t.mu.Lock()

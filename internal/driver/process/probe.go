@@ -3,6 +3,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,13 +37,13 @@ func (d *Driver) keepsSockets(level int) bool { return level >= landlock.SocketL
 func (d *Driver) Abilities() driver.Abilities { return driver.Abilities{Level: sandbox.LevelProcess} }
 
 // Probe reports what can be enforced here.
-func (d *Driver) Probe(context.Context, image.Template) (driver.Report, error) {
+func (d *Driver) Probe(_ context.Context, t image.Template) (driver.Report, error) {
 	r := driver.Report{Driver: Name, Level: sandbox.LevelProcess, Places: d.o.Dir}
 	h, err := d.prepare()
 	if err != nil {
 		return r, err
 	}
-	r.Blocked = d.blocked(h)
+	r.Blocked = cmp.Or(d.blocked(h), t.OnlyHost(Name))
 	for _, f := range always {
 		r.Findings = append(r.Findings, driver.Finding{Feature: f.feature, Answer: driver.Yes, Because: f.because})
 	}

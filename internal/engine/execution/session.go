@@ -53,7 +53,7 @@ type Session struct {
 
 // Places are where programs of a machine may write.
 func Places(p driver.Plan) language.Places {
-	return language.Places{Home: p.User.Home, Tmp: p.User.Tmp, HostRoot: p.Places != ""}
+	return language.Places{Home: p.User.Home, Tmp: p.User.Tmp, HostRoot: p.Places != "", Env: p.Template.Env}
 }
 
 // Open makes a machine and greets its agent. On error nothing is left, nor after a

@@ -40,10 +40,18 @@ func (p *Planner) Template(name string) (image.Template, error) { return p.templ
 // Lookup looks for programs in a template.
 func (p *Planner) Lookup(t image.Template) language.Lookup {
 	return func(candidates []string) (string, bool) {
-		return p.programs.get(t.Name+"\x00"+strings.Join(candidates, "\x00"), func() (string, bool) {
+		return p.programs.get(t.ID+"\x00"+strings.Join(candidates, "\x00"), func() (string, bool) {
 			return t.Lookup(p.host, candidates)
 		})
 	}
+}
+
+// Explain puts into words for an image what is said of the host: err, or what replaces it.
+func Explain(t image.Template, err error) error {
+	if e := sandbox.AsError(err); err != nil && e.Code == sandbox.CodeLanguageMissing && len(t.Layers.Dirs) > 0 {
+		return e.WithHint("build the image with it, or take another template: pinfold template list")
+	}
+	return err
 }
 
 // Plan chooses the driver of a machine and plans it, under the id. Weaker drivers are asked about this

@@ -161,6 +161,9 @@ func (p *pool) make() (*ready, error) {
 	if err != nil {
 		return nil, err
 	}
+	if plan.Template.ID != p.shape.template {
+		return nil, sandbox.Errorf(sandbox.CodeConflict, "another image is called %s now", sandbox.SafeText(spec.Template, 60))
+	}
 	if spec.Language != "" {
 		if w, ok, err := p.fork(ctx, plan); ok {
 			return w, err

@@ -23,12 +23,16 @@ func (s *Pools) startZygote(ctx context.Context, d driver.Driver, spec sandbox.P
 	if zygoter == nil {
 		return nil, &zygote.UnfitError{Why: "this driver has no zygotes"}
 	}
-	lang, lookup, err := s.languageOf(spec)
+	lang, err := language.Find(spec.Language)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := s.planner.PlanOn(ctx, d, spec.Machine(), records.NewID(""))
 	if err != nil {
 		return nil, err
 	}
 	limits := spec.Limits.WithDefaults()
-	step, ok, err := lang.ZygoteStep(spec.Warm, limits, lookup)
+	step, ok, err := lang.At(execution.Places(plan)).ZygoteStep(spec.Warm, limits, s.planner.Lookup(plan.Template))
 	if err != nil {
 		return nil, err
 	}
@@ -45,10 +49,6 @@ func (s *Pools) startZygote(ctx context.Context, d driver.Driver, spec sandbox.P
 	if z.Setup, err = json.Marshal(zygote.Modules{Modules: step.Modules}); err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeInternal, "encoding a zygote's modules: %w", err)
 	}
-	plan, err := s.planner.PlanOn(ctx, d, spec.Machine(), records.NewID(""))
-	if err != nil {
-		return nil, err
-	}
 	z.Env = execution.Environment(plan.User, step.Env)
 	z.Home, z.UID, z.GID = plan.User.Home, plan.User.UID, plan.User.GID
 	return zygoter.NewZygote(ctx, plan, z)
@@ -59,11 +59,11 @@ func (s *Pools) startZygote(ctx context.Context, d driver.Driver, spec sandbox.P
 func (s *Pools) startInterpreter(ctx context.Context, m *execution.Session, spec sandbox.PoolSpec) (*warm.Interpreter, error) {
 	ctx, cancel := context.WithTimeout(ctx, warm.LoadTimeout)
 	defer cancel()
-	lang, lookup, err := s.languageOf(spec)
+	lang, err := language.Find(spec.Language)
 	if err != nil {
 		return nil, err
 	}
-	step, _, err := lang.At(execution.Places(m.Plan)).WaitStep(spec.Warm, spec.Limits, lookup)
+	step, _, err := lang.At(execution.Places(m.Plan)).WaitStep(spec.Warm, spec.Limits, s.planner.Lookup(m.Plan.Template))
 	if err != nil {
 		return nil, err
 	}
@@ -86,19 +86,6 @@ func (s *Pools) startInterpreter(ctx context.Context, m *execution.Session, spec
 		return nil, zygote.TooLittleMemory(limits.MemoryBytes)
 	}
 	return i, err
-}
-
-// languageOf returns the language of a pool's interpreters and what finds its programs.
-func (s *Pools) languageOf(spec sandbox.PoolSpec) (language.Language, language.Lookup, error) {
-	lang, err := language.Find(spec.Language)
-	if err != nil {
-		return lang, nil, err
-	}
-	template, err := s.planner.Template(spec.Template)
-	if err != nil {
-		return lang, nil, err
-	}
-	return lang, s.planner.Lookup(template), nil
 }
 
 // fork makes a machine with a child of the pool's zygote in it. ok is false when the pool's

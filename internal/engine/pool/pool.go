@@ -10,6 +10,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/execution"
 	"pinfold/internal/failpoint"
+	"pinfold/internal/image"
 	"pinfold/internal/zygote/supervisor"
 	"pinfold/internal/zygote/warm"
 	"pinfold/sandbox"
@@ -27,15 +28,15 @@ const (
 // shape is what machines of a pool have in common. Limits that a watch or
 // each process keeps are not part of it.
 type shape struct {
-	template, driver                string
+	template, driver                string // the template's ID
 	memory, processes, disk, inodes int64
 	cpus                            float64
 	interpreter                     interpreterKey // none: machines only
 }
 
-func shapeOf(template, driverName string, l sandbox.Limits) shape {
+func shapeOf(template image.Template, driverName string, l sandbox.Limits) shape {
 	return shape{
-		template: template, driver: driverName, memory: l.MemoryBytes, processes: l.Processes,
+		template: template.ID, driver: driverName, memory: l.MemoryBytes, processes: l.Processes,
 		disk: l.DiskBytes, inodes: l.Inodes, cpus: l.CPUs,
 	}
 }
@@ -212,8 +213,18 @@ func (p *pool) maintain() {
 		})
 		p.mu.Unlock()
 		p.discard(bad)
+		if p.outdated() {
+			p.set.background.Go(func() { _, _ = p.set.Set(context.Background(), p.description()) })
+		}
 		p.fill()
 	}
+}
+
+// outdated says whether another image has the template's name now: the pool must then be
+// set anew. Until then requests for the new one are not served from it.
+func (p *pool) outdated() bool {
+	t, err := p.set.planner.Template(p.description().Template)
+	return err == nil && t.ID != p.shape.template
 }
 
 // discard destroys machines that nobody has used.

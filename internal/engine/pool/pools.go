@@ -70,11 +70,11 @@ func (s *Pools) Set(ctx context.Context, spec sandbox.PoolSpec) (sandbox.PoolInf
 	if err != nil {
 		return sandbox.PoolInfo{}, err
 	}
-	d, _, err := s.planner.Plan(ctx, spec.Machine(), records.NewID(""))
+	d, plan, err := s.planner.Plan(ctx, spec.Machine(), records.NewID(""))
 	if err != nil {
 		return sandbox.PoolInfo{}, err
 	}
-	of := shapeOf(spec.Template, d.Name(), spec.Limits)
+	of := shapeOf(plan.Template, d.Name(), spec.Limits)
 	if spec.Language != "" {
 		of.interpreter = keyOf(spec.Language, spec.Warm)
 	}

@@ -100,7 +100,7 @@ func (s *Pools) Obtain(ctx context.Context, r Request) (m *Machine, why string, 
 // or else a new one.
 func (s *Pools) plain(ctx context.Context, r Request) (*Machine, error) {
 	if len(r.Plan.Mounts) == 0 && !r.Plan.KillOne {
-		of := shapeOf(r.Plan.Template.Name, r.Driver.Name(), r.Plan.Limits)
+		of := shapeOf(r.Plan.Template, r.Driver.Name(), r.Plan.Limits)
 		if m := s.take(ctx, of, r); m != nil {
 			return m, nil
 		}
@@ -118,7 +118,7 @@ func (s *Pools) plain(ctx context.Context, r Request) (*Machine, error) {
 // withInterpreter gives a machine in which an interpreter waits, or comes at once.
 // Where none does, why says so.
 func (s *Pools) withInterpreter(ctx context.Context, r Request) (m *Machine, why string) {
-	of := shapeOf(r.Plan.Template.Name, r.Driver.Name(), r.Plan.Limits)
+	of := shapeOf(r.Plan.Template, r.Driver.Name(), r.Plan.Limits)
 	of.interpreter = keyOf(r.Language, r.Modules)
 	fresh := forkedPlan(r.Plan).Meets(r.Spec.Require) != nil // no fork will do
 	if m = s.take(ctx, of, r); m == nil && len(r.Modules) > 0 && !fresh {

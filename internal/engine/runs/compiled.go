@@ -102,7 +102,7 @@ func (j *job) compileKey() (key compilecache.Key, ok bool) {
 		return key, false
 	}
 	d := keyHash{sha256.New()}
-	d.words(compileFormat, runtime.GOARCH, j.request.Tenant, j.result.Language, j.plan.Template.Name, string(seen[:]))
+	d.words(compileFormat, runtime.GOARCH, j.request.Tenant, j.result.Language, j.plan.Template.ID, string(seen[:]))
 	d.words(j.plan.Template.Stamp(j.runner.host, step.Args))
 	d.words(j.driver.Name(), j.plan.Hostname, strconv.FormatBool(j.plan.SwitchUser))
 	d.words(j.plan.Posture.Enforced...)

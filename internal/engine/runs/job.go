@@ -9,6 +9,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/planner"
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/stdio"
@@ -97,7 +98,7 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 func (j *job) planSteps(in driver.Plan) (err error) {
 	lang := j.language.At(execution.Places(in))
 	j.steps, err = lang.Plan(j.spec.Entrypoint, j.spec.Args, j.spec.Limits, j.runner.planner.Lookup(in.Template))
-	return err
+	return planner.Explain(in.Template, err)
 }
 
 // findLanguage takes the language that was named, or the one that the program's

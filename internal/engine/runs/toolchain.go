@@ -41,10 +41,10 @@ type toolchain struct {
 func (ts *toolchains) fingerprint(t image.Template) (sum [sha256.Size]byte, ok bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	known := ts.known[t.Name]
+	known := ts.known[t.ID]
 	if known == nil {
 		known = &toolchain{}
-		ts.known[t.Name] = known
+		ts.known[t.ID] = known
 	}
 	age := time.Since(known.at)
 	if age > fingerprintFresh && !known.making {

@@ -75,13 +75,13 @@ func makeDevices(root int, owner Owner, devices []Device) error {
 	return nil
 }
 
-// ShowDevices shows the directory at path once more, over itself, read-only and with
-// its device files working.
-func ShowDevices(p *spawn.Program, path string) {
+// ShowDevices shows a directory once more at target, be it over itself, read-only and
+// with its device files working.
+func ShowDevices(p *spawn.Program, path, target string) {
 	const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC
 	fd := p.Result("open "+path, unix.SYS_OPEN_TREE, unix.AT_FDCWD, path, flags)
 	change := attr(ReadOnly | NoSuid | NoExec)
 	copy(change[8:], attr(NoDev)[:8]) // attr_clr
 	p.Call("restrict "+path, unix.SYS_MOUNT_SETATTR, fd.Ref(), "", unix.AT_EMPTY_PATH, change, attrSize)
-	Tree{fd.Ref()}.Attach(p, path)
+	Tree{fd.Ref()}.Attach(p, target)
 }

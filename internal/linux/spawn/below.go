@@ -42,6 +42,9 @@ func (c Clone) enter(out *outcome) *Program {
 	if c.Mounts > 0 {
 		p.Call("enter mount namespace", unix.SYS_SETNS, c.Mounts, unix.CLONE_NEWNS)
 	}
+	if c.Dir > 0 { // the kernel takes it along into the copy of the mount namespace
+		p.Call("change directory", unix.SYS_FCHDIR, c.Dir)
+	}
 	if b := c.Below; b != nil {
 		p.Call("keep capabilities", unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, secbitNoSetuidFixup, 0, 0, 0)
 		p.Call("become the owner", unix.SYS_SETRESUID, -1, b.Owner, -1)

@@ -27,6 +27,10 @@ type Clone struct {
 	// copy in place of the caller's; 0 for the caller's. It takes root.
 	Mounts int
 
+	// Dir is the descriptor of a directory in which a process below another begins, in
+	// its own mount namespace; 0: where the caller is.
+	Dir int
+
 	// CopyLow is for a caller that may have thousands of descriptors open. The
 	// child begins with the caller's own table and then copies it no further
 	// than to the highest descriptor that it keeps, where otherwise the kernel

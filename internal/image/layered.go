@@ -1,0 +1,145 @@
+package image
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Layers are an image's: directories that show its root where an overlay lays the first
+// over the second and so on. What is in them never changes.
+type Layers struct {
+	Under string   // a directory
+	Dirs  []string // below it
+	// Record is a file of which a shared lock is held for as long as the layers are in
+	// use, see Template.Hold.
+	Record string
+}
+
+// maxAccounts bounds an image's table of users or groups, in bytes.
+const maxAccounts = 1 << 20
+
+// Layered describes a template that is an image. root is the image's file tree, and user
+// who its programs are by what the image says; names are those of programs that somebody
+// may look up.
+//
+// An image that says root, or nobody, has the usual user: by the image's name and home
+// for that number, if it has one. A home where none can be, as in /proc, is the usual.
+func Layered(root fs.FS, name, id string, layers Layers, user User, env, names []string) Template {
+	t := Template{Name: name, ID: id, Layers: layers, Env: ofNoUser(env), User: user}
+	usual := Usual()
+	if t.User.UID == 0 {
+		t.User = usual
+		if own, ok := account(root, usual.UID); ok {
+			t.User = own
+		}
+	}
+	if t.User.Tmp = usual.Tmp; !canBeHome(t.User.Home) {
+		t.User.Home = usual.Home
+	}
+	t.User.Name = cmp.Or(t.User.Name, usual.Name)
+	t.addCommands(root, names)
+	t.addOwnFiles(root)
+	t.addDirs()
+	return t
+}
+
+// ofNoUser leaves out what names a user.
+func ofNoUser(env []string) (rest []string) {
+	for _, kv := range env {
+		if name, _, _ := strings.Cut(kv, "="); !slices.Contains([]string{"HOME", "LOGNAME", "USER"}, name) {
+			rest = append(rest, kv)
+		}
+	}
+	return rest
+}
+
+// account returns the user of a number, as the image's /etc/passwd has it.
+func account(root fs.FS, uid int) (u User, ok bool) {
+	text, _ := ReadFile(root, "/etc/passwd", maxAccounts)
+	for line := range strings.Lines(string(text)) {
+		f := strings.Split(strings.TrimRight(line, "\n"), ":")
+		if len(f) < 7 || f[0] == "" || f[2] != fmt.Sprint(uid) {
+			continue
+		}
+		u = User{UID: uid, Name: f[0], Home: f[5]}
+		_, err := fmt.Sscan(f[3], &u.GID)
+		return u, err == nil && u.GID > 0
+	}
+	return u, false
+}
+
+// ownPlaces are made by whoever makes a sandbox: nothing of an image is seen in them.
+var ownPlaces = []string{"/dev", "/proc", "/sys", "/run", "/tmp", "/var/tmp"}
+
+// canBeHome says whether a writable place at the path hides nothing that is needed.
+func canBeHome(p string) bool {
+	if !path.IsAbs(p) || path.Clean(p) != p || strings.Count(p, "/") > 8 || len(p) > 200 {
+		return false
+	}
+	if strings.Count(p, "/") < 2 && slices.Contains(systemDirs, p) || below(p, ownPlaces) {
+		return false
+	}
+	return p != "/" && !slices.ContainsFunc(ownPlaces, func(own string) bool { return below(own, []string{p}) })
+}
+
+// systemDirs are those of a root in which its programs are.
+var systemDirs = []string{"/bin", "/boot", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr", "/var"}
+
+// addCommands looks the programs up in the image's search path, and then in the usual.
+func (t *Template) addCommands(root fs.FS, names []string) {
+	search := SearchPath
+	for _, kv := range t.Env {
+		if value, ok := strings.CutPrefix(kv, "PATH="); ok {
+			search = value + ":" + search
+		}
+	}
+	for dir := range strings.SplitSeq(search, ":") {
+		if path.IsAbs(dir) && !slices.Contains(t.Programs, dir) && len(t.Programs) < maxPrograms {
+			t.Programs = append(t.Programs, path.Clean(dir))
+		}
+	}
+	v := newView(root)
+	t.Commands = map[string]string{}
+	for _, name := range names {
+		if found, ok := t.find(v, name, []string{""}); ok {
+			t.Commands[name] = found
+		}
+	}
+}
+
+// maxPrograms bounds the directories of an image's search path.
+const maxPrograms = 32
+
+// addOwnFiles makes the files of /etc that say what this sandbox is. The others are the
+// image's.
+func (t *Template) addOwnFiles(root fs.FS) {
+	add := func(p, content string) {
+		t.Files = append(t.Files, File{Path: p, Mode: 0o644, Content: []byte(content)})
+	}
+	for _, f := range networkEtc {
+		add(f.path, f.content)
+	}
+	if own, ok := account(root, t.User.UID); ok && own.Name == t.User.Name && own.Home == t.User.Home {
+		return
+	}
+	shell := "/bin/sh"
+	users, _ := ReadFile(root, "/etc/passwd", maxAccounts)
+	groups, _ := ReadFile(root, "/etc/group", maxAccounts)
+	add("/etc/passwd", first(fmt.Sprintf("%s:x:%d:%d::%s:%s\n", t.User.Name, t.User.UID, t.User.GID, t.User.Home, shell), users))
+	add("/etc/group", first(fmt.Sprintf("%s:x:%d:\n", t.User.Name, t.User.GID), groups))
+}
+
+// first writes a line of a table before all others: the first of a name or number counts.
+func first(line string, table []byte) string {
+	if len(table) == 0 {
+		table = []byte("root:x:0:0:root:/root:/bin/sh\n")
+		if strings.Count(line, ":") < 6 {
+			table = []byte("root:x:0:\n")
+		}
+	}
+	return line + string(table)
+}

@@ -1,0 +1,23 @@
+//go:build lean
+
+package wiring
+
+import (
+	"context"
+	"fmt"
+
+	"pinfold/internal/image"
+	"pinfold/sandbox"
+)
+
+// images are none: the lean program hands runs in them over to the whole one.
+type images struct{ dir string }
+
+func (*images) get(name string) (image.Template, error) {
+	return image.Template{}, &sandbox.Error{
+		Code: sandbox.CodeTemplateUnknown, Field: "template", Message: fmt.Sprintf("no template \"%s\"", sandbox.SafeText(name, 60)),
+		Hint: "pinfold template list names those that there are",
+	}
+}
+
+func (*images) names(context.Context) ([]string, error) { return nil, nil }

@@ -50,6 +50,8 @@ type Options struct {
 	// Host says that they show the host template and nothing else. What is in there is
 	// tested only then.
 	Host bool
+	// Template is what is inside; nil: the host's programs.
+	Template func(tb testing.TB) image.Template
 	// NoPorts says that there are no sockets, and NoTerminals that there are no terminals.
 	NoPorts, NoTerminals bool
 	// Watched says that limits that the report does not promise show in the counters all
@@ -140,6 +142,15 @@ func (h *harness) hello(m driver.Machine) wire.Hello {
 	return wire.Hello{UID: u.UID, GID: u.GID, SwitchUser: h.report.SwitchUser, Home: u.Home}
 }
 
+// shown is what is inside.
+func (s *suite) shown(t *testing.T) image.Template {
+	t.Helper()
+	if s.o.Template != nil {
+		return s.o.Template(t)
+	}
+	return imagetest.Host(t)
+}
+
 // begin looks at the host, and then opens the driver.
 func (s *suite) begin(t *testing.T) *harness {
 	t.Helper()
@@ -152,7 +163,7 @@ func (s *suite) begin(t *testing.T) *harness {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	h := &harness{T: t, suite: s, driver: s.open(t), o: s.o, ctx: ctx, shown: imagetest.Host(t)}
+	h := &harness{T: t, suite: s, driver: s.open(t), o: s.o, ctx: ctx, shown: s.shown(t)}
 	r, err := h.driver.Probe(ctx, h.shown)
 	if err != nil {
 		t.Fatalf("Probe: %v", err)

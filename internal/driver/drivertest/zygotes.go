@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/image"
 	"pinfold/internal/zygote"
 	"pinfold/sandbox"
 )
 
 // Zygotes say how a driver's zygotes are tested.
 type Zygotes struct {
-	// Spec describes one.
-	Spec func(t *testing.T) zygote.Spec
+	// Spec describes one, in sandboxes of the template.
+	Spec func(t *testing.T, shown image.Template) zygote.Spec
 	// Programs of its interpreter: one that prints something and exits with status 7, and
 	// one that goes on for more than a minute.
 	Exit7, Endless string
@@ -38,7 +39,7 @@ func (h *harness) zygote() driver.Zygote {
 	if zygoter == nil {
 		h.Fatal("the driver declares no zygotes, and is to be tested with some")
 	}
-	z, err := zygoter.NewZygote(h.ctx, h.plan(sandbox.Limits{}), h.o.Zygotes.Spec(h.T))
+	z, err := zygoter.NewZygote(h.ctx, h.plan(sandbox.Limits{}), h.o.Zygotes.Spec(h.T, h.shown))
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil
 	}

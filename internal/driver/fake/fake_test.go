@@ -11,6 +11,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/driver/fake"
+	"pinfold/internal/image"
 	"pinfold/internal/zygote"
 )
 
@@ -37,7 +38,7 @@ func TestConformance(t *testing.T) {
 		},
 		Break: func(_ *testing.T, p *driver.Plan) string { p.Hostname = impossible; return impossible },
 		Zygotes: &drivertest.Zygotes{
-			Spec:  func(*testing.T) zygote.Spec { return zygote.Spec{} },
+			Spec:  func(*testing.T, image.Template) zygote.Spec { return zygote.Spec{} },
 			Exit7: "exit 7", Endless: "sleep",
 		},
 	})

@@ -15,6 +15,8 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/guest"
+	"pinfold/internal/image"
+	"pinfold/internal/image/imagetest"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 	"pinfold/test/asuser"
@@ -66,9 +68,15 @@ func greeted(t testing.TB, m *machine) *guest.Guest {
 	return g
 }
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { conforms(t, imagetest.Host) }
+
+// The same holds for sandboxes of an image.
+func TestConformanceOfImages(t *testing.T) { conforms(t, imagetest.Image) }
+
+func conforms(t *testing.T, template func(testing.TB) image.Template) {
 	state := filepath.Join(t.TempDir(), "state")
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return newDriver(t, state) }, drivertest.Options{
+		Template:    template,
 		CannotPause: cannotPause(),
 		Kernel:      true,
 		Isolated:    true,
@@ -93,6 +101,10 @@ func cannotPause() string {
 
 func TestConformanceAsUser(t *testing.T) {
 	asuser.Rerun(t, "TestConformance", []string{agenttest.Agent, drivertest.Probe}, nil)
+}
+
+func TestConformanceOfImagesAsUser(t *testing.T) {
+	asuser.Rerun(t, "TestConformanceOfImages", []string{agenttest.Agent, drivertest.Probe}, nil)
 }
 
 // The kernel ends sandboxes before it ends the process that made them.

@@ -20,6 +20,7 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
+	"pinfold/internal/image"
 	"pinfold/internal/image/imagetest"
 	"pinfold/internal/language"
 	"pinfold/internal/zygote"
@@ -51,17 +52,16 @@ func zygoteSpec(t testing.TB, d *Driver, modules ...string) (driver.Plan, zygote
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plan, pythonSpec(t, modules...)
+	return plan, pythonSpec(t, plan.Template, modules...)
 }
 
 // pythonSpec describes a zygote of Python with modules loaded.
-func pythonSpec(t testing.TB, modules ...string) zygote.Spec {
+func pythonSpec(t testing.TB, template image.Template, modules ...string) zygote.Spec {
 	t.Helper()
 	python, err := language.Find("python")
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := imagetest.Host(t)
 	step, _, err := python.ZygoteStep(modules, sandbox.DefaultLimits(), func(names []string) (string, bool) { return template.Lookup(os.DirFS("/"), names) })
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +82,7 @@ func pythonSpec(t testing.TB, modules ...string) zygote.Spec {
 
 // zygotes are for the conformance suite.
 var zygotes = &drivertest.Zygotes{
-	Spec:  func(t *testing.T) zygote.Spec { return pythonSpec(t, "json") },
+	Spec:  func(t *testing.T, shown image.Template) zygote.Spec { return pythonSpec(t, shown, "json") },
 	Exit7: "print('seven')\nraise SystemExit(7)", Endless: "while True: pass",
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
+	"pinfold/internal/image/imagetest"
 	"pinfold/sandbox"
 )
 
@@ -37,7 +38,7 @@ func TestLevels(t *testing.T) {
 				strong.Report = blocked
 			}
 			weak := fake.Options{Name: "weak", Level: sandbox.LevelProcess, Report: func(*driver.Report) { asked++ }}
-			p := New([]driver.Driver{fake.New(strong), fake.New(weak)}, nil, nil)
+			p := New([]driver.Driver{fake.New(strong), fake.New(weak)}, imagetest.Templates, nil)
 			spec := sandbox.Spec{Code: "x", Driver: test.driver, Isolation: test.isolation}.WithDefaults()
 			d, plan, err := p.Plan(t.Context(), spec.Machine(), "id")
 			if test.isolation == "" && test.driver == "" && asked > 0 {

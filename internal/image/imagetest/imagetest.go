@@ -2,7 +2,11 @@
 package imagetest
 
 import (
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"pinfold/internal/image"
@@ -27,4 +31,25 @@ func Templates(name string) (image.Template, error) {
 		return image.Template{}, &sandbox.Error{Code: sandbox.CodeTemplateUnknown, Field: "template", Message: "no such template"}
 	}
 	return look()
+}
+
+// Image is a template that is an image: in its lower layer are the programs of this host's
+// /usr, and in the upper a file and a mark that hides a directory.
+func Image(tb testing.TB) image.Template {
+	tb.Helper()
+	dir := tb.TempDir()
+	record, top := filepath.Join(dir, "record"), filepath.Join(dir, "top")
+	for _, err := range []error{
+		os.Chmod(filepath.Dir(dir), 0o711), // a sandbox's first process goes through it
+		os.WriteFile(record, nil, 0o600), os.Mkdir(top, 0o755),
+		os.WriteFile(filepath.Join(top, "said"), []byte("of the upper layer\n"), 0o644),
+		os.Symlink(".", filepath.Join(top, "usr")), // Python looks there for its own modules
+		syscall.Mknod(filepath.Join(top, "games"), syscall.S_IFCHR, 0),
+	} {
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	layers := image.Layers{Under: "/", Dirs: []string{strings.TrimPrefix(top, "/"), "usr"}, Record: record}
+	return image.Layered(os.DirFS("/usr"), "programs", top, layers, image.User{}, []string{"GREETING=hello"}, []string{"sh", "python3"})
 }

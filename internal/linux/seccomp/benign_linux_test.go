@@ -62,8 +62,8 @@ func TestBenign(t *testing.T) {
 		{name: "sqlite", needs: "sqlite3", script: `sqlite3 a.db 'create table t(x); insert into t values(1); select * from t'`},
 		{name: "make", needs: "make", script: `printf 'all: a b\na b:\n\t@echo $@ > $@\n' > Makefile; make -j4 -s`},
 		{name: "curl on the loopback", needs: "curl", script: `/usr/bin/python3 -m http.server --bind 127.0.0.1 0 >log 2>&1 & p=$!
-			for i in $(seq 100); do port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' log); [ -n "$port" ] && break; sleep 0.05; done
-			curl -sf http://127.0.0.1:$port/ >/dev/null; r=$?; kill $p; wait $p || true; [ $r = 0 ]`},
+			for i in $(seq 1000); do port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' log); [ -n "$port" ] && break; sleep 0.05; done
+			r=0; curl -sf http://127.0.0.1:$port/ >/dev/null || r=$?; kill $p; wait $p || true; [ $r = 0 ]`},
 		{name: "a terminal", needs: "script", script: `script -qec 'tty; stty size' /dev/null </dev/null`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -28,8 +28,9 @@ Pulling and importing go on where they stopped: layers that came whole are kept.
 Nothing of an image is ever executed by these commands. Run something in one with
 pinfold run --template NAME.
 
-DIR is what the server was given as --state. Without it, that is
-/var/lib/pinfold for root and ~/.local/state/pinfold for others.`
+DIR is what the server was given as --state. Without it, that is $PINFOLD_STATE,
+or /var/lib/pinfold for root and ~/.local/state/pinfold for others, where
+pinfold run looks, too.`
 
 const templateExamples = `  pinfold template pull python:3.13-slim
   pinfold template pull --docker my-app:latest      from the Docker of this machine

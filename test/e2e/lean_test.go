@@ -30,6 +30,7 @@ func TestLeanProgram(t *testing.T) {
 	carried["internal/wholebin/pinfold-whole"] = complete
 	build(t, alone, "lean,embedagent", carried)
 
+	template := imported(t)
 	for name, bin := range map[string]string{"beside": beside, "inside": alone} {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range []struct {
@@ -39,6 +40,8 @@ func TestLeanProgram(t *testing.T) {
 				code           int
 			}{
 				{args: []string{"run", "--language", "sh", "-"}, stdin: "echo $((6 * 7))", stdout: "42\n"},
+				{args: []string{"run", "--language", "sh", "--template", template, "-"}, stdin: "read x < /etc/said; echo $x", stdout: "of the image\n"},
+				{args: []string{"run", "--spec", "-"}, stdin: `{"language": "sh", "code": "exit", "template": "` + template + `"}`, stderr: "--template " + template, code: 125},
 				{args: []string{"version"}, stdout: "pinfold "},
 				{args: []string{"--version"}, stdout: "pinfold "},
 				{args: []string{"run", "--help"}, stdout: "--memory"},

@@ -14,10 +14,17 @@ const Listen = "127.0.0.1:7463"
 // rootState is where root's server keeps its state.
 const rootState = "/var/lib/pinfold"
 
-// State returns the directory of a server's state: /var/lib/pinfold for root, otherwise
+// StateEnv names the directory of a server's state.
+const StateEnv = "PINFOLD_STATE"
+
+// State returns the directory of a server's state: that of StateEnv, if it is absolute;
+// /var/lib/pinfold for root, otherwise
 // pinfold in the user's directory of state ($XDG_STATE_HOME, or ~/.local/state).
-// It is empty when neither can be known.
+// It is empty when none can be known.
 func State() string {
+	if dir := os.Getenv(StateEnv); filepath.IsAbs(dir) {
+		return filepath.Clean(dir)
+	}
 	if os.Geteuid() == 0 {
 		return rootState
 	}

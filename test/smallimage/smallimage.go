@@ -1,0 +1,48 @@
+//go:build linux
+
+// Package smallimage makes a template of this host's Python and shell, and nothing else of
+// it: an image that needs no registry.
+package smallimage
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"pinfold/internal/template"
+)
+
+// script writes the image's root to stdout. What the interpreters are linked to lies where
+// the loader looks for it.
+const script = `set -e
+files=$(for f in /usr/bin/python3 /bin/sh /usr/lib/python3*/lib-dynload/*.so; do ldd "$f"; done | grep -o '/[^ ]*' | sort -u)
+printf '%s\n' "$1" > said
+exec tar chf - --transform 's,^said$,etc/said,' said /usr/bin/python3 /bin/sh $(ls -d /usr/lib/python3.*[0-9]) $files`
+
+// Import makes the template of that name in the directory of images, which is made if it
+// is not there. Its /etc/said says what is said.
+func Import(t *testing.T, dir, name, said string) {
+	t.Helper()
+	s, err := template.Open(dir, template.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "/bin/sh", "-c", script, "sh", said)
+	c.Dir = t.TempDir()
+	file, err := os.Create(filepath.Join(c.Dir, "root.tar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	c.Stdout = file
+	if err := c.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Seek(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Import(t.Context(), file, template.Import{Name: name, Format: template.Root}); err != nil {
+		t.Fatal(err)
+	}
+}

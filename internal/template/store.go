@@ -255,7 +255,7 @@ func Unknown(name string) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeTemplateUnknown, Field: "template",
 		Message: fmt.Sprintf("no template \"%s\"", sandbox.SafeText(name, 60)),
-		Hint:    "pinfold template list names those that there are",
+		Hint:    "take host, or one that pinfold template list names",
 	}
 }
 

@@ -16,7 +16,7 @@ type images struct{ dir string }
 func (*images) get(name string) (image.Template, error) {
 	return image.Template{}, &sandbox.Error{
 		Code: sandbox.CodeTemplateUnknown, Field: "template", Message: fmt.Sprintf("no template \"%s\"", sandbox.SafeText(name, 60)),
-		Hint: "pinfold template list names those that there are",
+		Hint: "take host, or one that pinfold template list names",
 	}
 }
 

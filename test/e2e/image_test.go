@@ -28,7 +28,7 @@ func TestImage(t *testing.T) {
 	ledger.Check(t)
 	bin := pinfold(t)
 	in := []string{"--template", imported(t)}
-	r, o := run(t, bin, "python", `
+	r, _ := run(t, bin, "python", `
 import os, sys, json
 print(sys.version_info.major, open("/etc/said").read(), os.getuid(), os.getcwd(), os.path.exists("/usr/bin/tar"), os.path.exists("/usr/bin/python3"))
 open("made.txt", "w").write("made")
@@ -64,9 +64,9 @@ open("made.txt", "w").write("made")
 	}{
 		"a language that it lacks":   {append(in, "--language", "ruby"), "build the image with it", 125},
 		"a driver that cannot":       {append(in, "--language", "sh", "--driver", "process"), "take the native driver", 126},
-		"a template that is not one": {[]string{"--template", "tiny:2", "--language", "sh"}, "pinfold template list", 125},
+		"a template that is not one": {[]string{"--template", "tiny:2", "--language", "sh"}, "pinfold template list names", 125},
 	} {
-		if o = start(t, bin, "x", append([]string{"run", "-"}, c.args...)...); o.code != c.code || !strings.Contains(o.stderr, c.says) {
+		if o := start(t, bin, "x", append([]string{"run", "-"}, c.args...)...); o.code != c.code || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%s: %+v", name, o)
 		}
 	}

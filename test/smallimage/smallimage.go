@@ -34,7 +34,7 @@ func Import(t *testing.T, dir, name, said string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // only for this test
 	c.Stdout = file
 	if err := c.Run(); err != nil {
 		t.Fatal(err)

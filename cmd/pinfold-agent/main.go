@@ -2,7 +2,8 @@
 // agent. It is started with its connection to the host as descriptor 3. With the
 // argument agent.SealModes the programs that it starts are refused openat2. With
 // agent.Listen descriptor 3 listens for hosts, and 4 holds the secret. With agent.Fetch
-// and a path it fetches these from there. With agent.Supervise and a level of Landlock it
+// and a path it fetches these from there. With agent.Given it takes a filter of system
+// calls over its connection first. With agent.Supervise and a level of Landlock it
 // is the supervisor of an agent.
 package main
 
@@ -31,6 +32,9 @@ func main() {
 		serve = func() error { return agent.Serve(connection, secret, version, o) }
 	case len(args) == 2 && args[0] == agent.Supervise:
 		serve = func() error { return agent.Supervised(args[1]) }
+	}
+	if slices.Contains(args, agent.Given) {
+		serve = func() error { return agent.RunGiven(connection, version, o) }
 	}
 	if i := slices.Index(args, agent.Fetch); i >= 0 && i+1 < len(args) {
 		serve = func() error { return agent.ServeFetched(args[i+1], version, o) }

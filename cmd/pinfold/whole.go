@@ -46,7 +46,7 @@ func compareDrivers(ctx context.Context, o cli.CompareOptions) (*bench.Report, e
 	}
 	defer os.RemoveAll(state) //nolint:errcheck // a temporary directory
 	c := config.Default()
-	c.State, c.Drivers.Docker.Image = state, o.DockerImage
+	c.State, c.Drivers.Docker.Image, c.Drivers.GVisor.Runsc = state, o.DockerImage, o.Runsc
 	o.NewEngine = func() (*engine.Engine, error) {
 		return wiring.NewEngine(engine.Options{}, parts(c))
 	}

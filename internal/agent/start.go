@@ -95,7 +95,7 @@ func (a *agent) execProcess(ch *channel, req *wire.StartRequest, program string,
 }
 
 // timerSlack is the kernel's own default, in nanoseconds. The agent's may be
-// another, which its children would inherit.
+// another, which its children would inherit. A kernel in user space may know none.
 const timerSlack = 50_000
 
 // program is the table of system calls of a new process.
@@ -128,7 +128,7 @@ func (a *agent) program(req *wire.StartRequest, program string, dir int, pipes *
 	if a.reap.alone {
 		dieTogether(p)
 	}
-	p.Call("set timer slack", unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0)
+	p.Optional("set timer slack", unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, timerSlack, 0, 0, 0)
 	p.UnblockSignals()
 	p.Exec(program, req.Args, req.Env)
 	return p

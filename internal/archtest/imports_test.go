@@ -22,7 +22,7 @@ var importRules = []struct {
 }{
 	{
 		name: "engine", from: []string{"internal/engine/..."},
-		deny:   append([]string{"internal/driver/docker/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/..."}, edges...),
+		deny:   append([]string{"internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/..."}, edges...),
 		reason: "the engine decides what lives and dies; drivers are handed to it, so that it can be tested without a kernel",
 	},
 	{
@@ -37,7 +37,7 @@ var importRules = []struct {
 	},
 	{
 		name: "warm interpreters", from: []string{"internal/zygote/..."},
-		deny:   append([]string{"internal/engine/...", "internal/driver/docker/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/store/..."}, edges...),
+		deny:   append([]string{"internal/engine/...", "internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/store/..."}, edges...),
 		reason: "everything about warm interpreters but the kernel's part, which native has, and the pools, which the engine has",
 	},
 	{
@@ -53,7 +53,7 @@ var importRules = []struct {
 	},
 	{
 		name: "edges", from: edges,
-		deny:   []string{"internal/driver/docker/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/guest/..."},
+		deny:   []string{"internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/guest/..."},
 		reason: "an edge asks the engine; isolation must not depend on which door a request came through",
 	},
 	{
@@ -65,6 +65,11 @@ var importRules = []struct {
 		name: "kernel mechanisms", from: []string{"internal/linux/..."},
 		deny:   append([]string{"internal/engine/...", "internal/driver/...", "internal/agent/...", "internal/guest/...", "internal/wire/..."}, edges...),
 		reason: "one kernel mechanism per package, of use without the rest",
+	},
+	{
+		name: "containers", from: []string{"internal/container/..."},
+		deny:   append([]string{"internal/engine/...", "internal/agent/...", "internal/guest/...", "internal/store/..."}, edges...),
+		reason: "what several drivers have in common stands between the contract and them",
 	},
 	{
 		name: "agent", from: []string{"internal/agent/...", "cmd/pinfold-agent"},
@@ -137,7 +142,7 @@ func TestLeanProgramIsLean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heavy := []string{"internal/api", "internal/bench", "internal/compare", "internal/config", "internal/driver/docker", "internal/serve", "internal/store", "internal/telemetry"}
+	heavy := []string{"internal/api", "internal/bench", "internal/compare", "internal/config", "internal/driver/docker", "internal/driver/gvisor", "internal/serve", "internal/store", "internal/telemetry"}
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSpace(path)
 		for _, prefix := range []string{"modernc.org/", "go.opentelemetry.io/", "go.yaml.in/", "github.com/prometheus/", "github.com/moby/"} {
@@ -241,7 +246,7 @@ var dependencies = []struct {
 }{
 	{
 		"golang.org/x/sys",
-		[]string{"internal/linux/...", "internal/agent/...", "cmd/pinfold-agent", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/docker/...", "internal/driver/drivertest/...", "test/..."},
+		[]string{"internal/linux/...", "internal/agent/...", "cmd/pinfold-agent", "internal/container", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/drivertest/...", "test/..."},
 		"the kernel is spoken to in few places",
 	},
 	{"github.com/moby/moby", []string{"internal/driver/docker"}, "the Docker Engine's API, as its makers say it; one driver speaks it"},

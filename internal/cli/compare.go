@@ -25,6 +25,7 @@ measured.`
 const compareExamples = `  pinfold compare --quick                    does it all work? (a minute)
   pinfold compare                            tables on the terminal
   pinfold compare --docker-image python:3    with the docker driver
+  pinfold compare --runsc runsc              with the gvisor driver
   pinfold compare --only native,process --json out.json --markdown out.md --svg charts`
 
 // CompareOptions are compare.Options, and what says which drivers there are.
@@ -32,6 +33,7 @@ type CompareOptions struct {
 	compare.Options
 
 	DockerImage string // what the docker driver's sandboxes show; empty: it is not compared
+	Runsc       string // the gvisor driver's program; empty: it is not compared
 }
 
 func (a *app) compareCommand() *cobra.Command {
@@ -47,7 +49,8 @@ func (a *app) compareCommand() *cobra.Command {
 	set.StringSliceVar(&o.Only, "only", nil, "only these drivers")
 	set.IntVar(&o.Rounds, "rounds", 0, "how often each driver takes its turn (default 20)")
 	set.StringVar(&o.DockerImage, "docker-image", "", "compare the docker driver, whose sandboxes show this image")
-	group(set, "What", "quick", "only DRIVER,...", "rounds N", "docker-image IMAGE")
+	set.StringVar(&o.Runsc, "runsc", "", "compare the gvisor driver, which starts this program")
+	group(set, "What", "quick", "only DRIVER,...", "rounds N", "docker-image IMAGE", "runsc PATH")
 	out.bind(set, compareName)
 	out.complete(cmd)
 	return cmd

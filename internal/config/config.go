@@ -109,6 +109,7 @@ type TTL struct {
 // Drivers configure the ways to make sandboxes beyond the native one.
 type Drivers struct {
 	Docker Docker `yaml:"docker"`
+	GVisor GVisor `yaml:"gvisor"`
 }
 
 // Docker configures the docker driver, which there is when it has an image.
@@ -116,6 +117,11 @@ type Docker struct {
 	Image   string `yaml:"image"`   // what its sandboxes show
 	Engine  string `yaml:"engine"`  // where the engine listens; empty: what DOCKER_HOST says, or Docker's default
 	Runtime string `yaml:"runtime"` // one of the engine's; empty: its default
+}
+
+// GVisor configures the gvisor driver, which there is when it has a runsc.
+type GVisor struct {
+	Runsc string `yaml:"runsc"` // the program, a path or a name in PATH
 }
 
 // Pool asks for warm sandboxes, see sandbox.PoolSpec.

@@ -29,6 +29,12 @@ var names = []string{
 	"processdriver.spawned", // its supervisor is there
 	"processdriver.killed",  // its processes are gone, its traces are not
 	"processdriver.removed", // its directory is gone, the ids are still leased
+	"gvisor.leased",         // the gvisor driver has a block of user ids, nothing uses it
+	"gvisor.cgroup",         // the cgroup is there, nobody is in it
+	"gvisor.spawned",        // the process that becomes runsc is there and waits
+	"gvisor.ready",          // its agent is ready, nobody knows
+	"gvisor.killed",         // its processes are gone, its traces are not
+	"gvisor.uncgrouped",     // the cgroup is gone, the ids are still leased
 	"create.journalled",     // a sandbox is recorded, nothing was made for it
 	"create.machine",        // its machine is there, nobody knows
 	"create.running",        // it is recorded as running

@@ -18,13 +18,16 @@ func (m Machine) Files() []File {
 	add := func(path, content string) {
 		files = append(files, File{Path: path, Mode: 0o444, Content: []byte(content + "\n")})
 	}
-	files = append(files, File{Path: "/proc/cpuinfo", Mode: 0o444, Content: []byte(m.cpuinfo())})
+	files = append(files, File{Path: CPUInfo, Mode: 0o444, Content: []byte(m.cpuinfo())})
 	add("/proc/filesystems", "nodev\tproc\nnodev\ttmpfs\nnodev\tdevpts")
 	m.sysctls(add)
 	m.processors(add)
 	m.limits(add)
 	return files
 }
+
+// CPUInfo says which processors there are.
+const CPUInfo = "/proc/cpuinfo"
 
 // BootID is where the sandbox's own is.
 const BootID = "/proc/sys/kernel/random/boot_id"

@@ -2,6 +2,8 @@
 
 package probe
 
+import "pinfold/internal/container"
+
 // questions is everything that the doctor asks, in the order of its report.
 // Kernel settings are described in the kernel's Documentation/admin-guide/sysctl.
 var questions = []question{
@@ -70,7 +72,8 @@ var questions = []question{
 	},
 	{
 		code: "gvisor", title: "gVisor's runsc is there", good: Yes, bad: Info, unknown: Info, ask: gvisor,
-		means: "it could give a sandbox a kernel of its own, in user space; no driver of this release uses it",
+		means: "a server whose settings name it (drivers.gvisor.runsc) gives sandboxes a kernel of their own, in user space, when a request asks for the driver gvisor or for isolation kernel; whether it works here the server tries",
+		fix:   container.HowToGetRunsc,
 	},
 	{
 		code: "kvm", title: "KVM runs guests", good: Yes, bad: Info, unknown: Info, ask: kvmRuns,

@@ -17,6 +17,7 @@ import (
 
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
+	"pinfold/internal/driver/gvisor"
 	"pinfold/internal/driver/native"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/runs"
@@ -35,7 +36,8 @@ const preludeFile = "testdata/prelude.py"
 type arena struct {
 	*testing.T
 	engine  *engine.Engine
-	driver  *native.Driver
+	driver  driver.Driver
+	runsc   string // the gvisor driver's; "": sandboxes are native
 	prelude string
 	agent   string // the file of the agent's program
 	secret  string // a token that must never be seen inside
@@ -45,7 +47,13 @@ type arena struct {
 
 func newArena(t *testing.T, prelude string) *arena {
 	t.Helper()
-	a := &arena{T: t, prelude: prelude, secret: fmt.Sprintf("canary-%d-%x", os.Getpid(), time.Now().UnixNano()), dir: t.TempDir()}
+	return newArenaOf(t, prelude, "")
+}
+
+// newArenaOf is newArena with the gvisor driver, where it is given a runsc.
+func newArenaOf(t *testing.T, prelude, runsc string) *arena {
+	t.Helper()
+	a := &arena{T: t, prelude: prelude, runsc: runsc, secret: fmt.Sprintf("canary-%d-%x", os.Getpid(), time.Now().UnixNano()), dir: t.TempDir()}
 	a.state = filepath.Join(t.TempDir(), "state")
 	a.engine, a.driver = a.newEngine(agenttest.Bytes(t))
 	a.agent = filepath.Join(a.dir, "agent")
@@ -54,16 +62,19 @@ func newArena(t *testing.T, prelude string) *arena {
 
 // newEngine makes an engine whose sandboxes have the given agent inside. Like
 // the real program, it has the agent in a file too, which root runs.
-func (a *arena) newEngine(agent []byte) (*engine.Engine, *native.Driver) {
+func (a *arena) newEngine(agent []byte) (*engine.Engine, driver.Driver) {
 	file := filepath.Join(a.dir, "agent")
 	if err := os.WriteFile(file, agent, 0o755); err != nil { //nolint:gosec // a program
 		a.Fatal(err)
 	}
-	d := native.New(native.Options{
-		StateDir:  a.state,
-		Agent:     func() ([]byte, error) { return agent, nil },
+	open := func() ([]byte, error) { return agent, nil }
+	var d driver.Driver = native.New(native.Options{
+		StateDir: a.state, Agent: open,
 		AgentFile: func() *os.File { f, _ := os.Open(file); return f },
 	})
+	if a.runsc != "" {
+		d = gvisor.New(gvisor.Options{Runsc: a.runsc, Agent: open, Blocks: filepath.Join(a.state, "blocks")})
+	}
 	e := engine.New(engine.Options{Drivers: []driver.Driver{d}, Template: imagetest.Templates, Host: os.DirFS("/")})
 	a.Cleanup(func() {
 		if err := e.Close(); err != nil {

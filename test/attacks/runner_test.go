@@ -3,15 +3,18 @@
 package attacks
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"pinfold/internal/driver/drivertest"
 	"pinfold/test/asuser"
 	"pinfold/test/ledger"
 )
@@ -83,6 +86,48 @@ func TestAttacksAsOrdinaryUser(t *testing.T) {
 	})
 }
 
+// gvisorCases are those of groups that attack a sandbox whatever makes it. The others are
+// about the native driver's own means: interpreters that are forked, and views of the host.
+func gvisorCases() [][]Case {
+	return [][]Case{
+		fsCases(), fsRaceCases(), prCases(), signalCases(), keCases(), reCases(), stressCases(), sharedCases(), limitCases(),
+		ouCases(), crCases(), neCases(), teCases(), ptCases(), badCases(),
+	}
+}
+
+// TestAttacksOnGVisor does it all again in sandboxes with a kernel of their own. The controls
+// are the host's, and have succeeded in TestAttacks.
+func TestAttacksOnGVisor(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("the gvisor driver needs root")
+	}
+	runsc, err := exec.LookPath(cmp.Or(os.Getenv("PINFOLD_RUNSC"), "runsc"))
+	if err != nil {
+		drivertest.Missing(t, "there is no runsc: %v", err)
+	}
+	ledger.Check(t)
+	before := hostState(t)
+	a := newArenaOf(t, readPrelude(t), runsc)
+	declared, err := parseDeclared(string(must(os.ReadFile("testdata/declared-gvisor.txt"))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range gvisorCases() {
+		for _, c := range group {
+			t.Run(c.ID, func(t *testing.T) {
+				here := *a
+				here.T, here.dir = t, t.TempDir()
+				o, notes := here.defend(c)
+				declared.apply(t, c, o, notes)
+			})
+		}
+	}
+	if after := hostState(t); after != before {
+		t.Errorf("settings of the host changed:\n%s\n%s", before, after)
+	}
+	declared.unused(t)
+}
+
 // play runs a control, the attack and its twin.
 func (a *arena) play(c Case) (Outcome, []string) {
 	for _, f := range c.Needs {
@@ -97,14 +142,22 @@ func (a *arena) play(c Case) (Outcome, []string) {
 	if err != nil {
 		return HarnessError, []string{err.Error()}
 	}
+	if o, wrong := a.defend(c); o != Pass {
+		return o, wrong
+	}
+	if len(missing) > 0 {
+		return NoControl, missing
+	}
+	return Pass, nil
+}
+
+// defend runs the attack and its twin.
+func (a *arena) defend(c Case) (Outcome, []string) {
 	if wrong := a.attackCase(c); len(wrong) > 0 {
 		return Fail, wrong
 	}
 	if wrong := a.twin(c.Twin); wrong != "" {
 		return Fail, []string{wrong}
-	}
-	if len(missing) > 0 {
-		return NoControl, missing
 	}
 	return Pass, nil
 }

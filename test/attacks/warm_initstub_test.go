@@ -85,7 +85,7 @@ func TestRunsThatStartTheAgent(t *testing.T) {
 	}
 	ledger.Check(t)
 	a := newArena(t, "")
-	c := &counting{Driver: a.driver}
+	c := &counting{Driver: a.driver.(*native.Driver)}
 	e := engine.New(engine.Options{Drivers: []driver.Driver{c}, Template: imagetest.Templates, Host: os.DirFS("/")})
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {

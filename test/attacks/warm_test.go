@@ -71,7 +71,7 @@ func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*fam
 		}
 		spec.Files = append(spec.Files, zygote.GuestFile{Path: f.Path, Content: []byte(text)})
 	}
-	p, err := a.driver.NewZygote(ctx, plan, spec)
+	p, err := a.driver.Abilities().Zygoter.NewZygote(ctx, plan, spec)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
+	ours "pinfold/internal/container"
 	"pinfold/internal/driver"
 	"pinfold/internal/wire"
 )
@@ -21,22 +22,6 @@ const (
 	insideHost  = insideDir + "/host"
 	fetch       = "fetch" // the agent's Fetch
 )
-
-// places are the writable ones, and where each is on the machine's disk.
-var places = []struct {
-	path, dir string
-	mode      uint32
-	own       bool // the user's
-}{
-	{"", "home", 0o755, true}, // the user's home
-	{"/tmp", "tmp", 0o1777, false},
-	{"/var/tmp", "vartmp", 0o1777, false},
-	{"/dev/shm", "shm", 0o1777, false},
-}
-
-// shownFiles are those of /proc over which the engine lets us lay our own. /sys is ours
-// as a whole.
-var shownFiles = []string{"/proc/cpuinfo", "/proc/stat", "/proc/meminfo", "/proc/loadavg", "/proc/uptime"}
 
 // masked is what programs have no use for: with what the engine itself masks, the host's
 // devices, interrupts, memory and modules.
@@ -87,25 +72,18 @@ func (o Options) options(plan driver.Plan, dir, seccomp string) client.Container
 			Mounts:        mounts(plan, dir),
 			Resources: container.Resources{
 				Memory: l.MemoryBytes, MemorySwap: l.MemoryBytes, // together: no swap
-				CPUQuota: l.CPUQuota(cpuPeriodUS), CPUPeriod: cpuPeriodUS, PidsLimit: &tasks,
+				CPUQuota: l.CPUQuota(ours.CPUPeriodUS), CPUPeriod: ours.CPUPeriodUS, PidsLimit: &tasks,
 				Ulimits: ulimits(),
 			},
 		},
 	}
 }
 
-// cpuPeriodUS is the period in which processor time is given out.
-const cpuPeriodUS = 100_000
-
-// ulimits hold for the agent and all it starts: what else would be the engine's default,
-// and takes memory that nobody counts, or priority.
+// ulimits are the limits that hold for the agent and all it starts.
 func ulimits() []*container.Ulimit {
 	var all []*container.Ulimit
-	for _, u := range []struct {
-		name  string
-		value int64
-	}{{"core", 0}, {"memlock", 64 << 10}, {"msgqueue", 0}, {"sigpending", 1024}, {"nice", 0}, {"rtprio", 0}} {
-		all = append(all, &container.Ulimit{Name: u.name, Soft: u.value, Hard: u.value})
+	for _, u := range ours.Rlimits() {
+		all = append(all, &container.Ulimit{Name: u.Name, Soft: u.Value, Hard: u.Value})
 	}
 	return all
 }
@@ -120,14 +98,10 @@ func mounts(plan driver.Plan, dir string) []mount.Mount {
 		})
 	}
 	show(filepath.Join(dir, inDir), insideDir, true)
-	for _, p := range places {
-		target := p.path
-		if target == "" {
-			target = plan.User.Home
-		}
-		show(filepath.Join(dir, diskDir, p.dir), target, false)
+	for _, p := range ours.Places(plan.User.Home) {
+		show(filepath.Join(dir, diskDir, p.Dir), p.Path, false)
 	}
-	for _, f := range shownFiles {
+	for _, f := range ours.ShownFiles {
 		show(filepath.Join(dir, shownDir, f), f, true)
 	}
 	// The engine would lay the host's cgroups over ours.

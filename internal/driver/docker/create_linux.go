@@ -15,6 +15,7 @@ import (
 
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
+	"pinfold/internal/container"
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
 	"pinfold/internal/linux/cgroup"
@@ -121,7 +122,7 @@ type machine struct {
 
 	driver *Driver
 	dir    string
-	meter  meter
+	meter  container.Meter
 	dead   chan struct{}
 	death  driver.Death // valid once dead is closed
 
@@ -194,7 +195,7 @@ func (m *machine) make(ctx context.Context, common local) error {
 		{"find the container's processes", m.find},
 		{"tell the agent what it needs", func() error { return h.tell(ctx, m, common.filter) }},
 		{"see the sandbox enforced in the container", m.verify},
-		{"measure the machine's disk", func() error { return m.meter.begin(m) }},
+		{"measure the machine's disk", func() error { return m.measure(0) }},
 		{"record the machine", m.save},
 	} {
 		if err := ctx.Err(); err != nil {
@@ -236,17 +237,18 @@ const newPrefix = ".new-"
 // part of what the guest may have.
 func (m *machine) mountDisk() error {
 	at, l := m.disk(), m.Plan.Limits
+	places := container.Places(m.Plan.User.Home)
 	options := mount.TmpfsOptions(l.DiskBytes, l.Inodes+1+int64(len(places)), 0o755)
 	if err := unix.Mount("pinfold", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return err
 	}
 	for _, p := range places {
-		dir := filepath.Join(at, p.dir)
-		err := unix.Mkdir(dir, p.mode)
+		dir := filepath.Join(at, p.Dir)
+		err := unix.Mkdir(dir, p.Mode)
 		if err == nil {
-			err = unix.Chmod(dir, p.mode) // whatever the umask
+			err = unix.Chmod(dir, p.Mode) // whatever the umask
 		}
-		if err == nil && p.own {
+		if err == nil && p.Own {
 			err = unix.Chown(dir, m.Plan.User.UID, m.Plan.User.GID)
 		}
 		if err != nil {
@@ -309,6 +311,6 @@ func (m *machine) find() error {
 			return fmt.Errorf("process %d is in %s, and not in a cgroup of the container's", m.Agent.PID, dir)
 		}
 	}
-	m.meter.group = group
+	m.meter.Group = group
 	return m.watch()
 }

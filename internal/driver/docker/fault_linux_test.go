@@ -125,7 +125,7 @@ func TestVerify(t *testing.T) {
 	} {
 		other := d.machine("verified")
 		other.Plan, other.Agent = m.Plan, m.Agent
-		other.meter.group = m.meter.group
+		other.meter.Group = m.meter.Group
 		change(other)
 		check := other.verify
 		if what == "mnt namespace" { // this process is in none of its own, and root's besides

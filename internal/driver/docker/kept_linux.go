@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/moby/moby/client"
+	"pinfold/internal/container"
 	"pinfold/internal/driver"
 	"pinfold/sandbox"
 )
@@ -70,26 +71,14 @@ func (d *Driver) Adopt(_ context.Context, id string) (driver.Machine, driver.Pla
 	if err := m.find(); err != nil {
 		return nil, driver.Plan{}, failed("find the container's processes", err)
 	}
-	m.meter.shown = m.computer(common.facts)
-	if err := m.meter.adopt(m); err != nil {
+	m.meter.Shown = m.shown(common.facts)
+	if err := m.measure(uint64(1 + len(container.Places("")))); err != nil {
 		return nil, driver.Plan{}, failed("measure the machine's disk", err)
 	}
 	if err := m.save(); err != nil {
 		return nil, driver.Plan{}, failed("take over a machine", err)
 	}
 	return m, m.Plan, nil
-}
-
-// adopt begins with a disk that is in use already: what it holds without that is known.
-func (t *meter) adopt(m *machine) error {
-	if err := t.begin(m); err != nil {
-		return err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.base.Bfree = t.base.Blocks
-	t.base.Ffree = t.base.Files - min(t.base.Files, uint64(1+len(places)))
-	return nil
 }
 
 // Leftovers removes what is known of machines that are no more, whose maker has died, and

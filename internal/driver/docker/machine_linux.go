@@ -13,9 +13,10 @@ import (
 	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
-	"github.com/moby/moby/api/types/container"
+	enginecontainer "github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
+	"pinfold/internal/container"
 	"pinfold/internal/driver"
 	"pinfold/internal/wire/resume"
 	"pinfold/sandbox"
@@ -35,19 +36,19 @@ func (m *machine) Dial(ctx context.Context) (driver.Conn, error) {
 // told is the stream to the agent. Whatever is asked of it, the machine's clock starts.
 type told struct {
 	driver.Conn
-	meter *meter
+	meter *container.Meter
 }
 
 // Write starts the clock before it sends.
 func (c told) Write(b []byte) (int, error) {
-	c.meter.sentToAgent(len(b))
+	c.meter.SentToAgent(len(b))
 	return c.Conn.Write(b)
 }
 
 func (m *machine) socket() string { return filepath.Join(m.dir, socket) }
 
 // Usage reads the counters of the container's control group.
-func (m *machine) Usage(ctx context.Context) (driver.Usage, error) { return m.meter.read(ctx) }
+func (m *machine) Usage(ctx context.Context) (driver.Usage, error) { return m.meter.Read(ctx) }
 
 // Dead is closed when the container's first process has ended.
 func (m *machine) Dead() <-chan struct{} { return m.dead }
@@ -56,7 +57,7 @@ func (m *machine) Dead() <-chan struct{} { return m.dead }
 func (m *machine) Death() driver.Death {
 	<-m.dead
 	d := m.death
-	d.Usage = m.meter.final()
+	d.Usage = m.meter.Final()
 	return d
 }
 
@@ -74,7 +75,7 @@ func (m *machine) watch() error {
 	}
 	go func() {
 		<-ended
-		m.meter.end()
+		m.meter.End()
 		m.death = m.autopsy()
 		close(m.dead)
 	}()
@@ -94,7 +95,7 @@ func (m *machine) autopsy() driver.Death {
 	ctx, cancel := context.WithTimeout(context.Background(), autopsyTimeout)
 	defer cancel()
 	state, err := m.state(ctx)
-	kills := m.meter.final().OOMKills
+	kills := m.meter.Final().OOMKills
 	switch {
 	case err == nil && state.OOMKilled || kills > 0:
 		return driver.Death{Kind: driver.DeathMemory, Evidence: "the kernel's OOM killer acted in the container"}
@@ -105,12 +106,12 @@ func (m *machine) autopsy() driver.Death {
 }
 
 // state is the container's, after its end.
-func (m *machine) state(ctx context.Context) (*container.State, error) {
+func (m *machine) state(ctx context.Context) (*enginecontainer.State, error) {
 	engine, err := m.driver.engine()
 	if err != nil {
 		return nil, err
 	}
-	waiting := engine.ContainerWait(ctx, m.Container, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+	waiting := engine.ContainerWait(ctx, m.Container, client.ContainerWaitOptions{Condition: enginecontainer.WaitConditionNotRunning})
 	select {
 	case <-waiting.Result:
 	case err := <-waiting.Error:
@@ -125,7 +126,7 @@ func (m *machine) state(ctx context.Context) (*container.State, error) {
 
 // Destroy removes the container and what is on the host for it.
 func (m *machine) Destroy(ctx context.Context) error {
-	m.meter.lastTelling()
+	m.meter.LastTelling()
 	m.once.Do(func() { close(m.destroying) })
 	return m.remove(ctx)
 }
@@ -197,7 +198,7 @@ func (m *machine) removeContainer(ctx context.Context) error {
 
 // awaitEnd waits until the first process's end is known, where there was one.
 func (m *machine) awaitEnd() error {
-	if m.meter.group == nil {
+	if m.meter.Group == nil {
 		return nil
 	}
 	select {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	"pinfold/internal/container"
 	"pinfold/sandbox"
 )
 
@@ -81,12 +82,8 @@ func (m *machine) verifyMounts() error {
 		return err
 	}
 	want := map[string]string{}
-	for _, p := range places {
-		at := p.path
-		if at == "" {
-			at = m.Plan.User.Home
-		}
-		want[at] = device + " /" + p.dir
+	for _, p := range container.Places(m.Plan.User.Home) {
+		want[p.Path] = device + " /" + p.Dir
 	}
 	readOnly := false
 	for line := range strings.Lines(string(text)) { // 36 35 98:0 /root /mountpoint rw,noatime ...
@@ -115,7 +112,7 @@ func (m *machine) verifyMounts() error {
 
 // verifyMemory looks at the limit in force.
 func (m *machine) verifyMemory() error {
-	if got, want := m.meter.group.MemoryLimit(), m.Plan.Limits.MemoryBytes; m.Plan.Enforces(sandbox.FeatureMemory) && (got == 0 || got > want) {
+	if got, want := m.meter.Group.MemoryLimit(), m.Plan.Limits.MemoryBytes; m.Plan.Enforces(sandbox.FeatureMemory) && (got == 0 || got > want) {
 		return fmt.Errorf("its memory limit is %d and not %d", got, want)
 	}
 	return nil

@@ -289,3 +289,22 @@ func (g *Group) SetPidsLimit(tasks int64) error {
 	}
 	return writeFile(path.Join(g.where[Pids], pidsFile), fmt.Sprint(tasks))
 }
+
+// SetCPUQuota sets how much processor time a group gets in each period, in microseconds.
+func (g *Group) SetCPUQuota(quotaUS, periodUS int64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.removed:
+		return fmt.Errorf("cgroup %s: %w", g.name, os.ErrClosed)
+	case quotaUS <= 0 || periodUS <= 0 || g.where[CPU] == "":
+		return fmt.Errorf("cgroup %s: cannot set a CPU quota of %d in %d", g.name, quotaUS, periodUS)
+	}
+	h := Hierarchy{version: g.version}
+	for _, s := range h.settings(Limits{CPUQuotaUS: quotaUS, CPUPeriodUS: periodUS}) {
+		if err := writeFile(path.Join(g.where[CPU], s.file), s.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -18,19 +19,28 @@ import (
 
 const doctorLong = `Ask this host what Pinfold can enforce on it, by trying. Nothing is changed.
 
-Exit status: 0, or 1 when something makes the native driver impossible.`
+With --threat it says which isolation is enough against whom, what of that this
+host has, and what to do: agent (your own code and your agent's), students
+(people whom you know), internet (anybody).
+
+Exit status: 0, or 1 when something makes the native driver impossible, or, with
+--threat, when nothing here is enough.`
 
 func (a *app) doctorCommand() *cobra.Command {
 	var asJSON, all bool
+	var threat string
 	cmd := &cobra.Command{
 		Use:     "doctor [flags]",
 		Short:   "Find out what this host can enforce, and how to fix what it cannot",
 		Long:    doctorLong,
-		Example: "  pinfold doctor\n  pinfold doctor --json | jq '.findings[] | select(.severity == \"problem\")'",
+		Example: "  pinfold doctor\n  pinfold doctor --threat students\n  pinfold doctor --json | jq '.findings[] | select(.severity == \"problem\")'",
 		Args:    noArgs,
 
 		Annotations: map[string]string{localOnly: "true"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if threat != "" {
+				return a.adviseAgainst(cmd.Context(), threat, asJSON)
+			}
 			found := a.Whole.Probe(cmd.Context())
 			if probe.Impossible(found) {
 				a.exit = 1
@@ -42,8 +52,55 @@ func (a *app) doctorCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&threat, "threat", "", "say what is enough against these: "+strings.Join(probe.Threats(), ", "))
+	completeChoices(cmd, map[string]func() []string{"threat": probe.Threats})
 	cmd.Flags().BoolVar(&all, "all", false, "say for every finding what was tried")
 	return cmd
+}
+
+// adviseAgainst says what to do about a threat.
+func (a *app) adviseAgainst(ctx context.Context, threat string, asJSON bool) error {
+	if _, err := probe.Advise(threat, nil); err != nil { // before the host is looked at
+		return err
+	}
+	advice, err := probe.Advise(threat, a.Whole.Probe(ctx))
+	if err != nil {
+		return err
+	}
+	if advice.Driver == "" {
+		a.exit = 1
+	}
+	if asJSON {
+		return a.writeJSON(advice)
+	}
+	return a.write(adviceReport(advice, a.style()))
+}
+
+// adviceReport is the advice for people.
+func adviceReport(advice probe.Advice, s style) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s: %s.\n\nenough:  isolation %s, or a stronger one\n", advice.Threat, advice.Means, advice.Isolation)
+	sev, here := probe.OK, "the "+advice.Driver+" driver gives it"
+	if advice.Driver == "" {
+		sev, here = probe.Problem, "nothing gives it"
+	}
+	fmt.Fprintf(&b, "here:    %s %s\nwhy:     %s\n", s.mark(sev), here, advice.Why)
+	if len(advice.First) > 0 {
+		b.WriteString("\nfirst mend these, or accept them:\n")
+	}
+	for _, f := range advice.First {
+		fmt.Fprintf(&b, "  %s not so: %s\n      %s\n", s.mark(f.Severity), f.Title, f.Means)
+		if f.Fix != "" {
+			fmt.Fprintf(&b, "      fix: %s\n", sandbox.SafeText(f.Fix, maxMessage))
+		}
+	}
+	if len(advice.Do) > 0 {
+		b.WriteString("\nthen:\n")
+	}
+	for _, do := range advice.Do {
+		fmt.Fprintf(&b, "  %s\n", do)
+	}
+	return b.Bytes()
 }
 
 // style is how a report may look on this terminal.

@@ -284,9 +284,19 @@ func (b *box) run(args ...string) outcome {
 	}
 	exit, err := p.Wait(b.h.ctx)
 	if err != nil {
-		b.h.Fatalf("wait for %q: %v", args, err)
+		b.h.Fatalf("wait for %q: %v%s", args, err, b.fate())
 	}
 	return outcome{exit, out.String()}
+}
+
+// fate is how the machine ended, if it did.
+func (b *box) fate() string {
+	select {
+	case <-b.Dead():
+		return fmt.Sprintf(": the machine ended: %+v", b.Death())
+	case <-time.After(time.Second):
+		return ", and the machine lives"
+	}
 }
 
 // guestProbe is where the probe lies inside.

@@ -40,7 +40,7 @@ func TestGuestTasks(t *testing.T) {
 				_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
 				b := make([]byte, 1000)
 				n, _ := conn.Read(b)
-				if want := `{"arg":"machine","method":"containerManager.Processes"}`; strings.TrimSpace(string(b[:n])) != want {
+				if want := `{"method":"containerManager.Processes","arg":"machine"}`; strings.TrimSpace(string(b[:n])) != want {
 					t.Errorf("asked %q, not %q", b[:n], want)
 				}
 				_, _ = conn.Write([]byte(c.answer))

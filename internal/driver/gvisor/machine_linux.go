@@ -19,7 +19,6 @@ import (
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/linux/unixpair"
-	"pinfold/sandbox"
 )
 
 // destroyTimeout bounds how long Destroy waits for the kernel to finish.
@@ -91,11 +90,7 @@ func (m *machine) EndRun(ctx context.Context) (driver.Usage, error) { return m.m
 
 // Abilities implements driver.Machine.
 func (m *machine) Abilities() driver.MachineAbilities {
-	a := driver.MachineAbilities{RunMeter: m}
-	if m.group.CanFreeze() {
-		a.Pauser = m
-	}
-	return a
+	return driver.MachineAbilities{RunMeter: m, Pauser: m}
 }
 
 // Dead is closed when runsc has ended: process 1 of a pid namespace that holds all others.
@@ -205,61 +200,6 @@ func (m *machine) end(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return failed("end the sandbox's processes in time", errors.Join(ctx.Err(), killErr))
-	}
-}
-
-// Pause freezes the control group: the sentry, its helpers and all that runs in it.
-func (m *machine) Pause(ctx context.Context) error {
-	m.pausing.Lock()
-	defer m.pausing.Unlock()
-	if m.hasEnded() {
-		return driver.ErrEnded
-	}
-	ctx, cancel := context.WithTimeout(ctx, driver.PauseTimeout)
-	defer cancel()
-	m.paused.Store(true) // nobody is asked any more
-	err := m.group.Freeze(ctx)
-	if err == nil && !m.hasEnded() {
-		return nil
-	}
-	m.paused.Store(false)
-	if m.hasEnded() || errors.Is(err, os.ErrClosed) {
-		return driver.ErrEnded
-	}
-	return &sandbox.Error{
-		Code: sandbox.CodeConflict, Message: "cannot pause the sandbox in time, so it goes on: " + err.Error(), Err: err,
-		Hint: "a process may be in a call that the kernel does not interrupt: try again later",
-	}
-}
-
-// Resume thaws the control group.
-func (m *machine) Resume(context.Context) error {
-	m.pausing.Lock()
-	defer m.pausing.Unlock()
-	if m.hasEnded() {
-		return driver.ErrEnded
-	}
-	if err := m.group.Thaw(); err != nil {
-		return failed("resume the sandbox", err)
-	}
-	m.paused.Store(false)
-	return nil
-}
-
-// Paused implements driver.Pauser.
-func (m *machine) Paused(context.Context) (bool, error) {
-	if m.hasEnded() {
-		return false, driver.ErrEnded
-	}
-	return m.paused.Load(), nil
-}
-
-func (m *machine) hasEnded() bool {
-	select {
-	case <-m.dead:
-		return true
-	default:
-		return false
 	}
 }
 

@@ -142,21 +142,24 @@ sys.stdout.flush(); sys.stdin.read()
 // listenAs listens at a name in a directory, as a user of the host's.
 func listenAs(t *testing.T, uid int, dir *os.File, name string) net.Listener {
 	t.Helper()
-	made := make(chan net.Listener)
-	go func() {
-		runtime.LockOSThread() // which ends with it: it is another user's from here on
-		err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Chdir(fmt.Sprintf("/proc/self/fd/%d", dir.Fd())))
-		_, _, _ = unix.RawSyscall(unix.SYS_SETFSGID, uintptr(uid), 0, 0)
-		_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, uintptr(uid), 0, 0)
-		l, listenErr := net.Listen("unix", name)
-		if err = errors.Join(err, listenErr, unix.Chmod(name, 0o777)); err != nil {
-			t.Error(err)
-		}
-		made <- l
-	}()
-	l := <-made
-	if l == nil {
-		t.FailNow()
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The thread must not end: machines that were made on it would end with it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	become := func(id int) {
+		_, _, _ = unix.RawSyscall(unix.SYS_SETFSGID, uintptr(id), 0, 0)
+		_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, uintptr(id), 0, 0)
+	}
+	err = errors.Join(unix.Unshare(unix.CLONE_FS), unix.Chdir(fmt.Sprintf("/proc/self/fd/%d", dir.Fd())))
+	become(uid)
+	l, listenErr := net.Listen("unix", name)
+	err = errors.Join(err, listenErr, unix.Chmod(name, 0o777))
+	become(0)
+	if err = errors.Join(err, unix.Chdir(here)); err != nil {
+		t.Fatal(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false) // the name is another directory's
 	return l

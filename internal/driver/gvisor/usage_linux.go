@@ -90,7 +90,7 @@ func (t *tasks) Now(u *driver.Usage, _ cgroup.Counters) {
 	if t.machine.paused.Load() || begun.Before(t.next) {
 		return
 	}
-	n, err := t.ask()
+	n, err := t.count()
 	took := time.Since(begun)
 	t.next = time.Now().Add(askShare * took)
 	if err != nil {
@@ -107,14 +107,20 @@ func (t *tasks) Now(u *driver.Usage, _ cgroup.Counters) {
 	}
 }
 
-// ask asks the sentry at its socket, and nobody else: a name that leads elsewhere is refused.
-func (t *tasks) ask() (int64, error) {
-	at, err := openPath(int(t.machine.root.Fd()), rel(controlSocket), inside)
+func (t *tasks) count() (n int64, err error) {
+	err = t.machine.atSocket(func(socket string) (err error) { n, err = guestTasks(socket); return err })
+	return n, err
+}
+
+// atSocket calls f with a name of the socket on which the sentry answers, and of nothing
+// else: a name that leads elsewhere is refused.
+func (m *machine) atSocket(f func(socket string) error) error {
+	at, err := openPath(int(m.root.Fd()), rel(controlSocket), inside)
 	if err != nil {
-		return 0, err
+		return fmt.Errorf("%w: %w", errUnasked, err)
 	}
 	defer at.Close() //nolint:errcheck // only the way in
-	return guestTasks(fmt.Sprintf("/proc/self/fd/%d", at.Fd()))
+	return f(fmt.Sprintf("/proc/self/fd/%d", at.Fd()))
 }
 
 // Peak implements container.Tasks: the host's kernel counts others.

@@ -234,6 +234,29 @@ func TestSetMemoryLimit(t *testing.T) {
 	}
 }
 
+// A group that was made without a CPU limit gets one later.
+func TestSetCPUQuota(t *testing.T) {
+	h := hierarchy(t)
+	g := group(t, h, Limits{Pids: 4})
+	for _, quota := range []int64{50_000, 150_000} {
+		if err := g.SetCPUQuota(quota, 100_000); err != nil {
+			t.Fatal(err)
+		}
+		file, want := "cpu.cfs_quota_us", fmt.Sprint(quota)
+		if h.Version() == 2 {
+			file, want = "cpu.max", fmt.Sprint(quota)+" 100000"
+		}
+		if got := g.file(t, CPU, file); got != want {
+			t.Errorf("%s = %s, not %s", file, got, want)
+		}
+	}
+	for _, bad := range [][2]int64{{0, 100_000}, {-1, 100_000}, {50_000, 0}} {
+		if err := g.SetCPUQuota(bad[0], bad[1]); err == nil {
+			t.Errorf("%v is taken", bad)
+		}
+	}
+}
+
 func TestSetPidsLimit(t *testing.T) {
 	g := group(t, hierarchy(t), Limits{Pids: 4})
 	for _, limit := range []int64{8, 8, 2} {
@@ -297,6 +320,9 @@ func TestRemove(t *testing.T) {
 	}
 	if err := g.SetPidsLimit(1); !errors.Is(err, os.ErrClosed) {
 		t.Fatalf("SetPidsLimit after Remove: %v", err)
+	}
+	if err := g.SetCPUQuota(50_000, 100_000); !errors.Is(err, os.ErrClosed) {
+		t.Fatalf("SetCPUQuota after Remove: %v", err)
 	}
 }
 

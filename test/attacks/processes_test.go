@@ -22,8 +22,9 @@ func prCases() []Case {
 			Attack: Payload{Code: "while True:\n    try: os.fork()\n    except OSError: pass", Limits: sandbox.Limits{Processes: 48, WallTimeMS: 60_000}},
 			Around: func(t *trial) func() { return t.victim() },
 			Judge: func(t *trial) error {
-				// Without a cgroup the kernel counts the agent's tasks in, made or not.
-				if t.result.Usage.ProcessesPeak > 48+wire.MaxTasks {
+				// Without a cgroup the kernel counts the agent's tasks in, made or not, and its
+				// limit lies two higher.
+				if t.result.Usage.ProcessesPeak > 48+wire.MaxTasks+2 {
 					return fmt.Errorf("%d processes at once", t.result.Usage.ProcessesPeak)
 				}
 				return errors.Join(t.ended(sandbox.StatusKilled, sandbox.CauseProcesses), t.victimFine())

@@ -242,7 +242,7 @@ func closeAll(fds []int) {
 }
 
 // startTimeout bounds the start of a sentry, which takes a tenth of a second.
-const startTimeout = time.Minute
+const startTimeout = 30 * time.Second
 
 // release gives the process its ids, lets it go on, and waits until it has become runsc and
 // the agent which that starts is ready. A step that fails ends it; the error names the step.

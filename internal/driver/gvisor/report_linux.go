@@ -100,7 +100,7 @@ var bySentry = []said{
 	{feature: sandbox.FeatureUTSNS, because: "the sandbox's own kernel has its own name"},
 	{feature: sandbox.FeatureCgroupNS, because: "the sandbox's own kernel shows no control groups"},
 	{feature: sandbox.FeatureTimeNS, because: "the clocks of the sandbox's own kernel begin with it"},
-	{feature: sandbox.FeatureProcesses, because: "RLIMIT_NPROC of the sandbox's own kernel, to within two"},
+	{feature: sandbox.FeatureProcesses, because: "RLIMIT_NPROC of the sandbox's own kernel, to within six"},
 	{feature: sandbox.FeatureFilesOwn, because: "the sentry opens the host's files to read; locks, watches and times are its own"},
 	{feature: sandbox.FeatureDevicesOwn, because: "the sentry has its own"},
 	{feature: sandbox.FeatureASLR, because: "the sandbox's own kernel gives every program that is started a layout of its own"},

@@ -62,6 +62,9 @@ these, not of another interpreter that you have.`,
 		Example: languagesExamples,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := a.handOverImage(template, false); err != nil {
+				return err
+			}
 			ask := a.askLanguages
 			if a.remote() && template == "" && driver == "" {
 				ask = a.askServerLanguages

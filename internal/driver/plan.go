@@ -153,7 +153,7 @@ func tooWeak(report Report, least string) *sandbox.Error {
 	return (&sandbox.Error{
 		Code: sandbox.CodeRequirementUnmet, Field: "isolation",
 		Message: fmt.Sprintf("the %s driver's level of isolation is %s, and at least %s is asked for", report.Driver, report.Level, least),
-	}).WithAdvice(sandbox.Advise("accept %s, or take another driver", sandbox.Set("isolation", report.Level)))
+	}).WithAdvice(sandbox.Advise("accept %s, or ask a server whose settings name a stronger driver", sandbox.Set("isolation", report.Level)))
 }
 
 func unmet(plan Plan, required string, index int) *sandbox.Error {

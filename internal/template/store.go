@@ -255,7 +255,7 @@ func Unknown(name string) error {
 	return &sandbox.Error{
 		Code: sandbox.CodeTemplateUnknown, Field: "template",
 		Message: fmt.Sprintf("no template \"%s\"", sandbox.SafeText(name, 60)),
-		Hint:    "take host, or one that pinfold template list names",
+		Hint:    "take host, or one that pinfold template list names (with a server's --state, if a server is asked)",
 	}
 }
 

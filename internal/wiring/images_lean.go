@@ -16,7 +16,7 @@ type images struct{ dir string }
 func (*images) get(name string) (image.Template, error) {
 	return image.Template{}, &sandbox.Error{
 		Code: sandbox.CodeTemplateUnknown, Field: "template", Message: fmt.Sprintf("no template \"%s\"", sandbox.SafeText(name, 60)),
-		Hint: "take host, or one that pinfold template list names",
+		Hint: "take host, or one that pinfold template list names (with a server's --state, if a server is asked)",
 	}
 }
 

@@ -88,7 +88,7 @@ func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string)
 	return nil, driver.Plan{}, &sandbox.Error{
 		Code: sandbox.CodeDriverUnknown, Field: "driver",
 		Message: fmt.Sprintf("no driver \"%s\"", sandbox.SafeText(spec.Driver, 60)),
-		Hint:    "the drivers are auto, " + strings.Join(names, ", "),
+		Hint:    "the drivers here are auto, " + strings.Join(names, ", ") + "; others are a server's whose settings name them (docs/isolation.md)",
 	}
 }
 

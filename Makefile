@@ -14,14 +14,17 @@ build_flags = -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSIO
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-build: bin/pinfold ## bin/pinfold (all is inside: one file is enough), with bin/pinfold-whole and bin/pinfold-agent
+build: bin/pinfold ## bin/pinfold (all is inside: one file is enough), with bin/pinfold-whole, bin/pinfold-agent and bin/pinfold-warden
 
 bin/pinfold-agent: FORCE
 	$(GO) build $(build_flags) -o $@ ./cmd/pinfold-agent
 
-# Everything, with the agent inside.
-bin/pinfold-whole: bin/pinfold-agent FORCE
-	@cmp -s $< internal/agentbin/pinfold-agent || cp $< internal/agentbin/pinfold-agent
+bin/pinfold-warden: FORCE
+	$(GO) build $(build_flags) -o $@ ./cmd/pinfold-warden
+
+# Everything, with the agent and the warden inside.
+bin/pinfold-whole: bin/pinfold-agent bin/pinfold-warden FORCE
+	@for f in pinfold-agent pinfold-warden; do cmp -s bin/$$f internal/agentbin/$$f || cp bin/$$f internal/agentbin/$$f; done
 	$(GO) build $(build_flags) -tags embedagent -o $@ ./cmd/pinfold
 
 # What is started often, with the agent and the whole program inside.
@@ -51,4 +54,4 @@ bench-docs: build ## the same, into docs/benchmarks.md and docs/charts
 	bin/pinfold bench --long --markdown docs/benchmarks.md --svg docs/charts --json docs/benchmarks.json
 
 clean: ## remove what was built
-	rm -rf bin out internal/agentbin/pinfold-agent internal/wholebin/pinfold-whole
+	rm -rf bin out internal/agentbin/pinfold-agent internal/agentbin/pinfold-warden internal/wholebin/pinfold-whole

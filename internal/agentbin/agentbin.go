@@ -14,8 +14,9 @@ package agentbin
 
 import "pinfold/sandbox"
 
-// name is the file that holds the agent, beside the program.
-const name = "pinfold-agent"
+// Names of the files that hold the agent, and a virtual machine's first process, beside
+// the program.
+const name, wardenName = "pinfold-agent", "pinfold-warden"
 
 // maxBytes bounds what is read. The agent is about 3 MB.
 const maxBytes = 64 << 20
@@ -27,7 +28,9 @@ const maxBytes = 64 << 20
 // The error is a *sandbox.Error of code resource_unavailable.
 func Open() ([]byte, error) { return open() }
 
-func missing(err error) *sandbox.Error {
-	return sandbox.Errorf(sandbox.CodeResourceUnavailable, "Pinfold's agent cannot be read: %w", err).
+func missing(err error) *sandbox.Error { return missingFile("agent", err) }
+
+func missingFile(what string, err error) *sandbox.Error {
+	return sandbox.Errorf(sandbox.CodeResourceUnavailable, "Pinfold's %s cannot be read: %w", what, err).
 		WithHint("make build")
 }

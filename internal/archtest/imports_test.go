@@ -22,7 +22,7 @@ var importRules = []struct {
 }{
 	{
 		name: "engine", from: []string{"internal/engine/..."},
-		deny:   append([]string{"internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/..."}, edges...),
+		deny:   append([]string{"internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/qemu/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/..."}, edges...),
 		reason: "the engine decides what lives and dies; drivers are handed to it, so that it can be tested without a kernel",
 	},
 	{
@@ -37,7 +37,7 @@ var importRules = []struct {
 	},
 	{
 		name: "warm interpreters", from: []string{"internal/zygote/..."},
-		deny:   append([]string{"internal/engine/...", "internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/store/..."}, edges...),
+		deny:   append([]string{"internal/engine/...", "internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/qemu/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/store/..."}, edges...),
 		reason: "everything about warm interpreters but the kernel's part, which native has, and the pools, which the engine has",
 	},
 	{
@@ -53,7 +53,7 @@ var importRules = []struct {
 	},
 	{
 		name: "edges", from: edges,
-		deny:   []string{"internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/guest/..."},
+		deny:   []string{"internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/qemu/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/guest/..."},
 		reason: "an edge asks the engine; isolation must not depend on which door a request came through",
 	},
 	{
@@ -75,6 +75,11 @@ var importRules = []struct {
 		name: "agent", from: []string{"internal/agent/...", "cmd/pinfold-agent"},
 		deny:   append([]string{"internal/engine/...", "internal/driver/...", "internal/guest/...", "internal/store/..."}, edges...),
 		reason: "the agent runs beside hostile code: it holds as little of Pinfold as it can",
+	},
+	{
+		name: "warden", from: []string{"internal/warden/...", "cmd/pinfold-warden"},
+		deny:   append([]string{"internal/engine/...", "internal/guest/...", "internal/store/...", "internal/agent/..."}, edges...),
+		reason: "a virtual machine's first process makes one sandbox and passes bytes on: what is said to the agent is none of its business",
 	},
 }
 
@@ -142,7 +147,7 @@ func TestLeanProgramIsLean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heavy := []string{"internal/api", "internal/bench", "internal/compare", "internal/config", "internal/driver/docker", "internal/driver/gvisor", "internal/serve", "internal/store", "internal/telemetry"}
+	heavy := []string{"internal/api", "internal/bench", "internal/compare", "internal/config", "internal/driver/docker", "internal/driver/gvisor", "internal/driver/qemu", "internal/serve", "internal/store", "internal/telemetry"}
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSpace(path)
 		for _, prefix := range []string{"modernc.org/", "go.opentelemetry.io/", "go.yaml.in/", "github.com/prometheus/", "github.com/moby/"} {
@@ -157,7 +162,7 @@ func TestLeanProgramIsLean(t *testing.T) {
 }
 
 func TestOnlyTheWiringKnowsDrivers(t *testing.T) {
-	wiring := []string{".", "cmd/pinfold", "internal/wiring", "test/..."}
+	wiring := []string{".", "cmd/pinfold", "internal/wiring", "test/...", "internal/warden"} // the last is on another computer
 	for _, p := range packages(t) {
 		if _, isDriver := driverOf(p.path()); isDriver || matches(p.path(), wiring) {
 			continue
@@ -219,6 +224,11 @@ var reaches = []struct {
 		[]string{"net/http", "crypto/tls", "os/exec", "plugin"},
 		"the agent stays small and has nothing that a guest could make it speak with",
 	},
+	{
+		[]string{"cmd/pinfold-warden"},
+		[]string{"net/http", "crypto/tls", "plugin"},
+		"the first process of a virtual machine is small, and part of what each machine has in memory",
+	},
 	{[]string{"sandbox"}, []string{"net", "os/exec"}, "data and validation start nothing"},
 }
 
@@ -246,7 +256,7 @@ var dependencies = []struct {
 }{
 	{
 		"golang.org/x/sys",
-		[]string{"internal/linux/...", "internal/agent/...", "cmd/pinfold-agent", "internal/container", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/drivertest/...", "test/..."},
+		[]string{"internal/linux/...", "internal/agent/...", "cmd/pinfold-agent", "internal/container", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/qemu/...", "internal/driver/drivertest/...", "internal/warden/...", "test/..."},
 		"the kernel is spoken to in few places",
 	},
 	{"github.com/moby/moby", []string{"internal/driver/docker"}, "the Docker Engine's API, as its makers say it; one driver speaks it"},

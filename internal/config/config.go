@@ -110,6 +110,15 @@ type TTL struct {
 type Drivers struct {
 	Docker Docker `yaml:"docker"`
 	GVisor GVisor `yaml:"gvisor"`
+	QEMU   QEMU   `yaml:"qemu"`
+}
+
+// QEMU configures the qemu driver, which there is when it is enabled.
+type QEMU struct {
+	Enabled bool   `yaml:"enabled"`
+	Program string `yaml:"program"` // of QEMU's; empty: Debian's
+	Kernel  string `yaml:"kernel"`  // a compressed image; empty: the newest of this host
+	Modules string `yaml:"modules"` // its directory of modules; empty: that of /lib/modules
 }
 
 // Docker configures the docker driver, which there is when it has an image.

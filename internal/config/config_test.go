@@ -65,7 +65,7 @@ pools:
   limits: {cpus: 0.5}
   min: 1
   max: 2
-drivers: {docker: {image: "python:3", engine: "unix:///run/e.sock", runtime: crun}, gvisor: {runsc: /usr/bin/runsc}}
+drivers: {docker: {image: "python:3", engine: "unix:///run/e.sock", runtime: crun}, gvisor: {runsc: /usr/bin/runsc}, qemu: {enabled: true, program: /usr/bin/q, kernel: /boot/k, modules: /lib/modules/r}}
 compile_cache: {bytes: 100MiB, tenant_bytes: 50MiB}
 retention: 24h
 drain_timeout: 0s
@@ -84,7 +84,7 @@ telemetry: {otlp_endpoint: "http://127.0.0.1:4318", service_name: x, sample: 0.1
 		},
 		TTL:          TTL{time.Minute, time.Hour},
 		Pools:        []Pool{{Name: "small", Limits: sandbox.Limits{CPUs: 0.5}, Min: 1, Max: 2}},
-		Drivers:      Drivers{Docker{"python:3", "unix:///run/e.sock", "crun"}, GVisor{"/usr/bin/runsc"}},
+		Drivers:      Drivers{Docker{"python:3", "unix:///run/e.sock", "crun"}, GVisor{"/usr/bin/runsc"}, QEMU{true, "/usr/bin/q", "/boot/k", "/lib/modules/r"}},
 		CompileCache: CompileCache{100 << 20, 50 << 20},
 		Retention:    24 * time.Hour, Log: Log{"debug", FormatJSON},
 		Telemetry: Telemetry{"http://127.0.0.1:4318", "x", 0.1},

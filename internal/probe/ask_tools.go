@@ -138,6 +138,32 @@ func dockerPing(ctx context.Context, socket string) (status string, err error) {
 	return strings.TrimSpace(status), err
 }
 
+// qemu looks for what the driver of that name takes by itself. Whether a machine boots is
+// the driver's to say: that takes seconds.
+func qemu(ctx context.Context, h *host) reply {
+	const install = "sudo apt-get install --no-install-recommends "
+	path, err := h.lookup("qemu-system-x86_64")
+	if err != nil {
+		return reply{answer: No, probed: "no qemu-system-x86_64 in PATH", fix: install + "qemu-system-x86 linux-image-cloud-amd64"}
+	}
+	text, err := h.run(ctx, path, "--version")
+	if err != nil {
+		return reply{answer: Unknown, probed: path + " --version: " + why(err)}
+	}
+	version, _, _ := strings.Cut(text, "\n")
+	kernels, err := filepath.Glob(filepath.Join(h.root, "boot", "vmlinuz-*"))
+	if err != nil || len(kernels) == 0 {
+		return reply{answer: No, probed: version + "; no /boot/vmlinuz-*", fix: install + "linux-image-cloud-amd64"}
+	}
+	for _, k := range kernels {
+		release := strings.TrimPrefix(filepath.Base(k), "vmlinuz-")
+		if _, err := os.Stat(filepath.Join(h.root, "lib", "modules", release)); err == nil {
+			return reply{answer: Yes, probed: version + "; kernel " + release}
+		}
+	}
+	return reply{answer: No, probed: version + "; none of the kernels in /boot has its modules in /lib/modules", fix: install + "linux-image-cloud-amd64"}
+}
+
 func gvisor(ctx context.Context, h *host) reply {
 	path, err := h.lookup("runsc")
 	if err != nil {

@@ -74,6 +74,13 @@ func fakeHost(t *testing.T, files map[string]string) *host {
 	}
 }
 
+func withQEMU(h *host) {
+	h.lookup = func(name string) (string, error) { return "/usr/bin/" + name, nil }
+	h.run = func(context.Context, string, ...string) (string, error) {
+		return "QEMU emulator version 7.2\nCopyright", nil
+	}
+}
+
 func TestQuestions(t *testing.T) {
 	refused := func(h *host) {
 		h.child = func() childReport { return parseSteps("private 0\ntmpfs 13\n") }
@@ -115,6 +122,10 @@ func TestQuestions(t *testing.T) {
 		"no notify":          {"seccomp.notify", map[string]string{"proc/sys/kernel/seccomp/actions_avail": "kill trap errno"}, nil, No, Warning, ""},
 		"no docker":          {"docker", nil, nil, No, Info, ""},
 		"no gvisor":          {"gvisor", nil, nil, No, Info, ""},
+		"no qemu":            {"qemu", nil, nil, No, Info, "qemu-system-x86"},
+		"no kernel":          {"qemu", nil, withQEMU, No, Info, "linux-image-cloud-amd64"},
+		"no modules":         {"qemu", map[string]string{"boot/vmlinuz-6.1": ""}, withQEMU, No, Info, "linux-image-cloud-amd64"},
+		"qemu":               {"qemu", map[string]string{"boot/vmlinuz-6.1": "", "lib/modules/6.1/modules.dep": ""}, withQEMU, Yes, OK, ""},
 		"mitigations off":    {"cpu.mitigations", map[string]string{"sys/devices/system/cpu/vulnerabilities/mds": "Vulnerable", "proc/cmdline": "quiet mitigations=off"}, nil, No, Warning, "sed -i 's/mitigations=off//' /etc/default/grub && sudo update-grub"},
 		"vulnerable AMD":     {"cpu.mitigations", map[string]string{"sys/devices/system/cpu/vulnerabilities/mds": "Vulnerable", "proc/cpuinfo": "vendor_id : AuthenticAMD"}, nil, No, Warning, "install amd64-microcode &&"},
 		"no cgroups":         {"cgroup.memory", nil, nil, Unknown, Warning, ""},

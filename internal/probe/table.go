@@ -76,8 +76,12 @@ var questions = []question{
 		fix:   container.HowToGetRunsc,
 	},
 	{
+		code: "qemu", title: "QEMU and a kernel for virtual machines are there", good: Yes, bad: Info, unknown: Info, ask: qemu,
+		means: "a server that is told so (drivers.qemu.enabled) makes sandboxes as virtual machines, when a request asks for the driver qemu or the level vm",
+	},
+	{
 		code: "kvm", title: "KVM runs guests", good: Yes, bad: Info, unknown: Info, ask: kvmRuns,
-		means: "it could give a sandbox a virtual machine, where a kernel boots in it (that /dev/kvm opens is no proof); no driver of this release uses it",
+		means: "it could run a sandbox's virtual machine faster than emulation, where a kernel boots in it (that /dev/kvm opens is no proof); no driver of this release uses it",
 	},
 	{
 		code: "swap", title: "no swap is in use", good: Yes, bad: Info, unknown: Info, ask: swap,

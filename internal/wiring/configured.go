@@ -25,5 +25,5 @@ func Configured(c *config.Config) (all []driver.Driver) {
 	if g := c.Drivers.GVisor; g.Runsc != "" {
 		all = append(all, gvisor.New(gvisor.Options{Runsc: g.Runsc, Agent: agentbin.Open}))
 	}
-	return all
+	return append(all, machines(c)...)
 }

@@ -25,7 +25,11 @@ func TestLeanProgram(t *testing.T) {
 	copyFile(t, whole, beside+"-whole")
 	copyFile(t, agent, beside+"-agent")
 	alone := filepath.Join(t.TempDir(), "pinfold")
-	complete, carried := filepath.Join(t.TempDir(), "whole"), map[string]string{"internal/agentbin/pinfold-agent": agent}
+	complete, warden := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "warden")
+	if err := os.WriteFile(warden, agenttest.Program(t, agenttest.Warden), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	carried := map[string]string{"internal/agentbin/pinfold-agent": agent, "internal/agentbin/pinfold-warden": warden}
 	build(t, complete, "embedagent", carried)
 	carried["internal/wholebin/pinfold-whole"] = complete
 	build(t, alone, "lean,embedagent", carried)

@@ -210,10 +210,11 @@ func (b *builder) system(ctx context.Context, m *vm.Machine, d vm.Debian) {
 	if err := b.image.Copy(checkoutDir+"/docs/server.md", "../../docs/server.md"); err != nil {
 		b.Fatal(err)
 	}
-	agent := filepath.Join(b.dir, "agent")
+	agent, warden := filepath.Join(b.dir, "agent"), filepath.Join(b.dir, "warden")
 	b.compileTo(agent, agenttest.Agent, "build")
+	b.compileTo(warden, agenttest.Warden, "build")
 	// As make build does, but not in the checkout that this is.
-	file := agenttest.Overlay(b, map[string]string{"internal/agentbin/pinfold-agent": agent})
+	file := agenttest.Overlay(b, map[string]string{"internal/agentbin/pinfold-agent": agent, "internal/agentbin/pinfold-warden": warden})
 	b.compile(checkoutDir+"/bin/pinfold", "pinfold/cmd/pinfold", "build", "-tags=embedagent", "-overlay="+file)
 }
 

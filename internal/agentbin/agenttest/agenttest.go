@@ -17,6 +17,9 @@ import (
 // Agent is the package of the agent.
 const Agent = "pinfold/cmd/pinfold-agent"
 
+// Warden is the package of a virtual machine's first process.
+const Warden = "pinfold/cmd/pinfold-warden"
+
 // DirEnv names a directory with programs that are built already, for test
 // binaries that are started again where no Go is.
 const DirEnv = "PINFOLD_TEST_PROGRAMS"

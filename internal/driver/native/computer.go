@@ -120,6 +120,22 @@ func (in *inside) live(cpuNanos, memory, processes int64) []image.File {
 	return in.machine.Live(now)
 }
 
+// Renew is for a machine that is a copy of another, as in a virtual machine that goes on
+// from a snapshot: it gets an id of its own, and its times are as the clock now says.
+func (m *machine) Renew() {
+	t := &m.meter
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m.inside.booted = time.Now().Add(-bootClock()).Unix() + m.inside.offset
+	m.inside.shown = time.Time{}
+	t.write([]image.File{bootID()})
+	t.show()
+}
+
+func bootID() image.File {
+	return image.File{Path: image.BootID, Mode: 0o444, Content: []byte(randomUUID() + "\n")}
+}
+
 // uptime is the time since the start, as clocks inside say it.
 func (in *inside) uptime() time.Duration {
 	return bootClock() - time.Duration(in.offset)*time.Second
@@ -141,7 +157,7 @@ func (in *inside) files(root bool) []image.File {
 			files[i].Mode = 0o666
 		}
 	}
-	return append(files, image.File{Path: image.BootID, Mode: 0o444, Content: []byte(randomUUID() + "\n")})
+	return append(files, bootID())
 }
 
 // show writes the files that change, where that is due.

@@ -39,7 +39,7 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 		return nil, err
 	}
 	m := d.newMachine(plan, h)
-	if err := m.build(ctx, h.groupName(d.token, plan.ID)); err != nil {
+	if err := m.build(ctx, h.lock.Group(plan.ID)); err != nil {
 		if destroyErr := m.Destroy(context.WithoutCancel(ctx)); destroyErr != nil {
 			err = errors.Join(err, destroyErr)
 		}

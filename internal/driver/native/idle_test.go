@@ -188,7 +188,7 @@ func TestEachDescriptorMayBeTheLast(t *testing.T) {
 		m := d.newMachine(plan, d.host)
 		var err, destroyErr error
 		withOpenFiles(t, uint64(before+free), func() { //nolint:gosec // a small number
-			err = m.build(t.Context(), d.host.groupName(d.token, fmt.Sprintf("last-%d", free)))
+			err = m.build(t.Context(), d.host.lock.Group(fmt.Sprintf("last-%d", free)))
 			destroyErr = m.Destroy(t.Context())
 		})
 		if destroyErr != nil {

@@ -16,22 +16,18 @@ package native
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
 	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/hostlock"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/userns"
 	"pinfold/sandbox"
@@ -56,7 +52,6 @@ type Options struct {
 // Driver makes native sandboxes. It is safe for concurrent use.
 type Driver struct {
 	options Options
-	token   string // names this process's cgroups
 
 	once    sync.Once
 	host    *host
@@ -87,8 +82,7 @@ type host struct {
 
 	claimOnce sync.Once
 	claimErr  error
-	lock      *os.File // held while this process lives; nil before the claim
-	lockDir   string
+	lock      *hostlock.Lock // held while this process lives; nil before the claim
 }
 
 // identity is how sandboxes get their user ids here.
@@ -101,15 +95,7 @@ type identity struct {
 
 // New returns the driver. Nothing is touched until it is first used.
 func New(o Options) *Driver {
-	return &Driver{options: o, token: token()}
-}
-
-func token() string {
-	b := make([]byte, 6)
-	if _, err := rand.Read(b); err != nil {
-		panic("native: no random numbers: " + err.Error()) // crypto/rand never fails on Linux
-	}
-	return hex.EncodeToString(b)
+	return &Driver{options: o}
 }
 
 // Name returns "native".
@@ -174,11 +160,12 @@ func (h *host) lookAround() (err error) {
 // before the first trace that a sandbox leaves.
 func (h *host) claim(d *Driver) error {
 	h.claimOnce.Do(func() {
-		if h.claimErr = d.lockState(h); h.claimErr != nil || !h.ids.root {
+		dir := cmp.Or(d.options.StateDir, defaultStateDir())
+		if h.lock, h.claimErr = hostlock.Take(dir); h.claimErr != nil || !h.ids.root {
 			return
 		}
 		var err error
-		if h.ids.pool, err = idblock.New(filepath.Join(h.lockDir, "blocks"), idblock.NoProcess); err != nil {
+		if h.ids.pool, err = idblock.New(filepath.Join(dir, "blocks"), idblock.NoProcess); err != nil {
 			h.claimErr = setupError("open the file of id blocks", err)
 		}
 	})
@@ -197,96 +184,8 @@ func (h *host) close() {
 		_ = h.ids.pool.Close() // at worst an empty file stays
 	}
 	if h.lock != nil {
-		h.unlockState()
+		h.lock.Release(h.undestroyed.Load() > 0) // then the next process must see that we have died
 	}
-}
-
-// unlockState gives the lock back.
-func (h *host) unlockState() {
-	if h.undestroyed.Load() == 0 { // else the next process must see that we have died
-		_ = os.Remove(h.lock.Name())
-	}
-	_ = h.lock.Close()
-	// The directories are removed only when nobody else uses them.
-	for _, dir := range []string{"hosts", "."} {
-		_ = os.Remove(filepath.Join(h.lockDir, dir))
-	}
-}
-
-// lockState takes a lock that says that this process lives. The names of its
-// cgroups begin with the lock's name.
-func (d *Driver) lockState(h *host) error {
-	h.lockDir = cmp.Or(d.options.StateDir, defaultStateDir())
-	name := filepath.Join(h.lockDir, "hosts", d.token)
-	var err error
-	for range 64 { // another process may remove the empty directories, or the file before it is locked
-		if err = makeStateDir(h.lockDir); err != nil {
-			continue
-		}
-		if h.lock, err = takeLock(name); err != nil {
-			continue
-		}
-		// What was there may have been removed, and made again by somebody else. From
-		// now on it cannot be: our lock is in it.
-		if err = isStateDir(h.lockDir); err == nil {
-			return nil
-		}
-		_ = os.Remove(name)
-		_ = h.lock.Close()
-		h.lock = nil
-	}
-	if known := new(sandbox.Error); errors.As(err, &known) {
-		return known
-	}
-	return setupError("lock "+name, err)
-}
-
-// takeLock makes a file and locks it. A lock counts only while the name leads to
-// the file: whoever looks for dead processes removes what is not locked yet.
-func takeLock(name string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return nil, err
-	}
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	var mine, there unix.Stat_t
-	err = errors.Join(
-		unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB),
-		unix.Fstat(int(f.Fd()), &mine), unix.Lstat(name, &there))
-	if err == nil && (mine.Ino != there.Ino || mine.Dev != there.Dev) {
-		err = errors.New("the file was replaced")
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
-}
-
-// makeStateDir makes the directory of locks, unless it is there.
-func makeStateDir(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return setupError("make "+dir, err)
-	}
-	return isStateDir(dir)
-}
-
-// isStateDir says whether the directory of locks is ours alone.
-func isStateDir(dir string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(dir, &st); err != nil {
-		return setupError("look at "+dir, err)
-	}
-	if int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o022 != 0 {
-		return &sandbox.Error{
-			Code:    sandbox.CodeSetupFailed,
-			Message: fmt.Sprintf("%s is not a directory that only this user can write to", dir),
-			Hint:    "remove it, or set another state directory",
-		}
-	}
-	return nil
 }
 
 func defaultStateDir() string {
@@ -310,7 +209,7 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	h := d.host
-	if h.lock != nil && h.anyDead() {
+	if h.lock != nil && h.lock.AnyDead() {
 		ctx, cancel := context.WithTimeout(context.Background(), destroyTimeout)
 		defer cancel()
 		if _, err := d.Leftovers(ctx); err != nil {
@@ -338,12 +237,12 @@ func (d *Driver) Leftovers(ctx context.Context) ([]driver.Leftover, error) {
 	if err := h.claim(d); err != nil {
 		return nil, err
 	}
-	swept, err := h.hierarchy.Sweep(ctx, func(name string) bool { return h.ownerLives(name, d.token) })
+	swept, err := h.hierarchy.Sweep(ctx, h.lock.OwnerLives)
 	var found []driver.Leftover
 	for _, s := range swept {
 		found = append(found, driver.Leftover{Kind: "cgroup", Name: s.Name, Err: s.Err})
 	}
-	for _, name := range h.deadLocks() {
+	for _, name := range h.lock.RemoveDead() {
 		found = append(found, driver.Leftover{Kind: "lock", Name: name})
 	}
 	if h.ids.pool == nil {
@@ -354,60 +253,6 @@ func (d *Driver) Leftovers(ctx context.Context) ([]driver.Leftover, error) {
 		found = append(found, driver.Leftover{Kind: "lease", Name: name})
 	}
 	return found, errors.Join(err, sweepErr)
-}
-
-// groupName names a sandbox's cgroup after the state directory in which its
-// owner's lock lies, the owner, and the sandbox: cgroups are one place for the
-// whole host, state directories need not be.
-func (h *host) groupName(owner, id string) string { return h.stateName() + "-" + owner + "-" + id }
-
-func (h *host) stateName() string {
-	sum := sha256.Sum256([]byte(h.lockDir))
-	return hex.EncodeToString(sum[:4])
-}
-
-// ownerLives says whether the process that made a cgroup lives. What another
-// state directory accounts for is not ours to judge, and counts as alive.
-func (h *host) ownerLives(group, self string) bool {
-	state, rest, _ := strings.Cut(group, "-")
-	owner, _, _ := strings.Cut(rest, "-")
-	return state != h.stateName() || owner == self || locked(filepath.Join(h.lockDir, "hosts", owner))
-}
-
-// anyDead says whether a process died without giving back its lock.
-func (h *host) anyDead() bool {
-	names, _ := filepath.Glob(filepath.Join(h.lockDir, "hosts", "*"))
-	for _, name := range names {
-		if name != h.lock.Name() && !locked(name) {
-			return true
-		}
-	}
-	return false
-}
-
-// deadLocks removes the locks of dead processes.
-func (h *host) deadLocks() (removed []string) {
-	entries, err := os.ReadDir(filepath.Join(h.lockDir, "hosts"))
-	if err != nil {
-		return nil
-	}
-	for _, e := range entries {
-		name := filepath.Join(h.lockDir, "hosts", e.Name())
-		if name != h.lock.Name() && !locked(name) && os.Remove(name) == nil {
-			removed = append(removed, name)
-		}
-	}
-	return removed
-}
-
-// locked says whether a living process holds the lock.
-func locked(name string) bool {
-	f, err := os.OpenFile(name, os.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return false
-	}
-	defer f.Close() //nolint:errcheck // only looked at
-	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 func setupError(step string, err error) *sandbox.Error {

@@ -91,7 +91,7 @@ func (d *Driver) NewZygote(ctx context.Context, plan driver.Plan, spec zygote.Sp
 		program: func(n *initSpec) *spawn.Program { return n.zygoteProgram(z.uid, spec) },
 		leased:  func() { z.uid = m.block.Base + plan.User.UID },
 	}
-	if err := m.build(ctx, h.groupName(d.token, plan.ID)); err != nil {
+	if err := m.build(ctx, h.lock.Group(plan.ID)); err != nil {
 		return nil, createError(errors.Join(err, m.Destroy(context.WithoutCancel(ctx))))
 	}
 	failpoint.Hit("native.zygote")
@@ -167,7 +167,7 @@ func (z *zygoteMachine) Fork(ctx context.Context, plan driver.Plan) (driver.Mach
 	m := d.newMachine(plan, h)
 	m.zygote = z
 	m.spawn.below = &spawn.Below{Process: z.machine.child.Pidfd, Owner: z.uid}
-	err := m.build(ctx, h.groupName(d.token, plan.ID))
+	err := m.build(ctx, h.lock.Group(plan.ID))
 	var c *zygote.Child
 	if err == nil {
 		c, err = z.forkInto(ctx, m)

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"pinfold/internal/initramfs"
 )
 
 // Image is the guest's root file system: the programs and files that a test
@@ -37,7 +39,7 @@ func NewImage() *Image {
 	for _, d := range []string{"dev", "proc", "sys", "run", "tmp", "root", "etc", "mnt", "home", "usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "test"} {
 		i.mkdirs(d)
 	}
-	i.files["home/user"] = file{mode: typeDir | 0o700, uid: User}
+	i.files["home/user"] = file{mode: initramfs.TypeDir | 0o700, uid: User}
 	for _, d := range []string{"bin", "sbin", "lib", "lib64"} {
 		i.Link("/"+d, "usr/"+d)
 	}
@@ -57,19 +59,19 @@ func (i *Image) put(name string, f file) {
 func (i *Image) mkdirs(dir string) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		if _, ok := i.files[dir]; !ok {
-			i.files[dir] = file{mode: typeDir | 0o755}
+			i.files[dir] = file{mode: initramfs.TypeDir | 0o755}
 		}
 	}
 }
 
 // Content adds a file.
 func (i *Image) Content(name string, perm uint32, content string) {
-	i.put(name, file{mode: typeFile | perm, content: []byte(content)})
+	i.put(name, file{mode: initramfs.TypeFile | perm, content: []byte(content)})
 }
 
 // Link adds a symbolic link.
 func (i *Image) Link(name, target string) {
-	i.put(name, file{mode: typeLink | 0o777, content: []byte(target)})
+	i.put(name, file{mode: initramfs.TypeLink | 0o777, content: []byte(target)})
 }
 
 // Copy adds a file of the host's; symbolic links are followed. The content is
@@ -82,7 +84,7 @@ func (i *Image) Copy(name, host string) error {
 	if !st.Mode().IsRegular() {
 		return fmt.Errorf("%s is not a regular file", host)
 	}
-	i.put(name, file{mode: typeFile | uint32(st.Mode().Perm()), host: host})
+	i.put(name, file{mode: initramfs.TypeFile | uint32(st.Mode().Perm()), host: host})
 	return nil
 }
 
@@ -99,7 +101,7 @@ func (i *Image) CopyTree(name, host string, skip func(rel string) bool) error {
 		case rel != "" && skip(rel):
 			return nil
 		case d.IsDir():
-			i.put(path.Join(name, rel), file{mode: typeDir | 0o755})
+			i.put(path.Join(name, rel), file{mode: initramfs.TypeDir | 0o755})
 			return nil
 		case d.Type()&fs.ModeSymlink != 0:
 			target, err := os.Readlink(p)
@@ -165,20 +167,20 @@ func (i *Image) copyLibrary(lib string) error {
 
 // write writes the tree as an archive that the kernel unpacks.
 func (i *Image) write(w io.Writer) error {
-	c := newCPIO(w)
+	c := initramfs.NewArchive(w)
 	for _, name := range slices.Sorted(maps.Keys(i.files)) { // a directory comes before what is in it
 		if err := i.writeFile(c, name); err != nil {
 			return err
 		}
 	}
-	return c.close()
+	return c.Close()
 }
 
-func (i *Image) writeFile(c *cpio, name string) error {
+func (i *Image) writeFile(c *initramfs.Archive, name string) error {
 	f := i.files[name]
-	e := entry{name: name, mode: f.mode, uid: f.uid, gid: f.uid, size: int64(len(f.content)), content: bytes.NewReader(f.content)}
+	e := initramfs.Entry{Name: name, Mode: f.mode, UID: f.uid, GID: f.uid, Size: int64(len(f.content)), Content: bytes.NewReader(f.content)}
 	if f.host == "" {
-		return c.add(e)
+		return c.Add(e)
 	}
 	in, err := os.Open(f.host)
 	if err != nil {
@@ -189,6 +191,6 @@ func (i *Image) writeFile(c *cpio, name string) error {
 	if err != nil {
 		return err
 	}
-	e.size, e.content = st.Size(), in
-	return c.add(e)
+	e.Size, e.Content = st.Size(), in
+	return c.Add(e)
 }

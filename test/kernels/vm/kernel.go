@@ -64,7 +64,7 @@ func missing(purpose string, tools []tool) string {
 }
 
 // Kernel returns the path of a kernel image. The first call on a machine
-// fetches Debian's package (27 MB) and unpacks the image into the user's cache
+// fetches Debian's package (27 MB) and unpacks it into the user's cache
 // directory; nothing is installed.
 func Kernel(ctx context.Context) (string, error) {
 	if k := os.Getenv(KernelEnv); k != "" {
@@ -75,7 +75,7 @@ func Kernel(ctx context.Context) (string, error) {
 		return "", err
 	}
 	cache = filepath.Join(cache, "pinfold", "kernels")
-	cached, err := filepath.Glob(filepath.Join(cache, "vmlinuz-*"))
+	cached, err := filepath.Glob(filepath.Join(cache, "*/boot/vmlinuz-*"))
 	if err != nil {
 		return "", err
 	}
@@ -124,8 +124,22 @@ func fetch(ctx context.Context, cache string) (string, error) {
 	if err != nil || len(images) != 1 {
 		return "", fmt.Errorf("%s has %d kernel images: %w", pkg, len(images), err)
 	}
-	kernel := filepath.Join(cache, filepath.Base(images[0]))
-	return kernel, os.Rename(images[0], kernel)
+	release := strings.TrimPrefix(filepath.Base(images[0]), "vmlinuz-")
+	tree := filepath.Join(cache, release)
+	err = os.Rename(filepath.Join(dir, "tree"), tree)
+	return filepath.Join(tree, "boot", filepath.Base(images[0])), err
+}
+
+// Modules returns the directory of modules of a kernel that Kernel has fetched.
+func Modules(kernel string) string {
+	release := strings.TrimPrefix(filepath.Base(kernel), "vmlinuz-")
+	for _, lib := range []string{"lib", "usr/lib"} {
+		dir := filepath.Join(filepath.Dir(kernel), "..", lib, "modules", release)
+		if _, err := os.Stat(dir); err == nil {
+			return filepath.Clean(dir)
+		}
+	}
+	return filepath.Join("/lib/modules", release)
 }
 
 // kernelPackage finds the package behind a metapackage.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"pinfold/internal/initramfs"
 )
 
 // Where a system that boots has what its tests need: a second disk.
@@ -127,9 +129,9 @@ func (i *Image) unpackFile(name string, f file) error {
 	}
 	perm := os.FileMode(f.mode & 0o777)
 	switch {
-	case f.mode&0o170000 == typeDir:
+	case f.mode&0o170000 == initramfs.TypeDir:
 		return errors.Join(os.MkdirAll(name, perm), os.Chmod(name, perm), os.Lchown(name, f.uid, f.uid))
-	case f.mode&0o170000 == typeLink:
+	case f.mode&0o170000 == initramfs.TypeLink:
 		return os.Symlink(string(f.content), name)
 	case f.host != "":
 		content, err := os.ReadFile(f.host)

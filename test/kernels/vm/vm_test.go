@@ -2,57 +2,15 @@ package vm
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"pinfold/internal/initramfs"
 )
-
-// The kernel's own reader is exercised by every boot; this is the format byte
-// by byte.
-func TestCPIO(t *testing.T) {
-	var got bytes.Buffer
-	c := newCPIO(&got)
-	for _, e := range []entry{
-		{name: "d", mode: typeDir | 0o755},
-		{name: "d/f", mode: typeFile | 0o644, uid: 1000, gid: 100, size: 5, content: strings.NewReader("hello")},
-	} {
-		if err := c.add(e); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := c.close(); err != nil {
-		t.Fatal(err)
-	}
-	zeros := func(n int) string { return strings.Repeat("00000000", n) }
-	want := "070701" + "00000001" + "000041ed" + zeros(2) + "00000001" + zeros(6) + "00000002" + zeros(1) + "d\x00" +
-		"070701" + "00000002" + "000081a4" + "000003e8" + "00000064" + "00000001" + zeros(1) + "00000005" + zeros(4) + "00000004" + zeros(1) + "d/f\x00\x00\x00" +
-		"hello\x00\x00\x00" +
-		"070701" + "00000002" + zeros(3) + "00000001" + zeros(6) + "0000000b" + zeros(1) + "TRAILER!!!\x00\x00\x00\x00"
-	if d := cmp.Diff(want, got.String()); d != "" {
-		t.Fatalf("(-want +got):\n%s", d)
-	}
-}
-
-func TestCPIORefuses(t *testing.T) {
-	for _, e := range []entry{
-		{name: ""},
-		{name: "/etc/passwd"},
-		{name: "../x"},
-		{name: "big", size: 1 << 32},
-		{name: "short", size: 6, content: strings.NewReader("hello")},
-		{name: "broken", size: 6, content: iotest.ErrReader(io.ErrUnexpectedEOF)},
-	} {
-		if err := newCPIO(io.Discard).add(e); err == nil {
-			t.Errorf("took %q", e.name)
-		}
-	}
-}
 
 func TestImage(t *testing.T) {
 	host := filepath.Join(t.TempDir(), "host")
@@ -77,8 +35,8 @@ func TestImage(t *testing.T) {
 		got[name] = f.mode
 	}
 	want := map[string]uint32{
-		"opt": typeDir | 0o755, "opt/x": typeDir | 0o755, "opt/x/sub": typeDir | 0o755,
-		"opt/x/keep": typeFile | 0o640, "opt/x/sub/keep": typeFile | 0o640, "opt/x/link": typeLink | 0o777,
+		"opt": initramfs.TypeDir | 0o755, "opt/x": initramfs.TypeDir | 0o755, "opt/x/sub": initramfs.TypeDir | 0o755,
+		"opt/x/keep": initramfs.TypeFile | 0o640, "opt/x/sub/keep": initramfs.TypeFile | 0o640, "opt/x/link": initramfs.TypeLink | 0o777,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Fatalf("(-want +got):\n%s", d)

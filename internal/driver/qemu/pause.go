@@ -1,0 +1,70 @@
+//go:build linux
+
+package qemu
+
+import (
+	"context"
+	"errors"
+
+	"pinfold/internal/driver"
+	"pinfold/sandbox"
+)
+
+// Pause stops the machine: its processors, its devices and its clocks stand still. What
+// its counters were is read before, since nobody in there can be asked then.
+func (m *machine) Pause(ctx context.Context) error {
+	m.pausing.Lock()
+	defer m.pausing.Unlock()
+	if m.hasEnded() {
+		return driver.ErrEnded
+	}
+	if m.paused.Load() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, driver.PauseTimeout)
+	defer cancel()
+	_, err := m.Usage(ctx)
+	if err == nil {
+		_, err = m.process.monitor.command(ctx, "stop", nil)
+	}
+	switch {
+	case m.hasEnded() || m.process.hasEnded() || errors.Is(err, driver.ErrEnded):
+		return driver.ErrEnded
+	case err != nil:
+		_, _ = m.process.monitor.command(context.WithoutCancel(ctx), "cont", nil)
+		return &sandbox.Error{
+			Code: sandbox.CodeConflict, Message: "cannot pause the virtual machine in time, so it goes on: " + err.Error(), Err: err,
+			Hint: "try again later",
+		}
+	}
+	m.paused.Store(true)
+	return nil
+}
+
+// Resume lets the machine go on.
+func (m *machine) Resume(ctx context.Context) error {
+	m.pausing.Lock()
+	defer m.pausing.Unlock()
+	if m.hasEnded() {
+		return driver.ErrEnded
+	}
+	if !m.paused.Load() {
+		return nil
+	}
+	if _, err := m.process.monitor.command(ctx, "cont", nil); err != nil {
+		if m.process.hasEnded() {
+			return driver.ErrEnded
+		}
+		return failed("resume the virtual machine", err)
+	}
+	m.paused.Store(false)
+	return nil
+}
+
+// Paused implements driver.Pauser.
+func (m *machine) Paused(context.Context) (bool, error) {
+	if m.hasEnded() {
+		return false, driver.ErrEnded
+	}
+	return m.paused.Load(), nil
+}

@@ -1,0 +1,379 @@
+//go:build linux
+
+package qemu
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"pinfold/internal/driver"
+	"pinfold/internal/image"
+	"pinfold/internal/linux/memfd"
+	"pinfold/internal/warden/wardenwire"
+)
+
+// # Snapshots
+//
+// A machine that is ready and has no sandbox yet is booted once for each template and
+// shape, its base. Its memory is a file, and so is, once it has stopped, the state of its
+// devices (QEMU's own format for moving machines, some 0.3 MB). Each machine then maps that
+// memory privately, so that only what it changes is its own, and goes on from that state:
+// 0.1 s in place of the seconds of a boot. Nobody can write to either file any more, also
+// not a QEMU that was broken into.
+//
+// What is asked for twice gets a snapshot of its own, with the sandbox made and the agent
+// waiting: under emulation making one takes longer than all the rest, since the emulator
+// has to translate all code that runs in a machine for the first time.
+//
+// What goes on in many places at once shares what a machine must not share. So before
+// anything else happens in there the warden is told the time and gets fresh random bytes,
+// from which the machine's kernel makes all others. No program has run in a base, and
+// nothing of a tenant's was ever in it.
+
+// maxBases is for how many shapes and templates bases are kept, the last used.
+const maxBases = 6
+
+// base is what machines of one shape go on from.
+type base struct {
+	bases  *bases
+	key    baseKey
+	report driver.Report
+	disk   *disk
+	memory *os.File // both nil: every machine boots
+	state  *os.File
+
+	greeting []byte // what the agent of its sandbox has said; nil: there is no sandbox
+
+	users int  // guarded by bases.mu, as what follows
+	used  int  // when it was used last
+	old   bool // to be closed when nobody uses it
+}
+
+// baseKey is what a base is for.
+type baseKey struct {
+	disk  *disk
+	shape shape
+	qemu  unix.Stat_t // of its program, by what changes when it is another
+	plan  string      // of the sandbox that is in there; "": none
+}
+
+// making is a base that is being made.
+type making struct {
+	done chan struct{}
+	base *base
+	err  error
+}
+
+// bases keeps them. It is safe for concurrent use.
+type bases struct {
+	mu     sync.Mutex
+	known  map[baseKey]*base
+	under  map[baseKey]*making
+	turn   int
+	asked  map[baseKey]bool // once, at least
+	ctx    context.Context  //nolint:containedctx // of all that are being made
+	cancel context.CancelFunc
+	all    sync.WaitGroup
+	closed bool
+}
+
+// base returns the base for a template and a shape, which its user releases.
+func (d *Driver) base(ctx context.Context, t image.Template, s shape) (*base, error) {
+	key, err := d.keyOf(ctx, t, s)
+	if err != nil {
+		return nil, err
+	}
+	return d.baseOf(ctx, key)
+}
+
+func (d *Driver) keyOf(ctx context.Context, t image.Template, s shape) (key baseKey, err error) {
+	h, err := d.prepare()
+	if err == nil {
+		err = d.claim()
+	}
+	if err != nil {
+		return key, err
+	}
+	shows, err := h.disk.of(ctx, t)
+	if err != nil {
+		return key, err
+	}
+	key = baseKey{disk: shows, shape: s}
+	var st unix.Stat_t
+	if err := unix.Stat(h.program, &st); err != nil {
+		return key, failed("look at QEMU", err)
+	}
+	key.qemu.Dev, key.qemu.Ino, key.qemu.Mtim = st.Dev, st.Ino, st.Mtim
+	return key, nil
+}
+
+func (d *Driver) baseOf(ctx context.Context, key baseKey) (*base, error) {
+	for {
+		have, wait := d.bases.find(d, key)
+		if have != nil {
+			return have, nil
+		}
+		if wait == nil {
+			return nil, failed("use the driver", os.ErrClosed)
+		}
+		select {
+		case <-wait.done:
+			if wait.err != nil {
+				return nil, wait.err
+			}
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// find returns the base, for its user, or who makes it.
+func (b *bases) find(d *Driver, key baseKey) (*base, *making) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, nil
+	}
+	b.turn++
+	if have := b.known[key]; have != nil {
+		have.users++
+		have.used = b.turn
+		return have, nil
+	}
+	if wait := b.under[key]; wait != nil {
+		return nil, wait
+	}
+	if b.known == nil {
+		b.known, b.under = map[baseKey]*base{}, map[baseKey]*making{}
+		b.ctx, b.cancel = context.WithCancel(context.Background()) //nolint:gosec // close cancels it
+	}
+	m := &making{done: make(chan struct{})}
+	b.under[key] = m
+	b.all.Go(func() { // goes on when who asked for it first has gone: others wait, too
+		makes := d.makeBase
+		if key.plan != "" {
+			makes = d.makeSandboxBase
+		}
+		m.base, m.err = makes(b.ctx, key)
+		b.keep(m, key)
+	})
+	return nil, m
+}
+
+// keep keeps what was made, in the place of the one that was not used for longest.
+func (b *bases) keep(m *making, key baseKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.under, key)
+	close(m.done)
+	if m.err != nil {
+		return
+	}
+	m.base.bases, m.base.key, m.base.used = b, key, b.turn
+	b.known[key] = m.base
+	for len(b.known) > maxBases {
+		var oldest *base
+		for _, one := range b.known {
+			if oldest == nil || one.used < oldest.used {
+				oldest = one
+			}
+		}
+		oldest.drop()
+	}
+}
+
+// drop forgets a base, whose lock is held.
+func (b *base) drop() {
+	delete(b.bases.known, b.key)
+	b.old = true
+	b.closeUnused()
+}
+
+func (b *base) closeUnused() {
+	if b.old && b.users == 0 && b.memory != nil {
+		_, _ = b.memory.Close(), b.state.Close()
+		b.memory = nil
+	}
+}
+
+// release says that its user needs it no more.
+func (b *base) release() {
+	b.bases.mu.Lock()
+	defer b.bases.mu.Unlock()
+	b.users--
+	b.closeUnused()
+}
+
+// forget has the next user get another.
+func (b *base) forget() {
+	b.bases.mu.Lock()
+	defer b.bases.mu.Unlock()
+	if b.bases.known[b.key] == b {
+		b.drop()
+	}
+}
+
+// close ends what is being made, and forgets all.
+func (b *bases) close() {
+	b.mu.Lock()
+	b.closed = true
+	if b.cancel != nil {
+		b.cancel()
+	}
+	b.mu.Unlock()
+	b.all.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, one := range b.known {
+		one.drop()
+	}
+}
+
+// makeBase boots a machine, stops it and keeps what it was.
+func (d *Driver) makeBase(ctx context.Context, key baseKey) (b *base, err error) {
+	done, err := d.turn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	b = &base{disk: key.disk}
+	l := launch{id: fmt.Sprintf("base-%d", time.Now().UnixNano()%1e12), shape: key.shape, disk: key.disk}
+	if !d.o.cold {
+		if l.memory, err = memoryFile(key.shape); err != nil {
+			return nil, err
+		}
+		defer l.memory.Close() //nolint:errcheck // who goes on from it has opened it again
+	}
+	q, report, err := d.boot(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	b.report = report
+	if l.memory != nil {
+		b.state, err = q.save(ctx)
+	}
+	if err = errors.Join(err, q.remove(ctx)); err != nil || l.memory == nil {
+		return b, err
+	}
+	if _, err = unix.FcntlInt(l.memory.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
+		return nil, failed("seal the machine's memory", err)
+	}
+	b.memory, err = reopen(l.memory, unix.O_RDWR) // as QEMU opens it; what is sealed stays as it is
+	return b, err
+}
+
+func memoryFile(s shape) (*os.File, error) {
+	fd, err := unix.MemfdCreate("memory", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, failed("make the machine's memory", err)
+	}
+	f := os.NewFile(uintptr(fd), "memory")
+	if err := f.Truncate(s.memory << 20); err != nil {
+		_ = f.Close()
+		return nil, failed("make the machine's memory", err)
+	}
+	return f, nil
+}
+
+// reopen opens a file anew, with a place of its own in it.
+func reopen(f *os.File, flags int) (*os.File, error) {
+	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), flags|unix.O_CLOEXEC, 0)
+}
+
+// ignoreShared has QEMU leave the memory where it is.
+var ignoreShared = map[string]any{"capabilities": []map[string]any{{"capability": "x-ignore-shared", "state": true}}}
+
+// save stops the machine and returns the state of its devices.
+func (q *process) save(ctx context.Context) (*os.File, error) {
+	fd, err := unix.MemfdCreate("state", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, failed("keep the machine's state", err)
+	}
+	f := os.NewFile(uintptr(fd), "state")
+	defer f.Close() //nolint:errcheck // opened again below
+	if err := q.migrate(ctx, f); err != nil {
+		return nil, failed("keep the machine's state", err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
+		return nil, failed("seal the machine's state", err)
+	}
+	return reopen(f, unix.O_RDONLY)
+}
+
+// migrate has QEMU write its state to a file, and stop.
+func (q *process) migrate(ctx context.Context, to *os.File) error {
+	ctx, cancel := context.WithTimeout(ctx, q.driver.o.patient)
+	defer cancel()
+	if err := q.handState(ctx, to); err != nil {
+		return err
+	}
+	if _, err := q.monitor.command(ctx, "migrate", map[string]string{"uri": "fd:state"}); err != nil {
+		return err
+	}
+	for {
+		answer, err := q.monitor.command(ctx, "query-migrate", nil)
+		if err != nil {
+			return err
+		}
+		var now struct {
+			Status string `json:"status"`
+			Error  string `json:"error-desc"`
+		}
+		if err := json.Unmarshal(answer, &now); err != nil {
+			return err
+		}
+		switch now.Status {
+		case "completed":
+			return nil
+		case "failed", "cancelled":
+			return errors.New("QEMU could not: " + now.Error)
+		}
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// handState hands QEMU the file of a state.
+func (q *process) handState(ctx context.Context, f *os.File) error {
+	if _, err := q.monitor.command(ctx, "migrate-set-capabilities", ignoreShared); err != nil {
+		return err
+	}
+	_, err := q.monitor.commandWith(ctx, "getfd", map[string]string{"fdname": "state"}, f)
+	return err
+}
+
+// resume has a machine that waits for it go on from a state.
+func (q *process) resume(ctx context.Context, b *base) error {
+	state, err := reopen(b.state, unix.O_RDONLY)
+	if err != nil {
+		return err
+	}
+	defer state.Close() //nolint:errcheck // QEMU has its own
+	if err := q.handState(ctx, state); err != nil {
+		return err
+	}
+	_, err = q.monitor.command(ctx, "migrate-incoming", map[string]string{"uri": "fd:state"})
+	return err // it goes on by itself, as it did until it was saved
+}
+
+// fresh is what a machine needs to be like no other.
+func (d *Driver) fresh() *wardenwire.Fresh {
+	if d.o.stale {
+		return nil
+	}
+	f := &wardenwire.Fresh{Seed: make([]byte, 64), Time: time.Now().UnixNano()}
+	if _, err := rand.Read(f.Seed); err != nil {
+		panic("qemu: no random numbers: " + err.Error()) // crypto/rand never fails on Linux
+	}
+	return f
+}

@@ -5,9 +5,11 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 
 	"pinfold/client"
 	"pinfold/internal/access"
+	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/store"
 	"pinfold/sandbox"
@@ -48,13 +51,29 @@ func TestCrashes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ledger.Check(t, processDirs)
 			c := &crash{t: t, options: server.Options{Program: program, State: stateDir(t), Config: config}, moment: name}
-			if strings.HasPrefix(name, "processdriver.") {
+			switch {
+			case strings.HasPrefix(name, "processdriver."):
 				c.driver = "process"
-				c.options.Config = strings.ReplaceAll(config, "\n    min:", "\n    driver: process\n    min:")
+			case strings.HasPrefix(name, "gvisor."):
+				c.driver = "gvisor"
+				c.options.Config += "drivers: {gvisor: {runsc: " + runsc(t) + "}}\n"
+			}
+			if c.driver != "" {
+				c.options.Config = strings.ReplaceAll(c.options.Config, "\n    min:", "\n    driver: "+c.driver+"\n    min:")
 			}
 			c.play()
 		})
 	}
+}
+
+// runsc is the gvisor driver's program.
+func runsc(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath(cmp.Or(os.Getenv("PINFOLD_RUNSC"), "runsc"))
+	if err != nil {
+		drivertest.Missing(t, "there is no runsc: %v", err)
+	}
+	return path
 }
 
 // stateDir is short: the path of a socket has at most 107 bytes.

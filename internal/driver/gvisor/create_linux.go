@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -72,12 +73,14 @@ func (d *Driver) open() (*common, error) {
 	if l.agent, err = memfd.Sealed("pinfold-agent", program); err != nil {
 		return nil, err
 	}
-	if l.pool, err = idblock.New(cmp.Or(d.o.Blocks, "/run/pinfold/blocks"), idblock.NoProcess); err != nil {
+	if l.pool, err = idblock.New(d.blocks(), idblock.NoProcess); err != nil {
 		_ = l.agent.Close()
 		return nil, failed("open the file of id blocks", err)
 	}
 	return l, nil
 }
+
+func (d *Driver) blocks() string { return cmp.Or(d.o.Blocks, "/run/pinfold/blocks") }
 
 // Close gives back what the driver holds. Machines must be gone before.
 func (d *Driver) Close() error {
@@ -87,7 +90,9 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.local.common, d.local.err = nil, failed("use the driver", os.ErrClosed)
-	return errors.Join(l.hierarchy.Close(), l.pool.Close(), l.agent.Close())
+	err := errors.Join(l.hierarchy.Close(), l.pool.Close(), l.agent.Close())
+	_ = os.Remove(filepath.Dir(d.blocks())) // if it is empty
+	return err
 }
 
 // Create makes the machine.

@@ -2,9 +2,9 @@
 // agent. It is started with its connection to the host as descriptor 3. With the
 // argument agent.SealModes the programs that it starts are refused openat2. With
 // agent.Listen descriptor 3 listens for hosts, and 4 holds the secret. With agent.Fetch
-// and a path it fetches these from there. With agent.Given it takes a filter of system
-// calls over its connection first. With agent.Supervise and a level of Landlock it
-// is the supervisor of an agent.
+// and a path it fetches these from there. With agent.Announce it says over its
+// connection that it is there. With agent.Supervise and a level of Landlock it is the
+// supervisor of an agent.
 package main
 
 import (
@@ -33,8 +33,8 @@ func main() {
 	case len(args) == 2 && args[0] == agent.Supervise:
 		serve = func() error { return agent.Supervised(args[1]) }
 	}
-	if slices.Contains(args, agent.Given) {
-		serve = func() error { return agent.RunGiven(connection, version, o) }
+	if slices.Contains(args, agent.Announce) {
+		serve = func() error { return agent.RunAnnounced(connection, version, o) }
 	}
 	if i := slices.Index(args, agent.Fetch); i >= 0 && i+1 < len(args) {
 		serve = func() error { return agent.ServeFetched(args[i+1], version, o) }

@@ -101,7 +101,7 @@ func config(plan driver.Plan) ([]byte, error) {
 		Version: "1.0.2", Hostname: plan.Hostname,
 		Root: ociRoot{Path: rootDir, Readonly: true},
 		Process: ociProcess{
-			User: ociUser{0, 0}, Capabilities: ociCapabilities{agentCapabilities, agentCapabilities, agentCapabilities}, Args: []string{"pinfold-agent", given}, Cwd: "/",
+			User: ociUser{0, 0}, Capabilities: ociCapabilities{agentCapabilities, agentCapabilities, agentCapabilities}, Args: []string{"pinfold-agent", announce}, Cwd: "/",
 			Env: []string{"GOMAXPROCS=1", "GODEBUG=memprofilerate=0"}, NoNewPrivileges: true,
 		},
 		// No network namespace: the one that the process is in has nothing in it.
@@ -167,8 +167,8 @@ func arguments(socket, agent int) []string {
 // the host's but ordinary system calls.
 const platform = "systrap"
 
-// given is the agent's Given, and fetched its FetchDone.
+// announce is the agent's Announce, and announced its AnnounceDone.
 const (
-	given   = "given"
-	fetched = 'k'
+	announce  = "announce"
+	announced = 'k'
 )

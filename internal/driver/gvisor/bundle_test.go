@@ -46,7 +46,7 @@ func TestConfig(t *testing.T) {
 	want := map[string]any{
 		"ociVersion": "1.0.2", "hostname": "sandbox", "root": map[string]any{"path": "/bundle/rootfs", "readonly": true},
 		"process": map[string]any{
-			"user": map[string]any{"uid": 0.0, "gid": 0.0}, "args": []any{"pinfold-agent", "given"}, "cwd": "/",
+			"user": map[string]any{"uid": 0.0, "gid": 0.0}, "args": []any{"pinfold-agent", "announce"}, "cwd": "/",
 			"env": []any{"GOMAXPROCS=1", "GODEBUG=memprofilerate=0"}, "noNewPrivileges": true,
 		},
 		"linux": map[string]any{"namespaces": []any{map[string]any{"type": "pid"}, map[string]any{"type": "ipc"}, map[string]any{"type": "uts"}, map[string]any{"type": "mount"}}},

@@ -288,19 +288,16 @@ func (m *machine) release(ctx context.Context, log *os.File) error {
 	return nil
 }
 
-// greet tells the agent that there is no filter, and waits for its word that it is ready.
+// greet waits for the agent's word that it is there.
 func (m *machine) greet() error {
 	if err := m.conn.SetDeadline(time.Now().Add(startTimeout)); err != nil {
-		return err
-	}
-	if _, err := m.conn.Write(make([]byte, 4)); err != nil {
 		return err
 	}
 	answer := make([]byte, 1)
 	if _, err := io.ReadFull(m.conn, answer); err != nil {
 		return err
 	}
-	if answer[0] != fetched {
+	if answer[0] != announced {
 		return errors.New("the agent does not say that it is ready")
 	}
 	return m.conn.SetDeadline(time.Time{})

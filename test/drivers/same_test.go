@@ -12,13 +12,10 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pinfold/internal/agentbin/agenttest"
-	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/driver/gvisor"
 	"pinfold/internal/driver/native"
-	"pinfold/internal/engine"
 	"pinfold/internal/engine/runs"
-	"pinfold/internal/image"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
 )
@@ -66,15 +63,10 @@ func TestSameResults(t *testing.T) {
 	agent := agenttest.Bytes(t)
 	ledger.Check(t)
 	open := func() ([]byte, error) { return agent, nil }
-	templates := func(string) (image.Template, error) { return image.Host(image.HostTree()) }
 	state := filepath.Join(t.TempDir(), "state")
-	e := engine.New(engine.Options{
-		Drivers: []driver.Driver{
-			native.New(native.Options{StateDir: state, Agent: open, Template: templates}),
-			gvisor.New(gvisor.Options{Runsc: runsc, Agent: open, Template: templates, Blocks: filepath.Join(state, "blocks")}),
-		},
-		Template: templates, Host: image.HostTree(),
-	})
+	e := newEngine(nil,
+		native.New(native.Options{StateDir: state, Agent: open}),
+		gvisor.New(gvisor.Options{Runsc: runsc, Agent: open, Blocks: filepath.Join(state, "blocks")}))
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)

@@ -25,7 +25,7 @@ var copiedEtc = []string{
 }
 
 // addFiles makes the files of /etc: invented ones first, then copies.
-func (t *Template) addFiles(v view, php []phpINI) {
+func (t *Template) addFiles(v *view, php []phpINI) {
 	add := func(p, content string) {
 		t.Files = append(t.Files, File{Path: p, Mode: 0o644, Content: []byte(content)})
 	}
@@ -176,7 +176,7 @@ const (
 // phpExtensions makes a php.ini for each PHP of Debian's that the host has: it
 // loads the extensions that the host's command-line PHP loads, in its order,
 // and says nothing else.
-func phpExtensions(v view) []phpINI {
+func phpExtensions(v *view) []phpINI {
 	var out []phpINI
 	cliDirs, _ := fs.Glob(v.root, "etc/php/*/cli")
 	for _, dir := range cliDirs {

@@ -36,7 +36,7 @@ func Host(root fs.FS) (Template, error) {
 
 // addSystemDirs shows /bin, /sbin and /lib*. On a host with a merged /usr they
 // are links and cost nothing; otherwise each is a bind.
-func (t *Template) addSystemDirs(v view) {
+func (t *Template) addSystemDirs(v *view) {
 	names := []string{"bin", "sbin"}
 	entries, _ := fs.ReadDir(v.root, ".")
 	for _, e := range entries {
@@ -86,7 +86,7 @@ var shownEtc = []string{
 
 // addShownEtc binds what of shownEtc exists, is readable by everybody and is
 // no symbolic link to somewhere else.
-func (t *Template) addShownEtc(v view) {
+func (t *Template) addShownEtc(v *view) {
 	for _, pattern := range shownEtc {
 		matches := []string{pattern}
 		if strings.Contains(pattern, "*") {
@@ -147,7 +147,7 @@ func addParents(dirs map[string]bool, p string) {
 
 // addPrograms lists the directories of programs that exist: those of the
 // SearchPath and those of Go as Debian installs it, newest first.
-func (t *Template) addPrograms(v view) {
+func (t *Template) addPrograms(v *view) {
 	dirs := strings.Split(SearchPath, ":")
 	debianGo, _ := fs.Glob(v.root, "usr/lib/go-[0-9]*/bin")
 	slices.Reverse(debianGo)

@@ -103,7 +103,7 @@ func (t Template) Lookup(root fs.FS, candidates []string) (path string, ok bool)
 }
 
 // find finds a program that is below one of the places.
-func (t Template) find(v view, name string, places []string) (path string, ok bool) {
+func (t Template) find(v *view, name string, places []string) (path string, ok bool) {
 	if name == "" || strings.ContainsRune(name, '/') {
 		return "", false
 	}

@@ -1,12 +1,14 @@
 package image
 
 import (
-	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Layers are an image's: directories that show its root where an overlay lays the first
@@ -40,7 +42,9 @@ func Layered(root fs.FS, name, id string, layers Layers, user User, env, names [
 	if t.User.Tmp = usual.Tmp; !canBeHome(t.User.Home) {
 		t.User.Home = usual.Home
 	}
-	t.User.Name = cmp.Or(t.User.Name, usual.Name)
+	if !isName(t.User.Name) {
+		t.User.Name = usual.Name
+	}
 	t.addCommands(root, names)
 	t.addOwnFiles(root)
 	t.addDirs()
@@ -65,9 +69,8 @@ func account(root fs.FS, uid int) (u User, ok bool) {
 		if len(f) < 7 || f[0] == "" || f[2] != fmt.Sprint(uid) {
 			continue
 		}
-		u = User{UID: uid, Name: f[0], Home: f[5]}
-		_, err := fmt.Sscan(f[3], &u.GID)
-		return u, err == nil && u.GID > 0
+		gid, err := strconv.Atoi(f[3])
+		return User{UID: uid, GID: gid, Name: f[0], Home: f[5]}, err == nil && gid > 0 && gid <= MaxID
 	}
 	return u, false
 }
@@ -75,34 +78,52 @@ func account(root fs.FS, uid int) (u User, ok bool) {
 // ownPlaces are made by whoever makes a sandbox: nothing of an image is seen in them.
 var ownPlaces = []string{"/dev", "/proc", "/sys", "/run", "/tmp", "/var/tmp"}
 
+// MaxID is the highest number that a user or group has in every sandbox.
+const MaxID = 32_766
+
+// isName says whether it is the name of a user, as useradd(8) takes them and some more.
+func isName(s string) bool {
+	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-$") == ""
+}
+
 // canBeHome says whether a writable place at the path hides nothing that is needed.
 func canBeHome(p string) bool {
 	if !path.IsAbs(p) || path.Clean(p) != p || strings.Count(p, "/") > 8 || len(p) > 200 {
 		return false
 	}
-	if strings.Count(p, "/") < 2 && slices.Contains(systemDirs, p) || below(p, ownPlaces) {
+	if !utf8.ValidString(p) || strings.ContainsFunc(p, unicode.IsControl) { // a NUL ends it for the kernel
+		return false
+	}
+	if slices.Contains(parents, p) || below(p, systemDirs) || below(p, ownPlaces) {
 		return false
 	}
 	return p != "/" && !slices.ContainsFunc(ownPlaces, func(own string) bool { return below(own, []string{p}) })
 }
 
-// systemDirs are those of a root in which its programs are.
-var systemDirs = []string{"/bin", "/boot", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/sbin", "/usr", "/var"}
+// systemDirs are those of a root in which its programs are, and parents those in which
+// homes are.
+var (
+	systemDirs = []string{"/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr"}
+	parents    = []string{"/home", "/opt", "/srv", "/var", "/var/lib"}
+)
 
 // addCommands looks the programs up in the image's search path, and then in the usual.
 func (t *Template) addCommands(root fs.FS, names []string) {
-	search := SearchPath
+	add := func(search string, most int) {
+		for dir := range strings.SplitSeq(search, ":") {
+			if path.IsAbs(dir) && !slices.Contains(t.Programs, path.Clean(dir)) && len(t.Programs) < most {
+				t.Programs = append(t.Programs, path.Clean(dir))
+			}
+		}
+	}
 	for _, kv := range t.Env {
 		if value, ok := strings.CutPrefix(kv, "PATH="); ok {
-			search = value + ":" + search
+			add(value, maxPrograms)
 		}
 	}
-	for dir := range strings.SplitSeq(search, ":") {
-		if path.IsAbs(dir) && !slices.Contains(t.Programs, dir) && len(t.Programs) < maxPrograms {
-			t.Programs = append(t.Programs, path.Clean(dir))
-		}
-	}
+	add(SearchPath, 2*maxPrograms)
 	v := newView(root)
+	v.steps = maxSteps
 	t.Commands = map[string]string{}
 	for _, name := range names {
 		if found, ok := t.find(v, name, []string{""}); ok {
@@ -111,8 +132,12 @@ func (t *Template) addCommands(root fs.FS, names []string) {
 	}
 }
 
-// maxPrograms bounds the directories of an image's search path.
-const maxPrograms = 32
+// maxPrograms bounds the directories of an image's search path, and maxSteps the parts of
+// paths that are looked at: links of an image can lead through many.
+const (
+	maxPrograms = 32
+	maxSteps    = 200_000
+)
 
 // addOwnFiles makes the files of /etc that say what this sandbox is. The others are the
 // image's.

@@ -1,6 +1,8 @@
 package image
 
 import (
+	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -28,6 +30,11 @@ func TestLayered(t *testing.T) {
 		{name: "a home in /proc", says: User{UID: 7, GID: 7, Home: "/proc/self"}, want: User{UID: 7, GID: 7, Name: "user", Home: "/home/user", Tmp: "/tmp"}, made: true},
 		{name: "a home above /var/tmp", says: User{UID: 7, GID: 7, Home: "/var"}, want: User{UID: 7, GID: 7, Name: "user", Home: "/home/user", Tmp: "/tmp"}, made: true},
 		{name: "a home that goes up", says: User{UID: 7, GID: 7, Home: "/srv/../etc"}, want: User{UID: 7, GID: 7, Name: "user", Home: "/home/user", Tmp: "/tmp"}, made: true},
+		{name: "a home among the programs", says: User{UID: 1, GID: 1, Name: "daemon", Home: "/usr/sbin"}, want: User{UID: 1, GID: 1, Name: "daemon", Home: "/home/user", Tmp: "/tmp"}, made: true},
+		{name: "a home that ends for the kernel earlier", users: "u:x:1000:1000::/..\x00:/bin/sh\n", want: User{UID: 1000, GID: 1000, Name: "u", Home: "/home/user", Tmp: "/tmp"}, made: true},
+		{name: "a name that ends earlier", users: "u\x00:x:1000:1000::/home/u:/bin/sh\n", want: User{UID: 1000, GID: 1000, Name: "user", Home: "/home/u", Tmp: "/tmp"}, made: true},
+		{name: "a group that nobody has", users: "u:x:1000:60000::/home/u:/bin/sh\n", want: Usual(), made: true},
+		{name: "two groups", users: "u:x:1000:5 7::/home/u:/bin/sh\n", want: Usual(), made: true},
 		{name: "a home of its own", says: User{UID: 7, GID: 7, Home: "/app"}, want: User{UID: 7, GID: 7, Name: "user", Home: "/app", Tmp: "/tmp"}, made: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -54,6 +61,32 @@ func TestLayered(t *testing.T) {
 		})
 	}
 }
+
+// Links that lead through more than anybody looks at lead nowhere, and soon.
+func TestLayeredSteps(t *testing.T) {
+	root := fstest.MapFS{"bin/sh": &fstest.MapFile{Data: []byte("\x7fELF"), Mode: 0o755}}
+	long := strings.Repeat("a/../", 800)
+	root["a/x"] = &fstest.MapFile{}
+	for i := range 30 {
+		root[fmt.Sprintf("p%d", i)] = &fstest.MapFile{Data: []byte(long + fmt.Sprintf("p%d", i+1)), Mode: fs.ModeSymlink | 0o777}
+	}
+	var names, dirs []string
+	for i := range 60 {
+		names, dirs = append(names, fmt.Sprintf("n%d", i)), append(dirs, fmt.Sprintf("/p%d", i%20))
+	}
+	counted := &counting{MapFS: root}
+	Layered(counted, "name", "id", Layers{Dirs: []string{"x"}}, User{}, []string{"PATH=" + strings.Join(dirs, ":")}, names)
+	if counted.looks > maxSteps+1000 {
+		t.Errorf("%d looks", counted.looks)
+	}
+}
+
+type counting struct {
+	fstest.MapFS
+	looks int
+}
+
+func (c *counting) Lstat(name string) (fs.FileInfo, error) { c.looks++; return c.MapFS.Lstat(name) }
 
 // Programs are found in the image's search path first, and through links as they lead
 // inside.

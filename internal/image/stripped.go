@@ -19,7 +19,7 @@ const maxStripped = 256 << 10
 const maxShort = 64 << 10
 
 // addStripped copies what they say.
-func (t *Template) addStripped(v view) {
+func (t *Template) addStripped(v *view) {
 	for _, s := range stripped {
 		content, ok := v.read(s.path, maxStripped, "/etc")
 		if !ok {

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"path"
 	"strings"
 )
+
+// maxPath is how long a path may become, as in Linux.
+const maxPath = 4096
 
 // maxLinks is how many symbolic links one path may go through, as in Linux.
 const maxLinks = 40
@@ -16,17 +20,21 @@ const maxLinks = 40
 // step, so that where a path ends is known and not left to the kernel. A view
 // lives for one look only; it is not for concurrent use.
 type view struct {
-	root fs.FS
-	dirs map[string]fs.FileInfo // real directories seen so far
+	root  fs.FS
+	dirs  map[string]fs.FileInfo // real directories seen so far
+	steps int                    // that are left; what takes more is not there
 }
 
-func newView(root fs.FS) view { return view{root, map[string]fs.FileInfo{}} }
+func newView(root fs.FS) *view { return &view{root, map[string]fs.FileInfo{}, math.MaxInt} }
 
 // resolve returns the path at which p ends after all symbolic links. ok is
 // false when something on the way does not exist or links go round in circles.
-func (v view) resolve(p string) (end string, info fs.FileInfo, ok bool) {
+func (v *view) resolve(p string) (end string, info fs.FileInfo, ok bool) {
 	p, done := path.Clean(p), 0 // p[:done] exists and has no links in it
 	for links := 0; done < len(p); {
+		if v.steps--; v.steps < 0 || len(p) > maxPath {
+			return "", nil, false
+		}
 		if info != nil && !info.IsDir() {
 			return "", nil, false
 		}
@@ -76,7 +84,7 @@ func (v view) resolve(p string) (end string, info fs.FileInfo, ok bool) {
 }
 
 // lstat describes p itself, without following it.
-func (v view) lstat(p string) (fs.FileInfo, error) {
+func (v *view) lstat(p string) (fs.FileInfo, error) {
 	if p == "/" {
 		return fs.Stat(v.root, ".")
 	}
@@ -86,7 +94,7 @@ func (v view) lstat(p string) (fs.FileInfo, error) {
 // read returns the content of a regular file that everybody may read, when it
 // is at most limit bytes long and ends, after links, below one of the places.
 // A file that changes its size meanwhile is not read.
-func (v view) read(p string, limit int64, places ...string) ([]byte, bool) {
+func (v *view) read(p string, limit int64, places ...string) ([]byte, bool) {
 	end, info, ok := v.resolve(p)
 	if !ok || !info.Mode().IsRegular() || !public(info) || info.Size() > limit || !below(end, places) {
 		return nil, false
@@ -110,7 +118,7 @@ func ReadFile(root fs.FS, p string, limit int64) (content []byte, ok bool) {
 
 // executable says whether p is a program: after all links a regular file
 // below one of the places, that everybody may execute.
-func (v view) executable(p string, places []string) bool {
+func (v *view) executable(p string, places []string) bool {
 	end, info, ok := v.resolve(p)
 	return ok && info.Mode().IsRegular() && info.Mode().Perm()&0o001 != 0 && below(end, places)
 }

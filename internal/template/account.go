@@ -20,17 +20,14 @@ type Account struct {
 	Home string `json:"home"` // absolute
 }
 
-// maxID is the highest number that a user or group has in every sandbox.
-const maxID = 32_767
-
 // check refuses an account that sandboxes cannot have.
 func (a Account) check() error {
-	if a.UID <= maxID && a.GID <= maxID {
+	if a.UID <= image.MaxID && a.GID <= image.MaxID {
 		return nil
 	}
 	return &sandbox.Error{
 		Code: sandbox.CodeUnsafeArchive, Field: "template",
-		Message: fmt.Sprintf("the image runs as the user %d of the group %d, and sandboxes have numbers up to %d", a.UID, a.GID, maxID),
+		Message: fmt.Sprintf("the image runs as the user %d of the group %d, and sandboxes have numbers up to %d", a.UID, a.GID, image.MaxID),
 		Hint:    "build it with a user of a lower number",
 	}
 }

@@ -6,30 +6,39 @@ import (
 	"os"
 	"path"
 	"strings"
+	"sync/atomic"
 )
 
 // merged shows layers as an overlay of them would, without one being mounted. It follows
 // no symbolic link. It reads what never changes, so it is safe for concurrent use.
 type merged struct {
-	layers []*os.Root // the topmost first
+	layers []*os.Root    // the topmost first
+	looks  *atomic.Int64 // that are left: an image can make each as dear as it likes
 }
+
+// maxLooks bounds how many entries of layers are looked at.
+const maxLooks = 300_000
+
+// spent says whether there were more: then what was not found may be there.
+func (m merged) spent() bool { return m.looks.Load() < 0 }
 
 // Files shows the files of the image's root. Whoever looks something up must follow
 // symbolic links himself (package image does), for they lead inside: Open, Lstat and
 // ReadLink fail where a link is on the way. Directories can be stated, not listed. close
 // must be called.
-func (u *Use) Files() (root fs.FS, done func(), err error) {
-	m := merged{}
+func (u *Use) Files() (root merged, done func(), err error) {
+	m := merged{looks: new(atomic.Int64)}
+	m.looks.Store(maxLooks)
 	done = func() {
 		for _, l := range m.layers {
 			_ = l.Close()
 		}
 	}
-	for _, dir := range u.Layers {
+	for _, dir := range u.visible() {
 		l, err := os.OpenRoot(dir)
 		if err != nil {
 			done()
-			return nil, nil, failed("look into the template", err)
+			return merged{}, nil, failed("look into the template", err)
 		}
 		m.layers = append(m.layers, l)
 	}
@@ -42,7 +51,7 @@ func (m merged) find(op, name string) (layer *os.Root, info fs.FileInfo, err err
 		return nil, nil, &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
 	}
 	for _, l := range m.layers {
-		info, hides, err := look(l, name)
+		info, hides, err := m.look(l, name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -57,11 +66,14 @@ func (m merged) find(op, name string) (layer *os.Root, info fs.FileInfo, err err
 }
 
 // look looks for a name in one layer. hides says that lower layers do not show it, either.
-func look(l *os.Root, name string) (info fs.FileInfo, hides bool, err error) {
+func (m merged) look(l *os.Root, name string) (info fs.FileInfo, hides bool, err error) {
 	for i := range len(name) + 1 {
 		last := i == len(name)
 		if !last && name[i] != '/' {
 			continue
+		}
+		if m.looks.Add(-1) < 0 {
+			return nil, true, nil
 		}
 		info, err = l.Lstat(name[:i])
 		switch {

@@ -2,7 +2,9 @@ package template
 
 import (
 	"cmp"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"pinfold/internal/image"
 )
@@ -31,13 +33,44 @@ func (s *Store) Resolve(name string, programs []string) (image.Template, error) 
 		return image.Template{}, err
 	}
 	layers := image.Layers{Under: s.path("layers"), Record: s.path("images", i.ID.Hex()+".json")}
-	for _, dir := range u.Layers {
-		below, err := filepath.Rel(layers.Under, dir)
-		if err != nil {
-			return image.Template{}, failed("resolve the template", err)
-		}
-		layers.Dirs = append(layers.Dirs, below)
+	if layers.Dirs, err = u.below(layers.Under); err != nil {
+		return image.Template{}, failed("resolve the template", err)
 	}
 	user := image.User{UID: int(who.UID), GID: int(who.GID), Name: who.Name, Home: who.Home}
-	return image.Layered(root, name, string(i.ID), layers, user, i.Config.Env, programs), nil
+	t := image.Layered(root, name, string(i.ID), layers, user, i.Config.Env, programs)
+	if root.spent() {
+		return image.Template{}, tooMuch("takes too long to look through: too many links lead through too many layers")
+	}
+	return t, nil
+}
+
+// below returns the layers that an overlay needs, relative to a directory: each once, and
+// none below one whose root hides them, to which overlays pay no heed.
+func (u *Use) below(under string) (dirs []string, err error) {
+	for _, dir := range u.visible() {
+		rel, err := filepath.Rel(under, dir)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.Contains(dirs, rel) {
+			dirs = append(dirs, rel)
+		}
+	}
+	return dirs, nil
+}
+
+// visible are the layers down to the first whose root is opaque.
+func (u *Use) visible() []string {
+	for i, dir := range u.Layers {
+		f, err := os.Open(dir)
+		if err != nil {
+			continue // who looks into it will say so
+		}
+		opaque, err := isOpaque(f)
+		_ = f.Close()
+		if err == nil && opaque {
+			return u.Layers[:i+1]
+		}
+	}
+	return u.Layers
 }

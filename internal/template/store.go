@@ -182,6 +182,9 @@ func (s *Store) Get(name string) (Template, error) {
 	if id, ok := parseID(name); ok {
 		return s.byID(id, name)
 	}
+	if CheckName(name) != nil && !strings.HasPrefix(name, hashPrefix) {
+		return Template{}, Unknown(name)
+	}
 	text, err := s.read("names", nameFile(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		if id, ok := s.abbreviated(name); ok {

@@ -44,12 +44,7 @@ type unpacking struct {
 	here string
 	open *os.Root
 
-	times []dirTime // set last: each entry put into a directory changes its time
-}
-
-type dirTime struct {
-	path string
-	sec  int64
+	times map[string]int64 // of directories, set last: each entry put into one changes its time
 }
 
 // budget is what an image may still take.
@@ -65,7 +60,7 @@ func unpack(ctx context.Context, r io.Reader, dir string, left *budget) (err err
 		return err
 	}
 	defer root.Close() //nolint:errcheck // its files are closed
-	u := &unpacking{ctx: ctx, root: root, left: left, buffer: make([]byte, copyBuffer), here: ".", open: root}
+	u := &unpacking{ctx: ctx, root: root, left: left, buffer: make([]byte, copyBuffer), here: ".", open: root, times: map[string]int64{}}
 	defer u.leave()
 	for tr := tar.NewReader(r); ; {
 		if err := ctx.Err(); err != nil {
@@ -217,14 +212,14 @@ func (u *unpacking) step(at *os.Root, part, done, entry string) (*os.Root, error
 		if err := u.spend(); err != nil {
 			return nil, err
 		}
-		u.times = append(u.times, dirTime{done, 0})
+		u.times[done] = 0
 	case err != nil:
 		return nil, err
 	case isWhiteout(info):
 		if err := u.mkdir(at, part, true); err != nil {
 			return nil, err
 		}
-		u.times = append(u.times, dirTime{done, 0})
+		u.times[done] = 0
 	case !info.IsDir():
 		return nil, refuse(entry, "lies below something that is no directory, or a symbolic link")
 	}
@@ -300,7 +295,7 @@ func (u *unpacking) directory(p, name string, h *tar.Header) error {
 	case !info.IsDir():
 		return refuse(h.Name, "is a directory in the place of something else")
 	}
-	u.times = append(u.times, dirTime{p, seconds(h.ModTime)})
+	u.times[p] = seconds(h.ModTime)
 	return err
 }
 
@@ -414,9 +409,9 @@ func (u *unpacking) regular(target string, h *tar.Header) error {
 }
 
 func (u *unpacking) setTimes() error {
-	for _, d := range u.times {
-		when := time.Unix(d.sec, 0)
-		if err := u.root.Chtimes(d.path, when, when); err != nil {
+	for dir, seconds := range u.times {
+		when := time.Unix(seconds, 0)
+		if err := u.root.Chtimes(dir, when, when); err != nil {
 			return err
 		}
 	}

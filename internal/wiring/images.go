@@ -3,6 +3,7 @@
 package wiring
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"pinfold/internal/image"
 	"pinfold/internal/language"
 	"pinfold/internal/template"
+	"pinfold/sandbox"
 )
 
 // images are the templates that are images, in a store's directory. They are safe for
@@ -18,7 +20,14 @@ type images struct {
 	dir string
 
 	mu    sync.Mutex
-	known map[template.ID]image.Template // what never changes
+	known map[template.ID]*known
+}
+
+// known is an image that is looked at once: what it says never changes.
+type known struct {
+	mu    sync.Mutex
+	found image.Template
+	err   error // it cannot be used
 }
 
 // maxKnown bounds what is remembered: images of which there were sandboxes.
@@ -37,20 +46,34 @@ func (i *images) get(name string) (image.Template, error) {
 	if err != nil {
 		return image.Template{}, err
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	found, ok := i.known[t.Image.ID]
-	if !ok {
-		if found, err = s.Resolve(name, programs()); err != nil {
-			return image.Template{}, err
+	k := i.of(t.Image.ID)
+	k.mu.Lock() // others wait for this image, and for no other
+	defer k.mu.Unlock()
+	if k.found.ID == "" && k.err == nil {
+		k.found, err = s.Resolve(name, programs())
+		if code := sandbox.AsError(err).Code; err != nil && (code == sandbox.CodeTooLarge || code == sandbox.CodeUnsafeArchive) {
+			k.err = err // it will be no better
 		}
-		if i.known == nil || len(i.known) >= maxKnown {
-			i.known = map[template.ID]image.Template{}
-		}
-		i.known[t.Image.ID] = found
 	}
+	if err = cmp.Or(k.err, err); err != nil {
+		return image.Template{}, err
+	}
+	found := k.found
 	found.Name = name
 	return found, nil
+}
+
+// of returns what is known of an image.
+func (i *images) of(id template.ID) *known {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.known == nil || len(i.known) >= maxKnown {
+		i.known = map[template.ID]*known{}
+	}
+	if i.known[id] == nil {
+		i.known[id] = &known{}
+	}
+	return i.known[id]
 }
 
 // names returns those of all images; none where there is no store.

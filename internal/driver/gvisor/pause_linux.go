@@ -9,7 +9,7 @@ import (
 )
 
 // Pause has the sentry stop all that runs in it. That is the sentry's word: a control group
-// that is frozen, as the native driver's, ended the agent in every fourth sandbox of
+// that is frozen, as the native driver's, ended the agent in a good part of the sandboxes of
 // systrap's, and so nobody does that.
 func (m *machine) Pause(ctx context.Context) error {
 	m.pausing.Lock()

@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
-	"pinfold/internal/failpoint"
 	"pinfold/internal/linux/highfd"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
@@ -58,7 +57,6 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 	}
 	m := &machine{plan: plan, process: q, dead: make(chan struct{}), pacing: make(chan struct{}, 1)}
 	go m.watch()
-	failpoint.Hit("qemu.created")
 	return m, nil
 }
 
@@ -176,6 +174,5 @@ func (m *machine) Destroy(ctx context.Context) error {
 		return err
 	}
 	<-m.dead
-	failpoint.Hit("qemu.destroyed")
 	return nil
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"pinfold/internal/failpoint"
 	"pinfold/internal/linux/cgroup"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
@@ -67,11 +66,9 @@ func (q *process) start(ctx context.Context, h *host, l launch) error {
 	if q.block, err = d.pool.Lease(); err != nil {
 		return err
 	}
-	failpoint.Hit("qemu.leased")
 	if q.group, err = h.hierarchy.New(d.lock.Group(l.id), groupLimits(h, l.shape)); err != nil {
 		return err
 	}
-	failpoint.Hit("qemu.cgroup")
 	var f files
 	defer f.close()
 	for _, end := range []**unixpair.Channel{&q.console, &q.control, &q.agent, &q.monitor.conn, &q.disk} {
@@ -87,7 +84,6 @@ func (q *process) start(ctx context.Context, h *host, l launch) error {
 	if err := q.spawn(h, &jail{host: h, uid: q.block.Base + sandbox.UID, files: f.all, out: out, args: d.o.argv(l)}); err != nil {
 		return err
 	}
-	failpoint.Hit("qemu.spawned")
 	stop := context.AfterFunc(ctx, q.kill)
 	defer stop()
 	if err := q.child.WaitExec(); err != nil {
@@ -218,7 +214,6 @@ func (q *process) remove(ctx context.Context) error {
 		}
 		q.child.Release()
 	}
-	failpoint.Hit("qemu.killed")
 	for _, c := range []*unixpair.Channel{q.control, q.agent, q.monitor.conn, q.disk, q.console} {
 		if c != nil {
 			_ = c.Close()
@@ -229,7 +224,6 @@ func (q *process) remove(ctx context.Context) error {
 			return failed("remove the sandbox's cgroup", err)
 		}
 	}
-	failpoint.Hit("qemu.uncgrouped")
 	if q.block != nil {
 		if err := q.block.Release(); err != nil {
 			return failed("give back the sandbox's user ids", err)

@@ -201,10 +201,15 @@ func (p *pool) maintain() {
 		case <-p.check:
 		case <-time.After(checkInterval):
 		}
+		template, err := p.set.planner.Template(p.description().Template)
+		removed := err != nil && sandbox.AsError(err).Code == sandbox.CodeTemplateUnknown
 		p.mu.Lock()
+		if removed {
+			p.failed(err)
+		}
 		var bad []*execution.Session
 		p.waiting = slices.DeleteFunc(p.waiting, func(w *ready) bool {
-			drop := w.dead() || time.Since(w.made) > maxAge
+			drop := removed || w.dead() || time.Since(w.made) > maxAge
 			if drop {
 				bad = append(bad, w.session)
 				p.swapped++
@@ -213,18 +218,11 @@ func (p *pool) maintain() {
 		})
 		p.mu.Unlock()
 		p.discard(bad)
-		if p.outdated() {
+		if err == nil && template.ID != p.shape.template { // its name stands for another image
 			p.set.background.Go(func() { _, _ = p.set.Set(context.Background(), p.description()) })
 		}
 		p.fill()
 	}
-}
-
-// outdated says whether another image has the template's name now: the pool must then be
-// set anew. Until then requests for the new one are not served from it.
-func (p *pool) outdated() bool {
-	t, err := p.set.planner.Template(p.description().Template)
-	return err == nil && t.ID != p.shape.template
 }
 
 // discard destroys machines that nobody has used.

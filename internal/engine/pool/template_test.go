@@ -59,7 +59,9 @@ func TestTemplateOfAPool(t *testing.T) {
 		}
 	}
 	full := func(id string) func(*pool, sandbox.PoolInfo) bool {
-		return func(p *pool, i sandbox.PoolInfo) bool { return i.Available == 2 && p.shape.template == id && i.Error == nil }
+		return func(p *pool, i sandbox.PoolInfo) bool {
+			return i.Available == 2 && p.shape.template == id && i.Error == nil
+		}
 	}
 	holds("full", full("first"))
 	now.Store(nil)

@@ -4,6 +4,7 @@ package qemu
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -49,10 +50,18 @@ func open(t testing.TB, o Options) *Driver {
 	return d
 }
 
-// TestConformance holds the driver to the contract.
+// TestConformance holds the driver to the contract. Its tests share one that has looked at
+// the host and booted a machine: each would do so again, which takes many seconds.
 func TestConformance(t *testing.T) {
 	o := options(t)
-	drivertest.Run(t, func(t *testing.T) driver.Driver { return open(t, o) }, drivertest.Options{
+	d := open(t, o)
+	made(t, d)
+	drivertest.Run(t, func(t *testing.T) driver.Driver {
+		t.Helper()
+		kept := maps.Clone(d.bases.known)
+		t.Cleanup(func() { d.forget(kept) })
+		return d
+	}, drivertest.Options{
 		Kernel:   true,
 		Isolated: true,
 		Host:     true,
@@ -69,6 +78,18 @@ func TestConformance(t *testing.T) {
 		},
 		State: []string{o.StateDir},
 	})
+}
+
+// forget drops all bases but some.
+func (d *Driver) forget(but map[baseKey]*base) {
+	d.bases.all.Wait() // for those that are being made
+	d.bases.mu.Lock()
+	defer d.bases.mu.Unlock()
+	for key, one := range d.bases.known {
+		if but[key] != one {
+			one.drop()
+		}
+	}
 }
 
 // Where QEMU makes no snapshots every machine boots.

@@ -50,8 +50,7 @@ func (i *images) get(name string) (image.Template, error) {
 	k.mu.Lock() // others wait for this image, and for no other
 	defer k.mu.Unlock()
 	if k.found.ID == "" && k.err == nil {
-		k.found, err = s.Resolve(name, programs())
-		if code := sandbox.AsError(err).Code; err != nil && (code == sandbox.CodeTooLarge || code == sandbox.CodeUnsafeArchive) {
+		if k.found, err = s.Resolve(name, programs()); err != nil && refused(err) {
 			k.err = err // it will be no better
 		}
 	}
@@ -61,6 +60,12 @@ func (i *images) get(name string) (image.Template, error) {
 	found := k.found
 	found.Name = name
 	return found, nil
+}
+
+// refused says whether it is the image that is at fault.
+func refused(err error) bool {
+	code := sandbox.AsError(err).Code
+	return code == sandbox.CodeTooLarge || code == sandbox.CodeUnsafeArchive
 }
 
 // of returns what is known of an image.

@@ -272,7 +272,11 @@ func childrenOf(pid int) (found []int) {
 		b, _ := os.ReadFile(list)
 		for text := range strings.FieldsSeq(string(b)) {
 			child, err := strconv.Atoi(text)
-			if err == nil && !bytes.Contains(must(os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))), []byte(") Z ")) {
+			var stat []byte
+			if err == nil {
+				stat, err = os.ReadFile(fmt.Sprintf("/proc/%d/stat", child)) // it may have ended since
+			}
+			if err == nil && !bytes.Contains(stat, []byte(") Z ")) {
 				found = append(found, child)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
+	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/guest"
 	"pinfold/internal/image/imagetest"
 	"pinfold/internal/linux/cgroup"
@@ -76,7 +77,7 @@ func foreign(t *testing.T, path string) string {
 func TestRunscOfAnotherVersion(t *testing.T) {
 	runscForTests(t)
 	if _, err := exec.LookPath("gcc"); err != nil {
-		t.Skip("there is no gcc")
+		drivertest.Missing(t, "there is no gcc")
 	}
 	const source = `#include <stdio.h>
 #include <string.h>

@@ -4,6 +4,7 @@ package native
 
 import (
 	"io"
+	"maps"
 	"os"
 	"sync"
 
@@ -42,12 +43,31 @@ func (h *host) shows(t image.Template) *shown {
 		s.mounts.template = t
 		// The views of prepared mounts are of the host, and an image has none.
 		s.prepared = preparedPool{views: s.views, make: prepareMounts, from: prepareFrom, off: !h.ids.root || s.isImage()}
-		if h.shown.all == nil {
-			h.shown.all = map[string]*shown{}
-		}
-		h.shown.all[t.ID] = s
+		h.shown.add(t.ID, s)
 	}
 	return s
+}
+
+// maxShown is of how many templates something is remembered.
+const maxShown = 64
+
+// add remembers a template's. Where there are many, images of which no machine lives are
+// forgotten; who has one already may go on with it. The lock is held.
+func (s *shownTemplates) add(id string, one *shown) {
+	if len(s.all) >= maxShown {
+		maps.DeleteFunc(s.all, func(_ string, old *shown) bool { return old.isImage() && !old.lives() })
+	}
+	if s.all == nil {
+		s.all = map[string]*shown{}
+	}
+	s.all[id] = one
+}
+
+// lives says whether there is a machine of an image.
+func (s *shown) lives() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.living > 0
 }
 
 // views lists what every sandbox is shown, when the host looks like this.

@@ -124,7 +124,7 @@ type QEMU struct {
 // Docker configures the docker driver, which there is when it has an image.
 type Docker struct {
 	Image   string `yaml:"image"`   // what its sandboxes show
-	Engine  string `yaml:"engine"`  // where the engine listens; empty: what DOCKER_HOST says, or Docker's default
+	Engine  string `yaml:"engine"`  // where the engine listens, Docker's or Podman's; empty: what DOCKER_HOST says, or Docker's default
 	Runtime string `yaml:"runtime"` // one of the engine's; empty: its default
 }
 

@@ -47,9 +47,9 @@ const (
 // oomScore has the kernel end what is in a container before anything of the host's.
 const oomScore = 500
 
-// options are the container of a machine whose directory is dir, with our seccomp list
-// in the engine's format.
-func (o Options) options(plan driver.Plan, dir, seccomp string) client.ContainerCreateOptions {
+// options are the container of a machine whose directory is dir, with our seccomp list as
+// the engine wants it, and more limits.
+func (o Options) options(plan driver.Plan, dir, seccomp string, more []ours.Rlimit) client.ContainerCreateOptions {
 	l := plan.Limits
 	user := fmt.Sprintf("%d:%d", plan.User.UID, plan.User.GID)
 	tasks := l.Processes + wire.MaxTasks
@@ -73,16 +73,16 @@ func (o Options) options(plan driver.Plan, dir, seccomp string) client.Container
 			Resources: container.Resources{
 				Memory: l.MemoryBytes, MemorySwap: l.MemoryBytes, // together: no swap
 				CPUQuota: l.CPUQuota(ours.CPUPeriodUS), CPUPeriod: ours.CPUPeriodUS, PidsLimit: &tasks,
-				Ulimits: ulimits(),
+				Ulimits: ulimits(more),
 			},
 		},
 	}
 }
 
 // ulimits are the limits that hold for the agent and all it starts.
-func ulimits() []*container.Ulimit {
+func ulimits(more []ours.Rlimit) []*container.Ulimit {
 	var all []*container.Ulimit
-	for _, u := range ours.Rlimits() {
+	for _, u := range append(ours.Rlimits(), more...) {
 		all = append(all, &container.Ulimit{Name: u.Name, Soft: u.Value, Hard: u.Value})
 	}
 	return all
@@ -98,6 +98,7 @@ func mounts(plan driver.Plan, dir string) []mount.Mount {
 		})
 	}
 	show(filepath.Join(dir, inDir), insideDir, true)
+	show(filepath.Join(dir, runDir), "/run", true) // Podman would have a tmpfs without a limit there
 	for _, p := range ours.Places(plan.User.Home) {
 		show(filepath.Join(dir, diskDir, p.Dir), p.Path, false)
 	}
@@ -117,5 +118,7 @@ const (
 	inDir    = "in"
 	diskDir  = "disk"
 	shownDir = "shown"
+	runDir   = "run"
 	socket   = "s"
+	profile  = "seccomp.json"
 )

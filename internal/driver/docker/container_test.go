@@ -25,7 +25,7 @@ func somePlan(t *testing.T, findings []driver.Finding) driver.Plan {
 // The container that is asked for has no rights, no network, and nothing of the host's but
 // the machine's directory.
 func TestContainer(t *testing.T) {
-	c := Options{Image: "img", StateDir: "/state"}.options(somePlan(t, nil), "/state/m1", "{}")
+	c := Options{Image: "img", StateDir: "/state"}.options(somePlan(t, nil), "/state/m1", "{}", nil)
 	h := c.HostConfig
 	for what, is := range map[string]bool{
 		"unprivileged":      !h.Privileged && len(h.CapAdd) == 0 && slices.Equal(h.CapDrop, []string{"ALL"}) && len(h.Devices) == 0,

@@ -190,6 +190,7 @@ func (m *machine) make(ctx context.Context, common local) error {
 		{"write what the machine shows", func() error { return m.show(common.facts) }},
 		{"put the agent into the machine", func() error { return os.Link(common.agent, filepath.Join(m.dir, inDir, "agent")) }},
 		{"listen for the agent", func() error { return h.listen(m) }},
+		{"write the seccomp profile", func() error { return os.WriteFile(m.profile(), []byte(common.profile), 0o600) }},
 		{"create the container", func() error { return m.create(ctx, common.profile) }},
 		{"start the container", func() error { return m.start(ctx) }},
 		{"find the container's processes", m.find},
@@ -216,7 +217,7 @@ func (m *machine) mkdir() error {
 	}
 	final := m.dir // not ours before it is there
 	m.dir = filepath.Join(m.driver.o.StateDir, fmt.Sprintf("%s%s-%s", newPrefix, m.Owner, m.Plan.ID))
-	for dir, mode := range map[string]os.FileMode{"": 0o700, inDir: 0o711, diskDir: 0o755, shownDir: 0o755} {
+	for dir, mode := range map[string]os.FileMode{"": 0o700, inDir: 0o711, diskDir: 0o755, shownDir: 0o755, runDir: 0o755} {
 		if err := os.MkdirAll(filepath.Join(m.dir, dir), mode); err != nil {
 			return err
 		}
@@ -273,9 +274,27 @@ func (m *machine) create(ctx context.Context, profile string) error {
 	}
 	ctx, cancel := asked(ctx)
 	defer cancel()
-	made, err := engine.ContainerCreate(ctx, m.driver.o.options(m.Plan, m.dir, profile))
+	if podman, err := isPodman(ctx, engine); err != nil {
+		return err
+	} else if podman {
+		profile = m.profile()
+	}
+	made, err := engine.ContainerCreate(ctx, m.driver.o.options(m.Plan, m.dir, profile, engineRlimits()))
 	m.Container = made.ID
 	return err
+}
+
+// engineRlimits are limits of which Podman has its own, more than its own process may have
+// on some hosts. Open files are the agent's to limit further, processes the control group's.
+func engineRlimits() []container.Rlimit {
+	most := func(resource int, wanted uint64) int64 {
+		var l unix.Rlimit
+		if unix.Getrlimit(resource, &l) == nil {
+			wanted = min(wanted, l.Max)
+		}
+		return int64(wanted) //nolint:gosec // small
+	}
+	return []container.Rlimit{{Name: "nofile", Value: most(unix.RLIMIT_NOFILE, 1<<16)}, {Name: "nproc", Value: most(unix.RLIMIT_NPROC, 1<<20)}}
 }
 
 func (m *machine) start(ctx context.Context) error {

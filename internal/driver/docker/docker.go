@@ -14,6 +14,8 @@
 //	s             the socket on which the agent listens for hosts
 //	disk/         a tmpfs as large as the disk may be: all writable places
 //	shown/        the files of /proc and /sys that are the sandbox's own
+//	run/          what the container has at /run: nothing
+//	seccomp.json  our list of system calls, for an engine that reads it from a file
 //
 // The agent fetches its listener, a secret and the filter of system calls from the socket
 // in in/ before it does anything else (package agent, Fetch). So nothing that a guest

@@ -73,10 +73,15 @@ func packImage(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// stateDir is one whose mounts the tests' engine sees, and a short one.
+// stateDir is one whose mounts the tests' Docker engine sees, and a short one.
 func stateDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(theDaemon.d.machines, "s")
+	return theDaemon.stateDir(t)
+}
+
+func (e *testEngine) stateDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(e.d.machines, "s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,15 +102,24 @@ func open(t *testing.T, where, state string) *Driver {
 }
 
 func TestConformance(t *testing.T) {
-	where, state := engineForTests(t), stateDir(t)
+	conform(t, &theDaemon, "create the container") // the engine wants a few MiB
+}
+
+func TestConformanceOfPodman(t *testing.T) {
+	conform(t, &thePodman, "start the container") // as does its runtime
+}
+
+// conform runs the contract's tests. A step of that name fails for want of memory.
+func conform(t *testing.T, e *testEngine, step string) {
+	where, state := e.address(t), e.stateDir(t)
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return open(t, where, state) }, drivertest.Options{
 		Kernel:    true,
 		Kept:      true,
 		Isolated:  true,
 		KillAgent: func(m driver.Machine) error { return unix.Kill(m.(*machine).Agent.PID, unix.SIGKILL) },
 		Break: func(_ *testing.T, p *driver.Plan) string {
-			p.Limits.MemoryBytes = 1 << 10 // the engine wants a few MiB
-			return "create the container"
+			p.Limits.MemoryBytes = 1 << 10
+			return step
 		},
 		State: []string{state},
 	})

@@ -24,30 +24,39 @@ import (
 // daemon is an engine of the tests' own, with its own directories. It has a mount
 // namespace of its own, as where systemd starts it, and sees what we mount.
 type daemon struct {
+	program  string // "dockerd" or "podman"
 	dir      string
 	machines string // below which it sees what we mount, whatever the rest of this host's mounts are
 	cmd      *exec.Cmd
 	log      bytes.Buffer
 }
 
-// theDaemon is started by the first test that needs it, and ended by TestMain.
-var theDaemon struct {
-	once sync.Once
-	d    *daemon
-	err  error
+// testEngine is started by the first test that needs it, and ended by TestMain.
+type testEngine struct {
+	program, debian string // its name, and the package that it comes from
+	once            sync.Once
+	d               *daemon
+	err             error
 }
+
+var (
+	theDaemon = testEngine{program: "dockerd", debian: "docker.io"}
+	thePodman = testEngine{program: "podman", debian: "podman"}
+)
 
 func TestMain(m *testing.M) {
 	if runHelper() {
 		os.Exit(0)
 	}
 	code := m.Run()
-	if d := theDaemon.d; d != nil {
-		d.stop(syscall.SIGTERM)
-		d.endOrphans()
-		d.removeGroups()
-		_ = unix.Unmount(d.machines, unix.MNT_DETACH)
-		_, _ = os.RemoveAll(d.dir), os.Remove(d.machines)
+	for _, e := range []*testEngine{&theDaemon, &thePodman} {
+		if d := e.d; d != nil {
+			d.stop(syscall.SIGTERM)
+			d.endOrphans()
+			d.removeGroups()
+			_ = unix.Unmount(d.machines, unix.MNT_DETACH)
+			_, _ = os.RemoveAll(d.dir), os.Remove(d.machines)
+		}
 	}
 	os.Exit(code)
 }
@@ -55,25 +64,31 @@ func TestMain(m *testing.M) {
 // startTimeout bounds the start of an engine, which takes some seconds.
 const startTimeout = 2 * time.Minute
 
-// engineForTests returns the tests' own engine, with testImage, or ends the test.
+// engineForTests returns the tests' own Docker engine.
 func engineForTests(t *testing.T) string {
+	t.Helper()
+	return theDaemon.address(t)
+}
+
+// address returns where the engine listens that has testImage, or ends the test.
+func (e *testEngine) address(t *testing.T) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		drivertest.Missing(t, "the docker driver needs root: run the tests as root")
 	}
-	if _, err := exec.LookPath("dockerd"); err != nil {
-		drivertest.Missing(t, "there is no Docker engine: apt-get install docker.io")
+	if _, err := exec.LookPath(e.program); err != nil {
+		drivertest.Missing(t, "there is no %s: apt-get install %s", e.program, e.debian)
 	}
-	theDaemon.once.Do(func() {
-		theDaemon.d, theDaemon.err = startDaemon()
-		if theDaemon.err == nil {
-			theDaemon.err = theDaemon.d.importImage(packImage(t))
+	e.once.Do(func() {
+		e.d, e.err = startDaemon(e.program)
+		if e.err == nil {
+			e.err = e.d.importImage(packImage(t))
 		}
 	})
-	if theDaemon.err != nil {
-		t.Fatal(theDaemon.err)
+	if e.err != nil {
+		t.Fatal(e.err)
 	}
-	return theDaemon.d.address()
+	return e.d.address()
 }
 
 // group is the control group, in each hierarchy, in which its containers' are.
@@ -90,13 +105,13 @@ func (d *daemon) removeGroups() {
 
 func (d *daemon) address() string { return "unix://" + filepath.Join(d.dir, "sock") }
 
-func startDaemon() (*daemon, error) {
+func startDaemon(program string) (*daemon, error) {
 	// Not on a tmpfs or an overlay, on which an overlay cannot lie; and a short name.
 	dir, err := os.MkdirTemp("/var/tmp", "engine-")
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{dir: dir}
+	d := &daemon{program: program, dir: dir}
 	if d.machines, err = os.MkdirTemp("/run", "docker-test-"); err != nil {
 		return d, err
 	}
@@ -113,10 +128,18 @@ func (d *daemon) start() error {
 	if err := os.Remove(filepath.Join(d.dir, "exec/containerd/containerd.pid")); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	const script = `mount --make-rslave / && exec dockerd "$@"`
-	d.cmd = exec.Command("/bin/sh", "-c", script, "dockerd", "--host="+d.address(),
-		"--data-root="+filepath.Join(d.dir, "data"), "--exec-root="+filepath.Join(d.dir, "exec"), "--pidfile="+filepath.Join(d.dir, "pid"),
-		"--cgroup-parent="+d.group(), "--storage-driver=overlay2", "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false")
+	args := []string{
+		"dockerd", "--host=" + d.address(),
+		"--data-root=" + filepath.Join(d.dir, "data"), "--exec-root=" + filepath.Join(d.dir, "exec"), "--pidfile=" + filepath.Join(d.dir, "pid"),
+		"--cgroup-parent=" + d.group(), "--storage-driver=overlay2", "--bridge=none", "--iptables=false", "--ip6tables=false", "--ip-forward=false",
+	}
+	if d.program == "podman" {
+		args = []string{
+			"podman", "--root=" + filepath.Join(d.dir, "data"), "--runroot=" + filepath.Join(d.dir, "exec"), "--tmpdir=" + filepath.Join(d.dir, "exec/tmp"),
+			"--cgroup-manager=cgroupfs", "--storage-driver=overlay", "--events-backend=file", "system", "service", "--time=0", d.address(),
+		}
+	}
+	d.cmd = exec.Command("/bin/sh", append([]string{"-c", `mount --make-rslave / && exec "$0" "$@"`}, args...)...)
 	d.cmd.Env = append(os.Environ(), "TMPDIR="+d.dir)
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM}
@@ -135,7 +158,7 @@ func (d *daemon) start() error {
 		}
 		if time.Now().After(deadline) {
 			d.stop(syscall.SIGKILL)
-			return fmt.Errorf("dockerd does not start: %w: %s", err, d.log.Bytes())
+			return fmt.Errorf(d.program+" does not start: %w: %s", err, d.log.Bytes())
 		}
 	}
 }

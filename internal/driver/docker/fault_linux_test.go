@@ -113,9 +113,10 @@ func TestVerify(t *testing.T) {
 		t.Error(err)
 	}
 	for what, change := range map[string]func(m *machine){
-		"Uid":           func(m *machine) { m.Plan.User.UID = 1001 },
-		"memory limit":  func(m *machine) { m.Plan.Limits.MemoryBytes-- },
-		"mnt namespace": func(m *machine) { m.Agent.PID = os.Getpid() },
+		"Uid":                          func(m *machine) { m.Plan.User.UID = 1001 },
+		"memory limit":                 func(m *machine) { m.Plan.Limits.MemoryBytes-- },
+		"mnt namespace":                func(m *machine) { m.Agent.PID = os.Getpid() },
+		"/home/user can be written to": func(m *machine) { m.Plan.User.Home = "/elsewhere" },
 		"machine's disk": func(m *machine) {
 			m.dir = t.TempDir()
 			if err := os.Mkdir(m.disk(), 0o700); err != nil {

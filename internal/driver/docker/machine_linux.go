@@ -45,7 +45,8 @@ func (c told) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-func (m *machine) socket() string { return filepath.Join(m.dir, socket) }
+func (m *machine) socket() string  { return filepath.Join(m.dir, socket) }
+func (m *machine) profile() string { return filepath.Join(m.dir, profile) }
 
 // Usage reads the counters of the container's control group.
 func (m *machine) Usage(ctx context.Context) (driver.Usage, error) { return m.meter.Read(ctx) }

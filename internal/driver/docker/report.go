@@ -23,9 +23,10 @@ type seen struct {
 	// nested says that this host is itself in a user namespace, in which runtimes cannot
 	// make device files, and show the host's.
 	nested bool
+	podman bool // it is Podman
 }
 
-// machines are the engine's names of architectures.
+// machines are Docker's names of architectures; Podman's are Go's.
 var machines = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // look asks the engine, or says why it cannot be used.
@@ -60,6 +61,9 @@ func (d *Driver) look(ctx context.Context) (seen, *sandbox.Error) {
 	s := seen{info: info.Info}
 	if e := s.unsuited(d.o.Runtime); e != nil {
 		return seen{}, e
+	}
+	if s.podman, err = isPodman(ctx, engine); err != nil {
+		return seen{}, noEngine(engine.DaemonHost(), err)
 	}
 	image, err := engine.ImageInspect(ctx, d.o.Image)
 	if err != nil {
@@ -96,7 +100,7 @@ func (s seen) unsuited(runtimeName string) *sandbox.Error {
 	}
 	_, known := s.info.Runtimes[runtimeName]
 	switch {
-	case s.info.OSType != "linux" || machines[runtime.GOARCH] != s.info.Architecture:
+	case s.info.OSType != "linux" || s.info.Architecture != machines[runtime.GOARCH] && s.info.Architecture != runtime.GOARCH:
 		return unavailable(fmt.Sprintf("the Docker engine makes containers for %s on %s, and this is Linux on %s",
 			sandbox.SafeText(s.info.OSType, 40), sandbox.SafeText(s.info.Architecture, 40), machines[runtime.GOARCH])).
 			WithHint("run Pinfold on the engine's host")
@@ -130,6 +134,7 @@ func (s seen) findings() []driver.Finding {
 			"the engine has no seccomp", "take an engine that was built with seccomp, on a kernel with CONFIG_SECCOMP_FILTER"),
 		finding(sandbox.FeatureFilesOwn, layered, "each container has an overlay of the image",
 			"the engine's storage driver is "+sandbox.SafeText(s.info.Driver, 40), "start the engine with --storage-driver=overlay2"),
+		finding(sandbox.FeatureCgroupNS, !s.podman, "part of every container", "Podman has no word for it in Docker's API: programs read the group's name in /proc/self/cgroup", ""),
 		finding(sandbox.FeatureDevicesOwn, !s.nested, "the runtime makes them for each container",
 			"this host is in a user namespace, where runtimes show the host's", "run the engine outside any container"),
 		finding(sandbox.FeatureASLR, s.aslr == "2", "the kernel gives every program that is started a layout of its own",
@@ -154,7 +159,7 @@ func finding(feature string, yes bool, because, otherwise, fix string) driver.Fi
 // limits that stand here are the agent's, or the disk's own.
 var always = []string{
 	sandbox.FeatureNetworkNone, sandbox.FeatureMountNS, sandbox.FeaturePIDNS, sandbox.FeatureNetNS, sandbox.FeatureIPCNS,
-	sandbox.FeatureUTSNS, sandbox.FeatureCgroupNS, sandbox.FeatureNoNewPrivs, sandbox.FeatureCapabilities,
+	sandbox.FeatureUTSNS, sandbox.FeatureNoNewPrivs, sandbox.FeatureCapabilities,
 	sandbox.FeatureReadOnlyRoot, sandbox.FeatureAgentSealed,
 	sandbox.FeatureWallTime, sandbox.FeatureCPUTime, sandbox.FeatureDisk, sandbox.FeatureInodes,
 	sandbox.FeatureOutput, sandbox.FeatureOpenFiles, sandbox.FeatureFileSize,
@@ -166,4 +171,14 @@ var never = []struct{ feature, because string }{
 	{sandbox.FeatureUIDBlock, "every container's user is the host's user 1000"},
 	{sandbox.FeatureTimeNS, "the engine makes no time namespaces"},
 	{sandbox.FeatureLandlock, "what a container shows is the image and the sandbox's own, and no second layer guards it"},
+}
+
+// isPodman says whether an engine is Podman, which speaks Docker's API and reads a seccomp
+// profile from a file.
+func isPodman(ctx context.Context, engine *client.Client) (bool, error) {
+	v, err := engine.ServerVersion(ctx, client.ServerVersionOptions{})
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(v.Components, func(c system.ComponentVersion) bool { return c.Name == "Podman Engine" }), nil
 }

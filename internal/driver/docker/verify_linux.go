@@ -3,6 +3,7 @@ package docker
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -56,7 +57,11 @@ func (m *machine) verifyStatus() error {
 
 // verifyNamespaces looks whether the process shares a namespace with us.
 func (m *machine) verifyNamespaces() error {
-	for _, ns := range []string{"mnt", "pid", "net", "ipc", "uts", "cgroup"} {
+	own := []string{"mnt", "pid", "net", "ipc", "uts"}
+	if m.Plan.Enforces(sandbox.FeatureCgroupNS) {
+		own = append(own, "cgroup")
+	}
+	for _, ns := range own {
 		theirs, err := os.Readlink(m.proc("ns/" + ns))
 		if err != nil {
 			return err
@@ -68,9 +73,14 @@ func (m *machine) verifyNamespaces() error {
 	return nil
 }
 
-// verifyMounts looks whether the root is read-only and the devices are the container's, and whether each writable place is on
-// the machine's disk: an engine that does not see our mount would show what is below it,
-// which has no limit.
+// enginesOwn are what engines mount without being asked, files of root's, and where there are
+// file systems of the kernel's.
+var enginesOwn = regexp.MustCompile(`^/(etc/(hosts|hostname|resolv\.conf)|run/\.containerenv|(proc|dev|sys)(/.*)?)$`)
+
+// verifyMounts looks whether the root is read-only and the devices are the container's, and
+// whether each writable place is on the machine's disk, and no other one there: an engine
+// that does not see our mount would show what is below it, and Podman mounts file systems of
+// its own, which have no limit.
 func (m *machine) verifyMounts() error {
 	var disk unix.Stat_t
 	if err := unix.Stat(m.disk(), &disk); err != nil {
@@ -91,11 +101,14 @@ func (m *machine) verifyMounts() error {
 		if len(f) < 6 {
 			continue
 		}
-		if f[4] == "/" {
-			readOnly = strings.HasPrefix(f[5]+",", "ro,")
-		}
-		if want[f[4]] == f[2]+" "+f[3] {
+		ro := strings.HasPrefix(f[5]+",", "ro,")
+		switch {
+		case f[4] == "/":
+			readOnly = ro
+		case want[f[4]] == f[2]+" "+f[3]:
 			delete(want, f[4])
+		case !ro && !enginesOwn.MatchString(f[4]):
+			return fmt.Errorf("%s can be written to, and is not on the machine's disk", sandbox.SafeText(f[4], 100))
 		}
 		if f[4] == "/dev/null" && m.Plan.Enforces(sandbox.FeatureDevicesOwn) {
 			return fmt.Errorf("its device files are the host's")

@@ -140,6 +140,7 @@ func (d *daemon) start() error {
 		}
 	}
 	d.cmd = exec.Command("/bin/sh", append([]string{"-c", `mount --make-rslave / && exec "$0" "$@"`}, args...)...)
+	d.cmd.Dir = d.dir // in which Podman's helper writes when memory runs out
 	d.cmd.Env = append(os.Environ(), "TMPDIR="+d.dir)
 	d.cmd.Stdout, d.cmd.Stderr = &d.log, &d.log
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGTERM}

@@ -112,6 +112,7 @@ type Abilities struct {
 
 	Keeper  Keeper
 	Zygoter Zygoter
+	Copier  Copier
 }
 
 // MachineAbilities are what not every machine can do. A nil field: this one cannot.

@@ -64,9 +64,17 @@ func (g *Guest) open(ctx context.Context, req wire.Request, u use, s shape) (*ch
 	if len(payload) > wire.MaxOpen {
 		return nil, sandbox.Errorf(sandbox.CodeTooLarge, "the request has %d bytes, more than %d", len(payload), wire.MaxOpen)
 	}
+	c := g.newChannel(u, s, req.Op)
+	if err := g.register(c, payload); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (g *Guest) newChannel(u use, s shape, op wire.Op) *channel {
 	c := &channel{g: g, use: u, arrived: s.arrived, over: make(chan struct{})}
 	if s.upload {
-		c.upload = wire.NewCredit(wire.UploadWindow(req.Op))
+		c.upload = wire.NewCredit(wire.UploadWindow(op))
 	}
 	for i := range s.downloads {
 		c.download[1+i] = wire.NewInbox(wire.WindowSize)
@@ -74,10 +82,7 @@ func (g *Guest) open(ctx context.Context, req wire.Request, u use, s shape) (*ch
 	if s.prompt {
 		c.answer = newAnswerTimer(g.fellSilent)
 	}
-	if err := g.register(c, payload); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return c
 }
 
 // register gives a channel its id and sends its open frame. Both happen under

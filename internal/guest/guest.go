@@ -50,9 +50,7 @@ type Link interface {
 // it is closed when New fails. hello tells the agent its user and home; the
 // version is filled in.
 func New(ctx context.Context, conn Link, hello wire.Hello) (*Guest, error) {
-	hello.Version = wire.Version
-	g := &Guest{conn: conn, hello: hello, done: make(chan struct{}), channels: map[uint32]*channel{}}
-	g.out = newOutbox(conn, func(err error) { g.end(gone(err)) })
+	g := newGuest(conn, hello)
 	frames := wire.NewReader(conn, wire.Agent)
 	if err := g.greet(ctx, frames); err != nil {
 		_ = conn.Close()
@@ -60,6 +58,13 @@ func New(ctx context.Context, conn Link, hello wire.Hello) (*Guest, error) {
 	}
 	g.reading.Go(func() { g.read(frames) })
 	return g, nil
+}
+
+func newGuest(conn Link, hello wire.Hello) *Guest {
+	hello.Version = wire.Version
+	g := &Guest{conn: conn, hello: hello, done: make(chan struct{}), channels: map[uint32]*channel{}}
+	g.out = newOutbox(conn, func(err error) { g.end(gone(err)) })
+	return g
 }
 
 // greet exchanges hellos.

@@ -79,24 +79,37 @@ func (g *Guest) Start(ctx context.Context, cmd Command, s Streams) (*Process, er
 		return nil, err
 	}
 	req.Stdin = s.Stdin != nil
+	p := newProcess(cmd)
+	p.c, err = g.open(ctx, wire.Request{Op: wire.OpStart, Start: req}, p, shape{upload: req.Stdin, downloads: 2, arrived: s.Arrived})
+	if err != nil {
+		return nil, err
+	}
+	p.carryOutput(s)
+	if err := p.awaitStart(ctx); err != nil {
+		return nil, err
+	}
+	p.carryInput(s)
+	return p, nil
+}
+
+func newProcess(cmd Command) *Process {
 	p := &Process{
 		terminal: cmd.Terminal != nil,
 		started:  make(chan struct{}), exited: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.parts.Store(3)
-	p.c, err = g.open(ctx, wire.Request{Op: wire.OpStart, Start: req}, p, shape{upload: req.Stdin, downloads: 2, arrived: s.Arrived})
-	if err != nil {
-		return nil, err
-	}
+	return p
+}
+
+func (p *Process) carryOutput(s Streams) {
 	go p.copyOut(wire.Stdout, s.Stdout)
 	go p.copyOut(wire.Stderr, s.Stderr)
-	if err := p.awaitStart(ctx); err != nil {
-		return nil, err
-	}
+}
+
+func (p *Process) carryInput(s Streams) {
 	if s.Stdin != nil {
 		go p.copyIn(s.Stdin)
 	}
-	return p, nil
 }
 
 // awaitStart waits until the program runs. One that ran is a process, however soon

@@ -44,6 +44,8 @@ type Language struct {
 	Zygote         []string  // starts a zygote: see package zygote. nil: there is none
 	WaitWith       []string  // support files that only Wait needs
 	ZygoteWith     []string  // those that only Zygote needs
+	Copied         []string  // starts an interpreter that waits in a machine of which copies are made. nil: there is none
+	CopiedWith     []string  // those that only Copied needs
 	StartVariables []string  // prefixes of the variables that the interpreter reads at its start only
 	Env            []string  // K=V, in addition to BaseEnv, for both steps
 	Support        []string  // files of Pinfold's that the steps need: keys of the support files

@@ -123,6 +123,12 @@ func (l Language) ZygoteStep(modules []string, limits sandbox.Limits, lookup Loo
 	return l.wait(l.Zygote, l.ZygoteWith, modules, limits, lookup)
 }
 
+// CopiedStep says how to start an interpreter that waits in a machine of which copies are
+// made. ok is false when the language has none.
+func (l Language) CopiedStep(modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
+	return l.wait(l.Copied, l.CopiedWith, modules, limits, lookup)
+}
+
 func (l Language) wait(args, with, modules []string, limits sandbox.Limits, lookup Lookup) (w Wait, ok bool, err error) {
 	if args == nil {
 		return w, false, nil

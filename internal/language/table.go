@@ -40,6 +40,7 @@ var table = []Language{
 		Run:      []string{"{python3}", "{file}", "{args}"},
 		Wait:     []string{"{python3}", "{support}/" + zygote.PythonWait}, WaitWith: []string{zygote.PythonWait},
 		Zygote: []string{"{python3}", "{support}/" + zygote.PythonZygote}, ZygoteWith: zygote.PythonZygoteFiles(),
+		Copied: []string{"{python3}", "{support}/" + zygote.PythonCopied}, CopiedWith: zygote.PythonCopiedFiles(),
 		StartVariables: []string{"PYTHON"},
 		Harness: Harness{
 			Run:     []string{"{python3}", "{support}/" + interpreter.PythonHarness, "{options}", "{file}", "{args}"},

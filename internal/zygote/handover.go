@@ -38,6 +38,10 @@ func (h Handover) Encode() ([]byte, error) {
 	return append(fmt.Appendf(nil, "%08x", len(b)), b...), nil
 }
 
+// BeginAnew is what an interpreter that waits in a copy of a machine is told before its
+// program: a handover of no length.
+const BeginAnew = "00000000"
+
 // ReadyMarker returns a word that nothing that an interpreter loads can know.
 func ReadyMarker() string {
 	b := make([]byte, 16)

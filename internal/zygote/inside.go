@@ -14,6 +14,7 @@ var inside embed.FS
 const (
 	PythonZygote = "pinfold_zygote.py"
 	PythonWait   = "pinfold_warm.py"
+	PythonCopied = "pinfold_copied.py"
 	NodeWait     = "wait.cjs"
 )
 
@@ -22,8 +23,14 @@ const (
 func PythonZygoteFiles() []string { return slices.Clone(pythonZygoteFiles) }
 
 var pythonZygoteFiles = []string{
-	PythonZygote, PythonWait, protocolFile, "pinfold_host.py",
+	PythonZygote, PythonWait, protocolFile, "pinfold_host.py", "pinfold_siblings.py",
 	"pinfold_loop.py", "pinfold_syscalls.py", "pinfold_image.py", "pinfold_atfork.py", "pinfold_immortal.py",
+}
+
+// PythonCopiedFiles returns the names of the files that PythonCopied needs, as
+// PythonZygoteFiles does.
+func PythonCopiedFiles() []string {
+	return []string{PythonCopied, PythonWait, "pinfold_siblings.py", "pinfold_atfork.py"}
 }
 
 // File returns the content of one of the files. ok is false when there is none of

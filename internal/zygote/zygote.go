@@ -1,10 +1,11 @@
 // Package zygote is the door to warm interpreters: interpreters that are started
 // before the program comes, with its modules loaded, and have one program each.
 //
-// There are two kinds. One is started in the sandbox in which it waits
-// (language.Language.Wait). The other is forked from a zygote, an interpreter that
+// There are three kinds. One is started in the sandbox in which it waits
+// (language.Language.Wait). One is forked from a zygote, an interpreter that
 // has loaded its modules, never runs anybody's program, and is copied with fork(2) for
-// each one (language.Language.Zygote). Both take their program in the same way: see
+// each one (language.Language.Zygote). One is copied together with the machine in which it
+// waits (language.Language.Copied). All take their program in the same way: see
 // Handover.
 //
 // What lies where:

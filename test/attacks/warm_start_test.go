@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/zygote"
+	"pinfold/internal/zygote/zygotetest"
 	"pinfold/sandbox"
 )
 
@@ -97,41 +98,13 @@ func warmCases() []Case {
 	}
 }
 
-// hoard is a module that begins all sorts of random numbers while it is loaded.
-const hoard = `
-import random, uuid, ssl, os, secrets, tempfile, sqlite3, hashlib, multiprocessing
-mine = random.Random(); mine.random()
-class Own(random.Random): pass
-own = Own(); own.gauss(0, 1)
-random.random(); random.gauss(0, 1); uuid.uuid1(); uuid.uuid4(); uuid.getnode(); ssl.RAND_bytes(8); secrets.token_hex(); os.urandom(8)
-next(tempfile._get_candidate_names()); multiprocessing.current_process().authkey
-db = sqlite3.connect(":memory:"); db.execute("select random()").fetchone()
-try:
-    import numpy, numpy.random as r
-    numbers, state, bits, seeds = r.default_rng(), r.RandomState(), r.SFC64(), r.SeedSequence()
-    numbers.random(); state.standard_normal(); r.standard_normal(); r.random()
-except ImportError: numpy = None
-`
-
-const hoardCode = `
-import treasure as t, random, uuid, ssl, os, secrets, tempfile, multiprocessing, hashlib, ctypes
-say("urandom", os.urandom(16).hex()); say("random", random.random()); say("gauss", random.gauss(0, 1)); say("secrets", secrets.token_hex())
-say("uuid1", uuid.uuid1()); say("node", uuid.uuid1().node); say("getnode", uuid.getnode()); say("uuid4", uuid.uuid4()); say("ssl", ssl.RAND_bytes(16).hex())
-say("mine", t.mine.random()); say("own", t.own.random()); say("own_gauss", t.own.gauss(0, 1))
-say("tempfile", next(tempfile._get_candidate_names())); say("authkey", bytes(multiprocessing.current_process().authkey).hex())
-say("sqlite", t.db.execute("select random()").fetchone()[0]); say("blob", t.db.execute("select hex(randomblob(16))").fetchone()[0])
-if t.numpy:
-    say("numpy", t.r.random()); say("normal", t.r.standard_normal()); say("generator", t.numbers.random()); say("state", t.state.random_sample()); say("state_normal", t.state.standard_normal())
-    say("bits", t.bits.random_raw()); say("seeds", t.seeds.spawn(1)[0].generate_state(2)); say("spawned", t.numbers.bit_generator._seed_seq.spawn(1)[0].generate_state(2) if hasattr(t.numbers.bit_generator, "_seed_seq") else secrets.token_hex())
-`
-
 // alike lists what two forks have in common.
 func (f *family) alike() (shared []string, keys int, err error) {
-	first, err := f.tell(hoardCode)
+	first, err := f.tell(zygotetest.HoardCode)
 	if err != nil {
 		return nil, 0, err
 	}
-	second, err := f.tell(hoardCode)
+	second, err := f.tell(zygotetest.HoardCode)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -146,7 +119,7 @@ func (f *family) alike() (shared []string, keys int, err error) {
 }
 
 func (t *trial) randomness() error {
-	f, err := t.raise(hoard, sandbox.Limits{})
+	f, err := t.raise(zygotetest.Hoard, sandbox.Limits{})
 	if err != nil {
 		return err
 	}
@@ -160,7 +133,7 @@ func (t *trial) randomness() error {
 // sharedRandomness is the control. What Python and OpenSSL begin anew by
 // themselves is not in the list.
 func sharedRandomness(a *arena) error {
-	f, err := a.raise(hoard, sandbox.Limits{}, edit{"pinfold_zygote.py", "    begin_anew(numbers)\n", ""})
+	f, err := a.raise(zygotetest.Hoard, sandbox.Limits{}, edit{"pinfold_siblings.py", "    begin_anew(numbers)\n", ""})
 	if err != nil {
 		return err
 	}
@@ -168,9 +141,9 @@ func sharedRandomness(a *arena) error {
 	if err != nil {
 		return err
 	}
-	want := []string{"mine", "own", "own_gauss", "authkey", "sqlite", "blob", "getnode"}
+	want := zygotetest.Drawn
 	if keys > 16 {
-		want = append(want, "numpy", "normal", "generator", "state", "state_normal", "bits", "seeds")
+		want = slices.Concat(want, zygotetest.DrawnByNumpy)
 	}
 	for _, key := range want {
 		if !slices.Contains(shared, key) {

@@ -26,7 +26,7 @@ func (d *Driver) obtain(ctx context.Context, plan driver.Plan) (q *process, err 
 		}
 		q, err = d.obtainFrom(ctx, b, plan)
 		b.release()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, errOver) || b.memory == nil {
+		if err == nil || ctx.Err() != nil || !errors.Is(err, errOver) || b.saved == nil {
 			return q, err
 		}
 		b.forget()
@@ -40,11 +40,12 @@ func (d *Driver) obtainFrom(ctx context.Context, b *base, plan driver.Plan) (q *
 		return nil, err
 	}
 	defer done()
-	l := launch{id: plan.ID, shape: shapeOf(plan), disk: b.disk, memory: b.memory, state: b.state}
-	if b.memory == nil {
+	l := launch{id: plan.ID, shape: shapeOf(plan), disk: b.disk}
+	if b.saved == nil {
 		q, _, err = d.boot(ctx, l)
 	} else {
-		q, err = d.restore(ctx, b, l)
+		l.memory, l.resumes = b.saved.memory, true
+		q, err = d.restore(ctx, b.saved, l)
 	}
 	if err != nil {
 		return nil, err
@@ -53,14 +54,22 @@ func (d *Driver) obtainFrom(ctx context.Context, b *base, plan driver.Plan) (q *
 	if b.greeting != nil {
 		r, q.greeting = wardenwire.Request{Op: wardenwire.OpRenew, Fresh: d.fresh()}, b.greeting
 	}
-	err = q.asking(ctx, func(ctx context.Context) error {
+	if err := q.ask(ctx, r); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// ask asks the warden of a machine that is being made, which is removed after an error.
+func (q *process) ask(ctx context.Context, r wardenwire.Request) error {
+	err := q.asking(ctx, func(ctx context.Context) error {
 		_, err := q.link.Ask(ctx, r)
 		return err
 	})
 	if err != nil {
-		return nil, errors.Join(err, q.remove(ctx))
+		return errors.Join(err, q.remove(ctx))
 	}
-	return q, nil
+	return nil
 }
 
 // turn waits until a machine can be made: more at a time would all take longer.
@@ -73,12 +82,12 @@ func (d *Driver) turn(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// restore goes on from a base.
-func (d *Driver) restore(ctx context.Context, b *base, l launch) (*process, error) {
+// restore goes on from what was saved.
+func (d *Driver) restore(ctx context.Context, from *saved, l launch) (*process, error) {
 	q := d.newProcess()
 	err := q.start(ctx, d.host, l)
 	if err == nil {
-		err = q.asking(ctx, func(ctx context.Context) error { return q.resume(ctx, b) })
+		err = q.asking(ctx, func(ctx context.Context) error { return q.resume(ctx, from) })
 	}
 	if err != nil {
 		return nil, errors.Join(err, q.remove(ctx))

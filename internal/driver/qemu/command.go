@@ -59,12 +59,12 @@ const kernelOptions = "console=ttyS0 quiet panic=-1 mitigations=off no_timer_che
 
 // launch says what a QEMU is to run.
 type launch struct {
-	id     string
-	shape  shape
-	disk   *disk
-	memory *os.File // the machine's; nil: QEMU's own
-	state  *os.File // of the machine that it goes on from; nil: it boots
-	keeps  bool     // what it goes on with is for others, too
+	id      string
+	shape   shape
+	disk    *disk
+	memory  *os.File // the machine's; nil: QEMU's own
+	resumes bool     // it goes on from what was saved, and does not boot
+	keeps   bool     // and is to be saved itself
 }
 
 // command is QEMU's command line.
@@ -94,7 +94,7 @@ func command(l launch) []string {
 	}
 	if l.memory != nil {
 		share := "on"
-		if l.state != nil {
+		if l.resumes {
 			if !l.keeps {
 				share = "off" // what the machine writes is its own
 			}

@@ -41,23 +41,36 @@ type machine struct {
 
 // Create makes the machine.
 func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, error) {
-	if len(plan.Mounts) > 0 {
-		return nil, (&sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "mounts", Message: "a virtual machine shows no directory of the host's"}).
-			WithAdvice(sandbox.Advise("copy the files in, or take %s", sandbox.Set("driver", "native")))
-	}
-	if ok, limit := highfd.Room(); !ok {
-		return nil, &sandbox.Error{
-			Code: sandbox.CodeResourceUnavailable, Message: fmt.Sprintf("no descriptors are left for another sandbox, of the %d that this process may have", limit),
-			Hint: "destroy sandboxes that are not needed, or raise the limit on open files (ulimit -n, LimitNOFILE=)", Err: unix.EMFILE,
-		}
+	if err := refused(plan); err != nil {
+		return nil, err
 	}
 	q, err := d.obtain(ctx, plan)
 	if err != nil {
 		return nil, createError(err)
 	}
+	return newMachine(plan, q), nil
+}
+
+// newMachine returns the machine that a process is, and watches it.
+func newMachine(plan driver.Plan, q *process) *machine {
 	m := &machine{plan: plan, process: q, dead: make(chan struct{}), pacing: make(chan struct{}, 1)}
 	go m.watch()
-	return m, nil
+	return m
+}
+
+// refused says why there can be no machine of a plan.
+func refused(plan driver.Plan) error {
+	if len(plan.Mounts) > 0 {
+		return (&sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "mounts", Message: "a virtual machine shows no directory of the host's"}).
+			WithAdvice(sandbox.Advise("copy the files in, or take %s", sandbox.Set("driver", "native")))
+	}
+	if ok, limit := highfd.Room(); !ok {
+		return &sandbox.Error{
+			Code: sandbox.CodeResourceUnavailable, Message: fmt.Sprintf("no descriptors are left for another sandbox, of the %d that this process may have", limit),
+			Hint: "destroy sandboxes that are not needed, or raise the limit on open files (ulimit -n, LimitNOFILE=)", Err: unix.EMFILE,
+		}
+	}
+	return nil
 }
 
 // createError says which step of making a sandbox failed.

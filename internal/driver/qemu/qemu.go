@@ -117,7 +117,7 @@ func (d *Driver) Name() string { return Name }
 
 // Abilities implements driver.Driver.
 func (d *Driver) Abilities() driver.Abilities {
-	return driver.Abilities{Level: sandbox.LevelVM, Pauses: true}
+	return driver.Abilities{Level: sandbox.LevelVM, Pauses: true, Copier: d}
 }
 
 // prepare finds out about the host and opens what every machine needs, once. What is

@@ -119,8 +119,8 @@ func TestBases(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer broken.Close()
-	good := one.state
-	one.state = broken // as one of another QEMU
+	good := one.saved.state
+	one.saved.state = broken // as one of another QEMU
 	if got := says(t, made(t, d), "echo again"); got != "again\n" {
 		t.Errorf("it says %q", got)
 	}

@@ -7,14 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
-	"pinfold/internal/linux/memfd"
 	"pinfold/internal/linux/unixpair"
 	"pinfold/internal/warden/wardenwire"
 )
@@ -79,52 +76,55 @@ func (d *Driver) makeSandboxBase(ctx context.Context, key baseKey) (b *base, err
 		return nil, err
 	}
 	plan.ID = "snapshot"
-	empty := key
-	empty.plan = ""
-	from, err := d.baseOf(ctx, empty)
+	q, memory, report, err := d.separate(ctx, key, plan, fmt.Sprintf("base-%d", time.Now().UnixNano()%1e12))
 	if err != nil {
 		return nil, err
 	}
-	defer from.release()
-	if from.memory == nil {
-		return nil, failed("go on from a snapshot", errors.ErrUnsupported)
-	}
-	done, err := d.turn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	l := launch{id: fmt.Sprintf("base-%d", time.Now().UnixNano()%1e12), shape: key.shape, disk: key.disk, state: from.state, keeps: true}
-	if l.memory, err = memoryFile(key.shape); err != nil {
-		return nil, err
-	}
-	defer l.memory.Close() //nolint:errcheck // who goes on from it has opened it again
-	if err := copyMemory(l.memory, from.memory); err != nil {
-		return nil, failed("copy the machine's memory", err)
-	}
-	q, err := d.restore(ctx, from, l)
-	if err != nil {
-		return nil, err
-	}
-	b = &base{disk: key.disk, report: from.report}
-	err = q.asking(ctx, func(ctx context.Context) error {
-		if _, err := q.link.Ask(ctx, wardenwire.Request{Op: wardenwire.OpCreate, Plan: untold(plan), Fresh: d.fresh()}); err != nil {
-			return err
-		}
+	defer memory.Close() //nolint:errcheck // what is saved has opened it again
+	b = &base{disk: key.disk, report: report}
+	err = q.asking(ctx, func(context.Context) error {
 		b.greeting, err = q.greet()
 		return err
 	})
-	if err == nil {
-		b.state, err = q.save(ctx)
+	if err != nil {
+		return nil, errors.Join(err, q.remove(ctx))
 	}
-	if err = errors.Join(err, q.remove(ctx)); err != nil {
-		return nil, err
-	}
-	if _, err = unix.FcntlInt(l.memory.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
-		return nil, failed("seal the machine's memory", err)
-	}
-	b.memory, err = reopen(l.memory, unix.O_RDWR)
+	b.saved, err = q.save(ctx, memory)
 	return b, err
+}
+
+// separate makes a sandbox in a machine that can be saved: it goes on from an empty base
+// with a copy of its memory, which is also the caller's to close.
+func (d *Driver) separate(ctx context.Context, key baseKey, plan driver.Plan, id string) (q *process, memory *os.File, report driver.Report, err error) {
+	key.plan = ""
+	from, err := d.baseOf(ctx, key)
+	if err != nil {
+		return nil, nil, report, err
+	}
+	defer from.release()
+	if from.saved == nil {
+		return nil, nil, report, failed("go on from a snapshot", errors.ErrUnsupported)
+	}
+	done, err := d.turn(ctx)
+	if err != nil {
+		return nil, nil, report, err
+	}
+	defer done()
+	if memory, err = memoryFile(key.shape); err != nil {
+		return nil, nil, report, err
+	}
+	defer func() {
+		if err != nil {
+			_ = memory.Close()
+		}
+	}()
+	if err := copyMemory(memory, from.saved.memory); err != nil {
+		return nil, nil, report, failed("copy the machine's memory", err)
+	}
+	if q, err = d.restore(ctx, from.saved, launch{id: id, shape: key.shape, disk: key.disk, memory: memory, resumes: true, keeps: true}); err != nil {
+		return nil, nil, report, err
+	}
+	return q, memory, from.report, q.ask(ctx, wardenwire.Request{Op: wardenwire.OpCreate, Plan: untold(plan), Fresh: d.fresh()})
 }
 
 // greetingTimeout bounds how long an agent may take to say hello, and maxGreeting what it says.
@@ -141,32 +141,6 @@ func (q *process) greet() ([]byte, error) {
 		err = errors.New("the agent says too much")
 	}
 	return b[:n], err
-}
-
-// copyMemory copies what there is in a machine's memory, and no more.
-func copyMemory(to, from *os.File) error {
-	info, err := from.Stat()
-	if err != nil {
-		return err
-	}
-	for at := int64(0); at < info.Size(); {
-		begin, err := unix.Seek(int(from.Fd()), at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		end, err := unix.Seek(int(from.Fd()), begin, unix.SEEK_HOLE)
-		if err != nil {
-			return err
-		}
-		if _, err := io.Copy(io.NewOffsetWriter(to, begin), io.NewSectionReader(from, begin, end-begin)); err != nil {
-			return err
-		}
-		at = end
-	}
-	return nil
 }
 
 // greeted is the connection to an agent that has spoken already.

@@ -5,8 +5,6 @@ package qemu
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -15,18 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
-	"pinfold/internal/linux/memfd"
 	"pinfold/internal/warden/wardenwire"
 )
 
 // # Snapshots
 //
 // A machine that is ready and has no sandbox yet is booted once for each template and
-// shape, its base. Its memory is a file, and so is, once it has stopped, the state of its
-// devices (QEMU's own format for moving machines, some 0.3 MB). Each machine then maps that
-// memory privately, so that only what it changes is its own, and goes on from that state:
-// 0.1 s in place of the seconds of a boot. Nobody can write to either file any more, also
-// not a QEMU that was broken into.
+// shape, its base, and saved (saved.go). Each machine then maps that memory privately, so
+// that only what it changes is its own, and goes on from that state: 0.1 s in place of the
+// seconds of a boot.
 //
 // What is asked for twice gets a snapshot of its own, with the sandbox made and the agent
 // waiting: under emulation making one takes longer than all the rest, since the emulator
@@ -46,8 +41,7 @@ type base struct {
 	key    baseKey
 	report driver.Report
 	disk   *disk
-	memory *os.File // both nil: every machine boots
-	state  *os.File
+	saved  *saved // nil: every machine boots
 
 	greeting []byte // what the agent of its sandbox has said; nil: there is no sandbox
 
@@ -197,9 +191,8 @@ func (b *base) drop() {
 }
 
 func (b *base) closeUnused() {
-	if b.old && b.users == 0 && b.memory != nil {
-		_, _ = b.memory.Close(), b.state.Close()
-		b.memory = nil
+	if b.old && b.users == 0 {
+		b.saved.close()
 	}
 }
 
@@ -256,114 +249,11 @@ func (d *Driver) makeBase(ctx context.Context, key baseKey) (b *base, err error)
 		return nil, err
 	}
 	b.report = report
-	if l.memory != nil {
-		b.state, err = q.save(ctx)
+	if l.memory == nil {
+		return b, q.remove(ctx)
 	}
-	if err = errors.Join(err, q.remove(ctx)); err != nil || l.memory == nil {
-		return b, err
-	}
-	if _, err = unix.FcntlInt(l.memory.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
-		return nil, failed("seal the machine's memory", err)
-	}
-	b.memory, err = reopen(l.memory, unix.O_RDWR) // as QEMU opens it; what is sealed stays as it is
+	b.saved, err = q.save(ctx, l.memory)
 	return b, err
-}
-
-func memoryFile(s shape) (*os.File, error) {
-	fd, err := unix.MemfdCreate("memory", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return nil, failed("make the machine's memory", err)
-	}
-	f := os.NewFile(uintptr(fd), "memory")
-	if err := f.Truncate(s.memory << 20); err != nil {
-		_ = f.Close()
-		return nil, failed("make the machine's memory", err)
-	}
-	return f, nil
-}
-
-// reopen opens a file anew, with a place of its own in it.
-func reopen(f *os.File, flags int) (*os.File, error) {
-	return os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), flags|unix.O_CLOEXEC, 0)
-}
-
-// ignoreShared has QEMU leave the memory where it is.
-var ignoreShared = map[string]any{"capabilities": []map[string]any{{"capability": "x-ignore-shared", "state": true}}}
-
-// save stops the machine and returns the state of its devices.
-func (q *process) save(ctx context.Context) (*os.File, error) {
-	fd, err := unix.MemfdCreate("state", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return nil, failed("keep the machine's state", err)
-	}
-	f := os.NewFile(uintptr(fd), "state")
-	defer f.Close() //nolint:errcheck // opened again below
-	if err := q.migrate(ctx, f); err != nil {
-		return nil, failed("keep the machine's state", err)
-	}
-	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
-		return nil, failed("seal the machine's state", err)
-	}
-	return reopen(f, unix.O_RDONLY)
-}
-
-// migrate has QEMU write its state to a file, and stop.
-func (q *process) migrate(ctx context.Context, to *os.File) error {
-	ctx, cancel := context.WithTimeout(ctx, q.driver.o.patient)
-	defer cancel()
-	if err := q.handState(ctx, to); err != nil {
-		return err
-	}
-	if _, err := q.monitor.command(ctx, "migrate", map[string]string{"uri": "fd:state"}); err != nil {
-		return err
-	}
-	for {
-		answer, err := q.monitor.command(ctx, "query-migrate", nil)
-		if err != nil {
-			return err
-		}
-		var now struct {
-			Status string `json:"status"`
-			Error  string `json:"error-desc"`
-		}
-		if err := json.Unmarshal(answer, &now); err != nil {
-			return err
-		}
-		switch now.Status {
-		case "completed":
-			return nil
-		case "failed", "cancelled":
-			return errors.New("QEMU could not: " + now.Error)
-		}
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// handState hands QEMU the file of a state.
-func (q *process) handState(ctx context.Context, f *os.File) error {
-	if _, err := q.monitor.command(ctx, "migrate-set-capabilities", ignoreShared); err != nil {
-		return err
-	}
-	_, err := q.monitor.commandWith(ctx, "getfd", map[string]string{"fdname": "state"}, f)
-	return err
-}
-
-// resume has a machine that waits for it go on from a state.
-func (q *process) resume(ctx context.Context, b *base) error {
-	state, err := reopen(b.state, unix.O_RDONLY)
-	if err != nil {
-		return err
-	}
-	defer state.Close() //nolint:errcheck // QEMU has its own
-	if err := q.handState(ctx, state); err != nil {
-		return err
-	}
-	_, err = q.monitor.command(ctx, "migrate-incoming", map[string]string{"uri": "fd:state"})
-	return err // it goes on by itself, as it did until it was saved
 }
 
 // fresh is what a machine needs to be like no other.

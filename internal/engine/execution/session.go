@@ -81,6 +81,11 @@ func Ungreeted(m driver.Machine, plan driver.Plan, after func()) *Session {
 	return &Session{Plan: plan, Machine: m, after: after}
 }
 
+// Greeted is the session of a machine whose agent is known already. after is as in Ungreeted.
+func Greeted(m driver.Machine, plan driver.Plan, g *guest.Guest, after func()) *Session {
+	return &Session{Plan: plan, Machine: m, guest: g, after: after}
+}
+
 // Agent returns the machine's agent. The first call greets it, after an
 // init stub has become the agent; what came of that is the answer to all others. A forked
 // program, and all that it has started, end before that.
@@ -106,10 +111,12 @@ func (s *Session) greet(ctx context.Context) (*guest.Guest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return guest.New(ctx, conn, wire.Hello{
-		Version: wire.Version, UID: s.Plan.User.UID, GID: s.Plan.User.GID,
-		SwitchUser: s.Plan.SwitchUser, Home: s.Plan.User.Home,
-	})
+	return guest.New(ctx, conn, Hello(s.Plan))
+}
+
+// Hello is what the agent of a machine is told.
+func Hello(p driver.Plan) wire.Hello {
+	return wire.Hello{Version: wire.Version, UID: p.User.UID, GID: p.User.GID, SwitchUser: p.SwitchUser, Home: p.User.Home}
 }
 
 // Greeted returns the agent if it has been greeted, or nil.

@@ -8,6 +8,7 @@ import (
 	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/failpoint"
+	"pinfold/internal/language"
 	"pinfold/internal/zygote"
 	"pinfold/internal/zygote/warm"
 	"pinfold/sandbox"
@@ -177,7 +178,7 @@ func (p *pool) make() (*ready, error) {
 	if spec.Language == "" {
 		return w, nil
 	}
-	if w.interpreter, err = p.set.startInterpreter(ctx, s, spec); err != nil {
+	if w.interpreter, err = p.set.startInterpreter(ctx, s, spec, language.Language.WaitStep); err != nil {
 		return nil, errors.Join(err, s.Close(ctx))
 	}
 	return w, nil

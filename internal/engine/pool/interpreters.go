@@ -19,6 +19,9 @@ import (
 // startZygote starts a zygote for a pool's interpreters. The error is a *zygote.UnfitError
 // where there can be none.
 func (s *Pools) startZygote(ctx context.Context, d driver.Driver, spec sandbox.PoolSpec) (driver.Zygote, error) {
+	if d.Abilities().Copier != nil {
+		return s.startCopies(ctx, d, spec)
+	}
 	zygoter := d.Abilities().Zygoter
 	if zygoter == nil {
 		return nil, &zygote.UnfitError{Why: "this driver has no zygotes"}
@@ -54,18 +57,24 @@ func (s *Pools) startZygote(ctx context.Context, d driver.Driver, spec sandbox.P
 	return zygoter.NewZygote(ctx, plan, z)
 }
 
+// waiting says how an interpreter is started that waits.
+type waiting func(l language.Language, modules []string, limits sandbox.Limits, lookup language.Lookup) (w language.Wait, ok bool, err error)
+
 // startInterpreter starts a pool's interpreter in a fresh machine and waits until it
 // has loaded its modules.
-func (s *Pools) startInterpreter(ctx context.Context, m *execution.Session, spec sandbox.PoolSpec) (*warm.Interpreter, error) {
+func (s *Pools) startInterpreter(ctx context.Context, m *execution.Session, spec sandbox.PoolSpec, how waiting) (*warm.Interpreter, error) {
 	ctx, cancel := context.WithTimeout(ctx, warm.LoadTimeout)
 	defer cancel()
 	lang, err := language.Find(spec.Language)
 	if err != nil {
 		return nil, err
 	}
-	step, _, err := lang.At(execution.Places(m.Plan)).WaitStep(spec.Warm, spec.Limits, s.planner.Lookup(m.Plan.Template))
+	step, ok, err := how(lang.At(execution.Places(m.Plan)), spec.Warm, spec.Limits, s.planner.Lookup(m.Plan.Template))
 	if err != nil {
 		return nil, err
+	}
+	if !ok {
+		return nil, &zygote.UnfitError{Why: "interpreters of this language cannot be copied while they wait"}
 	}
 	p := m.Parcel()
 	for _, f := range step.Files {
@@ -94,6 +103,10 @@ func (p *pool) fork(ctx context.Context, plan driver.Plan) (w *ready, ok bool, e
 	f, ok, err := p.zygotes.Fork(ctx, plan)
 	if f == nil {
 		return nil, ok, err
+	}
+	if c, ok := f.Machine.(*copied); ok {
+		m := execution.Greeted(c.Machine, forkedPlan(plan), c.guest, f.Release)
+		return &ready{session: m, interpreter: c.interpreter, forked: f, made: time.Now()}, true, nil
 	}
 	m := execution.Ungreeted(f.Machine, forkedPlan(plan), f.Release)
 	return &ready{session: m, interpreter: warm.Forked(f.Child), forked: f, made: time.Now()}, true, nil

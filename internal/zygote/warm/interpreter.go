@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"pinfold/internal/guest"
+	"pinfold/internal/wire"
 	"pinfold/internal/zygote"
+	"pinfold/sandbox"
 )
 
 // LoadTimeout bounds how long an interpreter may take to load its modules.
@@ -70,6 +72,33 @@ func Start(ctx context.Context, g *guest.Guest, command guest.Command, modules [
 	}
 }
 
+// State returns what a copy of the interpreter is taken over by (Copied), once it is
+// ready. It must have been started in this process. dir is a directory in its sandbox.
+func (i *Interpreter) State(ctx context.Context, dir string) (guest.State, error) {
+	started, ok := i.process.(*guest.Process)
+	if !ok {
+		return guest.State{}, sandbox.Errorf(sandbox.CodeInternal, "a forked interpreter is copied")
+	}
+	return started.State(ctx, dir)
+}
+
+// Copied returns the copy of an interpreter, in a copy of its machine, over a fresh
+// connection to the agent there. It begins anew before anything else.
+func Copied(conn guest.Link, hello wire.Hello, of guest.State) (*guest.Guest, *Interpreter) {
+	i := &Interpreter{stdout: newOutput(""), stderr: newOutput("")}
+	stdin, ours := io.Pipe()
+	i.stdin = ours
+	g, p := guest.Copied(conn, hello, of, guest.Streams{
+		Stdin: io.MultiReader(strings.NewReader(zygote.BeginAnew), stdin), Stdout: i.stdout, Stderr: i.stderr,
+	})
+	i.process = p
+	go func() {
+		<-p.Done()
+		_ = stdin.Close()
+	}()
+	return g, i
+}
+
 // Forked returns the interpreter that a zygote's child is. It closes the child's
 // descriptors when the child has ended.
 func Forked(c *zygote.Child) *Interpreter {
@@ -116,9 +145,16 @@ func (i *Interpreter) Begin(h zygote.Handover, cpus []int, st guest.Streams) (Pr
 	return i.process, nil
 }
 
+// unfitLine begins what an interpreter says last that was to be copied and cannot be.
+const unfitLine = "UnfitError: "
+
 // notLoaded says why an interpreter cannot wait for programs.
 func (i *Interpreter) notLoaded(what string) error {
-	return zygote.NotLoaded(fmt.Sprintf("%s: %s", what, ErrorLine(i.stderr.before())))
+	line := ErrorLine(i.stderr.before())
+	if why, unfit := strings.CutPrefix(line, unfitLine); unfit {
+		return &zygote.UnfitError{Why: sandbox.SafeText(why, 500)}
+	}
+	return zygote.NotLoaded(fmt.Sprintf("%s: %s", what, line))
 }
 
 // ErrorLine returns the line in what an interpreter wrote that tells why it ended:

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -284,8 +285,10 @@ func (m *machine) create(ctx context.Context, profile string) error {
 	return err
 }
 
-// engineRlimits are limits of which Podman has its own, more than its own process may have
-// on some hosts. Open files are the agent's to limit further, processes the control group's.
+// engineRlimits are limits of which Podman has its own, more than its runtime may set on some
+// hosts: without CAP_SYS_RESOURCE nobody raises a hard limit, and Podman lowers its own for
+// processes to the kernel's highest process number. Open files are the agent's to limit
+// further, processes the control group's.
 func engineRlimits() []container.Rlimit {
 	most := func(resource int, wanted uint64) int64 {
 		var l unix.Rlimit
@@ -294,7 +297,13 @@ func engineRlimits() []container.Rlimit {
 		}
 		return int64(wanted) //nolint:gosec // small
 	}
-	return []container.Rlimit{{Name: "nofile", Value: most(unix.RLIMIT_NOFILE, 1<<16)}, {Name: "nproc", Value: most(unix.RLIMIT_NPROC, 1<<20)}}
+	processes := uint64(1 << 15) // the kernel's own default
+	if text, err := os.ReadFile("/proc/sys/kernel/pid_max"); err == nil {
+		if highest, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 32); err == nil {
+			processes = highest
+		}
+	}
+	return []container.Rlimit{{Name: "nofile", Value: most(unix.RLIMIT_NOFILE, 1<<16)}, {Name: "nproc", Value: most(unix.RLIMIT_NPROC, min(processes, 1<<20))}}
 }
 
 func (m *machine) start(ctx context.Context) error {

@@ -136,7 +136,8 @@ func (d *daemon) start() error {
 	if d.program == "podman" {
 		args = []string{
 			"podman", "--root=" + filepath.Join(d.dir, "data"), "--runroot=" + filepath.Join(d.dir, "exec"), "--tmpdir=" + filepath.Join(d.dir, "exec/tmp"),
-			"--cgroup-manager=cgroupfs", "--storage-driver=overlay", "--events-backend=file", "system", "service", "--time=0", d.address(),
+			"--cgroup-manager=cgroupfs", "--runtime=runc", // for crun ends where the second hierarchy has a controller, too
+			"--storage-driver=overlay", "--events-backend=file", "system", "service", "--time=0", d.address(),
 		}
 	}
 	d.cmd = exec.Command("/bin/sh", append([]string{"-c", `mount --make-rslave / && exec "$0" "$@"`}, args...)...)

@@ -118,15 +118,25 @@ func talk(t *testing.T, says, agent string) (out string, exit int) {
 
 // Nobody can look into the program, not even its own user.
 func TestUndumpable(t *testing.T) {
-	stub, sh := lie(t, initstub.Program()), lie(t, nil)
-	for until := time.Now().Add(time.Minute); owner(t, stub) != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatal("its files are its user's")
-		}
-	}
-	if owner(t, sh) == 0 {
+	if !becomes(t, lie(t, nil), func(uid uint32) bool { return uid != 0 }) {
 		t.Fatal("control: another program's files are root's")
 	}
+	if !becomes(t, lie(t, initstub.Program()), func(uid uint32) bool { return uid == 0 }) {
+		t.Fatal("its files are its user's")
+	}
+}
+
+// becomes waits until the owner of the process's files in /proc is the wanted
+// one. Start returns in the midst of the kernel's exec, which says after that
+// whose they are; and the program itself says so with its first call.
+func becomes(t *testing.T, cmd *exec.Cmd, wanted func(uid uint32) bool) bool {
+	t.Helper()
+	for until := time.Now().Add(time.Minute); !wanted(owner(t, cmd)); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			return false
+		}
+	}
+	return true
 }
 
 // lie starts a program (nil: a shell) that waits, not as root.

@@ -113,6 +113,9 @@ func TestFewDescriptors(t *testing.T) {
 		}
 	}
 	x, err := s.Client.Create(ctx, sandbox.Create{})
+	for ; err != nil && ctx.Err() == nil; x, err = s.Client.Create(ctx, sandbox.Create{}) { // what ended may still be cleaned away
+		time.Sleep(100 * time.Millisecond)
+	}
 	if err != nil {
 		t.Fatalf("with descriptors again: %v", err)
 	}

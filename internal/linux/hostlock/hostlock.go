@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 	"pinfold/sandbox"
@@ -29,6 +30,10 @@ type Lock struct {
 	file       *os.File
 }
 
+// tries is how often Take tries, for a quarter of a second at least: an error that stays
+// is not to keep anybody waiting.
+const tries = 300
+
 // Take takes a lock in a directory, which it makes if it is missing and which only this
 // user may write to. An error is of code setup_failed.
 func Take(dir string) (*Lock, error) {
@@ -39,7 +44,10 @@ func Take(dir string) (*Lock, error) {
 	l := &Lock{dir: dir, token: hex.EncodeToString(b)}
 	name := filepath.Join(dir, locksDir, l.token)
 	var err error
-	for range 64 { // another process may remove the empty directories, or the file before it is locked
+	for try := range tries { // another process may remove the empty directories, or the file before it is locked
+		if try >= 64 {
+			time.Sleep(time.Millisecond) // many do the same, and they need the processor, too
+		}
 		if err = makeDir(dir); err != nil {
 			continue
 		}

@@ -113,8 +113,12 @@ func TestFewDescriptors(t *testing.T) {
 		}
 	}
 	x, err := s.Client.Create(ctx, sandbox.Create{})
-	for ; err != nil && ctx.Err() == nil; x, err = s.Client.Create(ctx, sandbox.Create{}) { // what ended may still be cleaned away
-		time.Sleep(100 * time.Millisecond)
+	for until := time.Now().Add(10 * time.Second); err != nil && time.Now().Before(until); {
+		if sandbox.AsError(err).Code != sandbox.CodeResourceUnavailable {
+			break
+		}
+		time.Sleep(100 * time.Millisecond) // what ended may still be cleaned away
+		x, err = s.Client.Create(ctx, sandbox.Create{})
 	}
 	if err != nil {
 		t.Fatalf("with descriptors again: %v", err)

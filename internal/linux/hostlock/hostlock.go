@@ -30,8 +30,7 @@ type Lock struct {
 	file       *os.File
 }
 
-// tries is how often Take tries, for a quarter of a second at least: an error that stays
-// is not to keep anybody waiting.
+// tries is how often Take tries before it gives up, after a quarter of a second or so.
 const tries = 300
 
 // Take takes a lock in a directory, which it makes if it is missing and which only this

@@ -118,28 +118,19 @@ func talk(t *testing.T, says, agent string) (out string, exit int) {
 
 // Nobody can look into the program, not even its own user.
 func TestUndumpable(t *testing.T) {
-	if !becomes(t, lie(t, nil), func(uid uint32) bool { return uid != 0 }) {
-		t.Fatal("control: another program's files are root's")
-	}
-	if !becomes(t, lie(t, initstub.Program()), func(uid uint32) bool { return uid == 0 }) {
-		t.Fatal("its files are its user's")
-	}
-}
-
-// becomes waits until the owner of the process's files in /proc is the wanted
-// one. Start returns in the midst of the kernel's exec, which says after that
-// whose they are; and the program itself says so with its first call.
-func becomes(t *testing.T, cmd *exec.Cmd, wanted func(uid uint32) bool) bool {
-	t.Helper()
-	for until := time.Now().Add(time.Minute); !wanted(owner(t, cmd)); time.Sleep(time.Millisecond) {
+	stub, sh := lie(t, initstub.Program()), lie(t, nil)
+	for until := time.Now().Add(time.Minute); owner(t, stub) != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			return false
+			t.Fatal("its files are its user's")
 		}
 	}
-	return true
+	if owner(t, sh) == 0 {
+		t.Fatal("control: another program's files are root's")
+	}
 }
 
-// lie starts a program (nil: a shell) that waits, not as root.
+// lie starts a program (nil: a shell) that waits, not as root. It returns when the
+// kernel has said whose the new program's files in /proc are: until then they are root's.
 func lie(t *testing.T, program []byte) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/bin/sh")
@@ -181,7 +172,23 @@ func lie(t *testing.T, program []byte) *exec.Cmd {
 		_ = theirs.Close()
 		_ = cmd.Wait()
 	})
+	// Start returns in the midst of exec, which names the process after that.
+	for until, ours := time.Now().Add(time.Minute), comm(t, os.Getpid()); comm(t, cmd.Process.Pid) == ours; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the program does not begin")
+		}
+	}
 	return cmd
+}
+
+// comm is a process's name.
+func comm(t *testing.T, pid int) string {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // owner is whose the files of a process in /proc are.

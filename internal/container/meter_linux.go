@@ -32,7 +32,7 @@ type Meter struct {
 
 	mu    sync.Mutex // guards what follows
 	begun bool
-	base  unix.Statfs_t // the empty disk
+	disk  memorylimit.Disk
 	last  driver.Usage
 	clock memorylimit.Clock // when it takes a reading by itself, see tick
 	ended bool              // last is the final reading
@@ -56,12 +56,7 @@ func (t *Meter) Begin(used uint64) error {
 	t.begun = true
 	t.clock.Init(t.Limits.MemoryBytes, t.tick)
 	t.idle = time.AfterFunc(restAfter, t.Group.CloseCounters)
-	err := unix.Statfs(t.Disk, &t.base)
-	if err == nil && used > 0 {
-		t.base.Bfree = t.base.Blocks
-		t.base.Ffree = t.base.Files - min(t.base.Files, used)
-	}
-	return err
+	return t.disk.Begin(func(st *unix.Statfs_t) error { return unix.Statfs(t.Disk, st) }, used)
 }
 
 // tick is a reading of the machine's own, with which it moves its memory limit.
@@ -181,21 +176,28 @@ func (t *Meter) update() error {
 	}
 	u := &t.last
 	set(&u.CPUNanos, c.CPUNanos)
+	limits := memorylimit.Limits{Memory: t.Limits.MemoryBytes + t.Own, Disk: t.Limits.DiskBytes}
+	if c.OOMKills > u.OOMKills {
+		t.readDisk() // what it held then, at least
+		u.MemoryLate = u.MemoryLate || t.disk.Late(limits, u.DiskBytes)
+	}
 	set(&u.OOMKills, c.OOMKills)
 	t.Tasks.Now(u, c)
 	if c.MemoryBytes >= 0 {
 		u.MemoryBytes = max(0, c.MemoryBytes-u.DiskBytes-t.Own)
 	}
 	if u.MemoryBytes > t.Limits.MemoryBytes {
-		// Clean page cache is charged too, but the kernel takes it back by itself.
+		// Clean page cache is charged too, but the kernel takes it back by itself. And
+		// more may have been written since the disk was looked at.
 		if s, err := t.Group.Stats(); err == nil && s.Anon >= 0 {
+			t.readDisk()
 			u.MemoryBytes = max(0, s.Anon+max(0, s.Shmem-u.DiskBytes)+max(0, s.Kernel)-t.Own)
 		}
 	}
 	u.MemoryPeak = max(u.MemoryPeak, u.MemoryBytes)
 	u.ProcessesPeak = max(u.ProcessesPeak, u.Processes)
 	t.peaks()
-	_ = memorylimit.Limits{Memory: t.Limits.MemoryBytes + t.Own, Disk: t.Limits.DiskBytes}.Move(t.Group, u.DiskBytes) // the next reading tries again
+	_ = t.disk.Follow(t.Group, limits, u.DiskBytes) // the next reading tries again
 	t.Shown.Write(u.CPUNanos, u.MemoryBytes, u.Processes)
 	t.clock.Follow(begun, u.DiskBytes, u.CPUNanos)
 	return nil
@@ -214,11 +216,8 @@ func (t *Meter) peaks() {
 
 // readDisk measures the one file system that holds every writable place.
 func (t *Meter) readDisk() {
-	var now unix.Statfs_t
-	if unix.Statfs(t.Disk, &now) == nil && now.Type == t.base.Type {
-		bytes := int64(t.base.Bfree-min(now.Bfree, t.base.Bfree)) * now.Bsize //nolint:gosec // sizes of a tmpfs
-		inodes := int64(t.base.Ffree - min(now.Ffree, t.base.Ffree))          //nolint:gosec // as above
-		t.last.SetDisk(bytes, inodes, now.Bfree == 0, now.Ffree == 0)
+	if held, ok := t.disk.Look(); ok {
+		t.last.SetDisk(held.Bytes, held.Inodes, held.Full, held.InodesFull)
 	}
 }
 

@@ -256,6 +256,7 @@ type Usage struct {
 	MemoryBytes int64 // memory charged now, files on the sandbox's disk excluded
 	MemoryPeak  int64 // the kernel's high-water mark, or the highest reading
 	OOMKills    int64 // times the kernel's OOM killer acted in this sandbox
+	MemoryLate  bool  // it did before the memory limit had followed the disk: the host's doing
 
 	Processes       int64 // tasks now, the agent's excluded
 	ProcessesPeak   int64 // the highest seen, the agent's excluded

@@ -26,7 +26,7 @@ type meter struct {
 
 	mu    sync.Mutex
 	root  int // O_PATH descriptor of the sandbox's root, -1 when closed
-	base  unix.Statfs_t
+	disk  memorylimit.Disk
 	agent int64 // the agent's tasks
 	last  driver.Usage
 	clock memorylimit.Clock // when it takes a reading by itself, see tick
@@ -42,7 +42,7 @@ func (t *meter) begin(root int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.root = root
-	if err := unix.Fstatfs(root, &t.base); err != nil {
+	if err := t.disk.Begin(func(st *unix.Statfs_t) error { return unix.Fstatfs(t.root, st) }, 0); err != nil {
 		return setupError("measure the sandbox's disk", err)
 	}
 	t.wakeUp()
@@ -256,14 +256,8 @@ func (t *meter) update(final bool) (err error) {
 
 // readDisk measures the one file system that holds every writable place.
 func (t *meter) readDisk() {
-	if t.root < 0 {
-		return
-	}
-	var now unix.Statfs_t
-	if unix.Fstatfs(t.root, &now) == nil {
-		bytes := int64(t.base.Bfree-min(now.Bfree, t.base.Bfree)) * now.Bsize //nolint:gosec // sizes of a tmpfs
-		inodes := int64(t.base.Ffree - min(now.Ffree, t.base.Ffree))          //nolint:gosec // as above
-		t.last.SetDisk(bytes, inodes, now.Bfree == 0, now.Ffree == 0)
+	if held, ok := t.disk.Look(); ok {
+		t.last.SetDisk(held.Bytes, held.Inodes, held.Full, held.InodesFull)
 	}
 }
 
@@ -285,6 +279,10 @@ func (t *meter) readCgroup(final bool) error {
 		return err
 	}
 	set(&u.CPUNanos, c.CPUNanos)
+	if c.OOMKills > u.OOMKills {
+		t.readDisk() // what it held then, at least
+		u.MemoryLate = u.MemoryLate || t.disk.Late(t.limits(), u.DiskBytes)
+	}
 	set(&u.OOMKills, c.OOMKills)
 	set(&u.ProcessesDenied, c.ForksRefused)
 	t.countAgent()
@@ -296,8 +294,10 @@ func (t *meter) readCgroup(final bool) error {
 	}
 	if limit := t.machine.plan.Limits.MemoryBytes; !final && u.MemoryBytes > limit {
 		// Clean page cache is charged too, but the kernel takes it back by
-		// itself; it is no reason to end a program.
+		// itself; it is no reason to end a program. Neither is what was written
+		// since the disk was looked at.
 		if s, err := g.Stats(); err == nil && s.Anon >= 0 {
+			t.readDisk()
 			u.MemoryBytes = max(0, s.Anon+max(0, s.Shmem-u.DiskBytes)+max(0, s.Kernel))
 		}
 	}
@@ -305,7 +305,7 @@ func (t *meter) readCgroup(final bool) error {
 		t.readPeaks(g)
 		return nil
 	}
-	_ = t.limits().Move(g, u.DiskBytes) // the next reading tries again
+	_ = t.disk.Follow(g, t.limits(), u.DiskBytes) // the next reading tries again
 	return nil
 }
 

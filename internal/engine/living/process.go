@@ -258,9 +258,6 @@ func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 	var cause sandbox.Cause
 	r.Status, cause = verdict.Of(ev)
 	cause = execution.Advise(r.Status, cause, "", p.output.Last(p.speaks(), execution.LastWords))
-	if cause.Kind == sandbox.CauseLost && ev.Trigger != nil {
-		r.Status = sandbox.StatusError
-	}
 	r.Cause, r.TimedOut = &cause, verdict.TimedOut(cause.Kind)
 	r.ExitCode, r.Signal = ev.Ending()
 	r.PipesHeld = p.guest.PipesHeld()

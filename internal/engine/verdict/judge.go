@@ -64,6 +64,7 @@ func (j *Judge) Flood(now time.Time, u driver.Usage) *Trigger {
 func Since(u, base driver.Usage) driver.Usage {
 	u.CPUNanos = max(0, u.CPUNanos-base.CPUNanos)
 	u.OOMKills = max(0, u.OOMKills-base.OOMKills)
+	u.MemoryLate = u.MemoryLate && u.OOMKills > 0
 	u.ProcessesDenied = max(0, u.ProcessesDenied-base.ProcessesDenied)
 	u.ReadBytes = max(0, u.ReadBytes-base.ReadBytes)
 	u.WrittenBytes = max(0, u.WrittenBytes-base.WrittenBytes)

@@ -50,6 +50,10 @@ const (
 // the kernel refused it, then what the program did by itself.
 func Of(e Evidence) (sandbox.Status, sandbox.Cause) {
 	switch {
+	case e.Usage.MemoryLate && (e.Trigger == nil || e.Trigger.Kind == sandbox.CauseLost):
+		return sandbox.StatusError, e.MemoryCause()
+	case e.Trigger != nil && e.Trigger.Kind == sandbox.CauseLost:
+		return sandbox.StatusError, sandbox.Cause{Kind: sandbox.CauseLost, Evidence: e.Trigger.Evidence}
 	case e.Trigger != nil:
 		return sandbox.StatusKilled, e.LimitCause(e.Trigger.Kind, e.Trigger.Observed, e.Trigger.Evidence)
 	case e.Usage.OOMKills > 0:
@@ -131,8 +135,17 @@ func (e Evidence) syscallCause() sandbox.Cause {
 	}
 }
 
-// MemoryCause is the cause of what the kernel's out-of-memory killer ended.
+// MemoryCause is the cause of what the kernel's out-of-memory killer ended. The kernel
+// charges files on a sandbox's disk as memory; where the host was late to allow for them,
+// nobody can say whether the program kept to its limits.
 func (e Evidence) MemoryCause() sandbox.Cause {
+	if e.Usage.MemoryLate {
+		return sandbox.Cause{
+			Kind:     sandbox.CauseLost,
+			Evidence: "the kernel's out-of-memory killer acted before the host had allowed for the files that the program wrote; it may have kept to its limits",
+			Hint:     "run it again; where that happens often the host is too busy, or the program fills its disk and its memory at once",
+		}
+	}
 	return e.LimitCause(sandbox.CauseMemory, max(e.Usage.MemoryPeak, e.Limits.MemoryBytes),
 		fmt.Sprintf("the kernel's out-of-memory killer acted %d time(s) in the sandbox", max(1, e.Usage.OOMKills)))
 }

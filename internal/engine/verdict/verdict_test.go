@@ -26,12 +26,17 @@ func verdicts(t *testing.T) []verdictCase {
 	noOOM := all
 	noOOM.OOMKills = 0
 	denied := driver.Usage{ProcessesDenied: 5}
+	late := driver.Usage{OOMKills: 1, MemoryLate: true}
 	return []verdictCase{
 		{"a trigger beats everything", Evidence{Trigger: &Trigger{Kind: sandbox.CauseWallTime}, Usage: all, Death: &driver.Death{Kind: driver.DeathMemory}, Exit: &Exit{Code: 1}}, sandbox.StatusKilled, sandbox.CauseWallTime},
 		{"cancelled though it succeeded", Evidence{Trigger: &Trigger{Kind: sandbox.CauseCancelled}, Exit: &Exit{}}, sandbox.StatusKilled, sandbox.CauseCancelled},
 		{"an OOM kill beats death and exit", Evidence{Usage: all, Death: &driver.Death{Kind: driver.DeathAgent}, Exit: &Exit{Code: 1}}, sandbox.StatusKilled, sandbox.CauseMemory},
 		{"an OOM kill beats success", Evidence{Usage: all, Exit: &Exit{}}, sandbox.StatusKilled, sandbox.CauseMemory},
 		{"death by memory", Evidence{Death: &driver.Death{Kind: driver.DeathMemory}, Exit: &Exit{Code: 1}}, sandbox.StatusKilled, sandbox.CauseMemory},
+		{"an OOM kill before the limit followed the disk", Evidence{Usage: late, Exit: &Exit{Signal: sigKill}}, sandbox.StatusError, sandbox.CauseLost},
+		{"a watch that saw such a kill", Evidence{Trigger: (&Judge{Limits: sandbox.DefaultLimits()}).Beyond(late), Usage: late}, sandbox.StatusError, sandbox.CauseLost},
+		{"cancelled, with such a kill", Evidence{Trigger: &Trigger{Kind: sandbox.CauseCancelled}, Usage: late}, sandbox.StatusKilled, sandbox.CauseCancelled},
+		{"death by such a kill", Evidence{Death: &driver.Death{Kind: driver.DeathMemory}, Usage: late}, sandbox.StatusError, sandbox.CauseLost},
 		{"death with refused forks", Evidence{Death: &driver.Death{Kind: driver.DeathAgent}, Usage: denied}, sandbox.StatusKilled, sandbox.CauseProcesses},
 		{"death beats exit", Evidence{Death: &driver.Death{Kind: driver.DeathAgent}, Exit: &Exit{}}, sandbox.StatusError, sandbox.CauseLost},
 		{"unknown death", Evidence{Death: &driver.Death{Kind: driver.DeathUnknown}}, sandbox.StatusError, sandbox.CauseLost},
@@ -108,6 +113,12 @@ func TestSince(t *testing.T) {
 	got := Since(base, base)
 	if got.CPUNanos != 0 || got.OOMKills != 0 || got.ProcessesDenied != 0 || got.ReadBytes != 0 || got.WrittenBytes != 0 || got.MemoryPeak != 5 {
 		t.Errorf("nothing happened since, and that is %+v", got)
+	}
+	base.MemoryLate = true
+	again := base
+	again.OOMKills++
+	if Since(base, base).MemoryLate || !Since(again, base).MemoryLate {
+		t.Error("it is not the kills since then that the limit was late for")
 	}
 	if got := Since(driver.Usage{}, base); got.CPUNanos != 0 {
 		t.Errorf("a counter that fell gives %d", got.CPUNanos)

@@ -13,7 +13,8 @@ const (
 	// A program fills its memory limit at this rate at most, in bytes per second.
 	fastestWriting = 4 << 30
 	// Reading takes a fifth of the time at most. On a machine so busy that ticks come late
-	// the next comes this many times as late: the programs need the time more.
+	// the next comes this many times as late, unless the disk grew: the programs need the
+	// time more.
 	readingShare  = 4
 	latenessShare = 8
 	latestTick    = 250 * time.Millisecond
@@ -112,7 +113,7 @@ func (c *Clock) Follow(begun time.Time, disk, cpu int64) {
 	default:
 		pause = 2 * c.pause
 	}
-	if c.pause > 0 {
+	if c.pause > 0 && !grew { // a limit that follows late costs the program its life
 		pause = max(pause, min(latenessShare*begun.Sub(c.due), latestTick))
 	}
 	c.set(max(pause, readingShare*now.Sub(begun)))

@@ -10,8 +10,6 @@
 // of its own (Clock).
 package memorylimit
 
-import "pinfold/internal/linux/cgroup"
-
 // The limit follows in steps, and runs ahead of a program that writes by as much as it has
 // written, at most by ahead. In bytes.
 const (
@@ -38,7 +36,3 @@ func (l Limits) Next(now, disk int64) int64 {
 	return next + ahead
 }
 
-// Move gives the group the limit that it should have, while its disk holds so much.
-func (l Limits) Move(g *cgroup.Group, disk int64) error {
-	return g.SetMemoryLimit(l.Next(g.MemoryLimit(), disk)) // which does nothing where it has it
-}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const mib = 1 << 20
@@ -26,6 +28,89 @@ func TestNext(t *testing.T) {
 		if got := limits.Next(c.now*mib, c.disk*mib); got != c.want*mib {
 			t.Errorf("%s: %d MiB, not %d", c.what, got/mib, c.want)
 		}
+	}
+}
+
+func TestLate(t *testing.T) {
+	limits := Limits{Memory: 32 * mib, Disk: 64 * mib}
+	for _, c := range []struct {
+		given, disk int64 // in MiB
+		late        bool
+	}{
+		{0, 0, false},
+		{0, 10, true}, // it never followed
+		{32 + 20, 10, false},
+		{32 + 20, 20, false},
+		{32 + 20, 21, true},
+		{32 + 64, 64, false}, // both limits together: there is nothing to follow
+	} {
+		d := Disk{limit: c.given * mib}
+		if d.Late(limits, c.disk*mib) != c.late {
+			t.Errorf("%d MiB given, %d MiB on the disk: late is %v", c.given, c.disk, !c.late)
+		}
+	}
+}
+
+func TestDisk(t *testing.T) {
+	empty := unix.Statfs_t{Bsize: 4096, Blocks: 1000, Bfree: 900, Files: 100, Ffree: 90, Type: 7}
+	now, gone := empty, error(nil)
+	look := func(st *unix.Statfs_t) error {
+		*st = now
+		return gone
+	}
+	var d Disk
+	if _, ok := d.Look(); ok {
+		t.Error("a disk that has not begun is looked at")
+	}
+	if err := d.Begin(look, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		bfree, ffree uint64
+		want         Held
+	}{
+		{900, 90, Held{}},
+		{890, 89, Held{Bytes: 10 * 4096, Inodes: 1}},
+		{950, 95, Held{}}, // emptier than empty: nothing
+		{0, 0, Held{Bytes: 900 * 4096, Inodes: 90, Full: true, InodesFull: true}},
+	} {
+		now.Bfree, now.Ffree = c.bfree, c.ffree
+		if got, ok := d.Look(); !ok || got != c.want {
+			t.Errorf("%d blocks and %d inodes are free: %+v, %v", c.bfree, c.ffree, got, ok)
+		}
+	}
+	now.Type = 8
+	if _, ok := d.Look(); ok {
+		t.Error("another file system that lies there now is taken for the disk")
+	}
+	now, gone = empty, unix.EBADF
+	if _, ok := d.Look(); ok {
+		t.Error("a disk that is gone is looked at")
+	}
+	gone = nil
+	if err := d.Begin(look, 4); err != nil { // taken over: four inodes are not the guest's
+		t.Fatal(err)
+	}
+	if got, _ := d.Look(); got.Bytes != 100*4096 || got.Inodes != 6 {
+		t.Errorf("a disk in use holds %+v", got)
+	}
+}
+
+// A limit that follows late costs the program its life, so a growing disk is looked at as
+// soon as on an idle machine; for CPU time alone a late tick makes the next one later.
+func TestLateTicks(t *testing.T) {
+	for _, grows := range []int64{0, 4 * mib} {
+		var c Clock
+		c.Init(256*mib, func() {})
+		c.Follow(time.Now(), 0, 0)
+		c.Start()
+		late := time.Now().Add(300 * time.Millisecond)
+		c.due = late.Add(-200 * time.Millisecond)
+		c.Follow(late, grows, int64(time.Hour))
+		if grows > 0 != (c.pause < latestTick) {
+			t.Errorf("the disk grew by %d: the next tick comes after %v", grows, c.pause)
+		}
+		c.End()
 	}
 }
 

@@ -4,7 +4,9 @@ package process
 
 import (
 	"context"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -145,17 +147,29 @@ func (t *meter) lookAtDisk(now bool) {
 }
 
 // killSeen kills the processes that were below the supervisor at the last reading, and
-// what they have started since, as far as it can be found.
+// what they have started since, as far as it can be found. It waits until they are dead,
+// for destroyTimeout at most.
 func (t *meter) killSeen() {
 	t.mu.Lock()
 	seen := t.seen
 	t.mu.Unlock()
-	for range 3 {
+	for until := time.Now().Add(destroyTimeout); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		live := map[proctree.Process]bool{}
 		for _, p := range seen {
-			for _, q := range append(proctree.Below(p.PID), p) {
-				kill(q)
+			if p.Lives() && !live[p] {
+				live[p] = true
+				for _, q := range proctree.Below(p.PID) {
+					live[q] = true
+				}
 			}
 		}
+		if len(live) == 0 {
+			return
+		}
+		for p := range live {
+			kill(p)
+		}
+		seen = slices.Collect(maps.Keys(live))
 	}
 }
 

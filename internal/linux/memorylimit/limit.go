@@ -35,4 +35,3 @@ func (l Limits) Next(now, disk int64) int64 {
 	}
 	return next + ahead
 }
-

@@ -56,7 +56,7 @@ func (t *Meter) Begin(used uint64) error {
 	t.begun = true
 	t.clock.Init(t.Limits.MemoryBytes, t.tick)
 	t.idle = time.AfterFunc(restAfter, t.Group.CloseCounters)
-	return t.disk.Begin(func(st *unix.Statfs_t) error { return unix.Statfs(t.Disk, st) }, used)
+	return t.disk.Begin(func(st *memorylimit.Statfs) error { return unix.Statfs(t.Disk, (*unix.Statfs_t)(st)) }, used)
 }
 
 // tick is a reading of the machine's own, with which it moves its memory limit.

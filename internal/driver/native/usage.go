@@ -42,7 +42,7 @@ func (t *meter) begin(root int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.root = root
-	if err := t.disk.Begin(func(st *unix.Statfs_t) error { return unix.Fstatfs(t.root, st) }, 0); err != nil {
+	if err := t.disk.Begin(func(st *memorylimit.Statfs) error { return unix.Fstatfs(t.root, (*unix.Statfs_t)(st)) }, 0); err != nil {
 		return setupError("measure the sandbox's disk", err)
 	}
 	t.wakeUp()

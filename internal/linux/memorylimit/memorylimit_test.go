@@ -52,9 +52,9 @@ func TestLate(t *testing.T) {
 }
 
 func TestDisk(t *testing.T) {
-	empty := unix.Statfs_t{Bsize: 4096, Blocks: 1000, Bfree: 900, Files: 100, Ffree: 90, Type: 7}
+	empty := Statfs{Bsize: 4096, Blocks: 1000, Bfree: 900, Files: 100, Ffree: 90, Type: 7}
 	now, gone := empty, error(nil)
-	look := func(st *unix.Statfs_t) error {
+	look := func(st *Statfs) error {
 		*st = now
 		return gone
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/linux/cgroup"
 	"pinfold/internal/linux/memorylimit"
@@ -56,7 +56,7 @@ func (t *Meter) Begin(used uint64) error {
 	t.begun = true
 	t.clock.Init(t.Limits.MemoryBytes, t.tick)
 	t.idle = time.AfterFunc(restAfter, t.Group.CloseCounters)
-	return t.disk.Begin(func(st *memorylimit.Statfs) error { return unix.Statfs(t.Disk, (*unix.Statfs_t)(st)) }, used)
+	return t.disk.Begin(func(st *syscall.Statfs_t) error { return syscall.Statfs(t.Disk, st) }, used)
 }
 
 // tick is a reading of the machine's own, with which it moves its memory limit.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -42,7 +43,7 @@ func (t *meter) begin(root int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.root = root
-	if err := t.disk.Begin(func(st *memorylimit.Statfs) error { return unix.Fstatfs(t.root, (*unix.Statfs_t)(st)) }, 0); err != nil {
+	if err := t.disk.Begin(func(st *syscall.Statfs_t) error { return syscall.Fstatfs(t.root, st) }, 0); err != nil {
 		return setupError("measure the sandbox's disk", err)
 	}
 	t.wakeUp()

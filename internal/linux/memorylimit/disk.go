@@ -3,21 +3,19 @@
 package memorylimit
 
 import (
-	"golang.org/x/sys/unix"
+	"syscall"
+
 	"pinfold/internal/linux/cgroup"
 )
 
 // Disk is the tmpfs that holds every writable place of a machine, and whose group's memory
 // limit follows it. One lock of the owner's guards it.
 type Disk struct {
-	look func(*Statfs) error
-	base Statfs // it was empty then
+	look func(*syscall.Statfs_t) error
+	base syscall.Statfs_t // it was empty then
 
 	limit int64 // of memory, as Follow gave it last, in bytes; 0: it never did
 }
-
-// Statfs is what statfs(2) tells about a file system.
-type Statfs unix.Statfs_t
 
 // Held is what lies on a Disk.
 type Held struct {
@@ -27,7 +25,7 @@ type Held struct {
 
 // Begin measures the empty disk, with look. Where it is in use already, as in a machine that
 // is taken over, used is how many inodes of it are not the guest's, otherwise 0.
-func (d *Disk) Begin(look func(*Statfs) error, used uint64) error {
+func (d *Disk) Begin(look func(*syscall.Statfs_t) error, used uint64) error {
 	d.look = look
 	err := look(&d.base)
 	if err == nil && used > 0 {
@@ -39,7 +37,7 @@ func (d *Disk) Begin(look func(*Statfs) error, used uint64) error {
 
 // Look measures the disk. It is not ok where it has not begun, or is gone.
 func (d *Disk) Look() (held Held, ok bool) {
-	var now Statfs
+	var now syscall.Statfs_t
 	if d.look == nil || d.look(&now) != nil || now.Type != d.base.Type {
 		return Held{}, false
 	}

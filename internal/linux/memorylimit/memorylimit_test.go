@@ -4,10 +4,9 @@ package memorylimit
 
 import (
 	"sync"
+	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 const mib = 1 << 20
@@ -52,9 +51,9 @@ func TestLate(t *testing.T) {
 }
 
 func TestDisk(t *testing.T) {
-	empty := Statfs{Bsize: 4096, Blocks: 1000, Bfree: 900, Files: 100, Ffree: 90, Type: 7}
+	empty := syscall.Statfs_t{Bsize: 4096, Blocks: 1000, Bfree: 900, Files: 100, Ffree: 90, Type: 7}
 	now, gone := empty, error(nil)
-	look := func(st *Statfs) error {
+	look := func(st *syscall.Statfs_t) error {
 		*st = now
 		return gone
 	}
@@ -83,7 +82,7 @@ func TestDisk(t *testing.T) {
 	if _, ok := d.Look(); ok {
 		t.Error("another file system that lies there now is taken for the disk")
 	}
-	now, gone = empty, unix.EBADF
+	now, gone = empty, syscall.EBADF
 	if _, ok := d.Look(); ok {
 		t.Error("a disk that is gone is looked at")
 	}

@@ -3,6 +3,7 @@
 package drivertest
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -66,22 +67,43 @@ func (h *harness) testMemory() {
 }
 
 // A program may fill its disk and use its memory, both to the limit, at once, and
-// whether anybody reads the counters or not.
+// whether anybody reads the counters or not. Where the machine is so busy that the memory
+// limit did not follow the disk in time, the readings must say so, and it is tried again.
 func (h *harness) testFilesAreNotMemory() {
-	b := h.probed(sandbox.Limits{MemoryBytes: 64 * mib, DiskBytes: 96 * mib})
+	for range 10 {
+		b := h.probed(sandbox.Limits{MemoryBytes: 64 * mib, DiskBytes: 96 * mib})
+		fault := h.fillBoth(b)
+		if fault == "" {
+			return
+		}
+		if u := b.usage(); !u.MemoryLate || u.OOMKills == 0 {
+			h.Fatalf("disk and memory within their limits: %s; %+v", fault, u)
+		}
+		h.destroy(b.Machine)
+	}
+	h.Fatal("the memory limit never followed the disk in time")
+}
+
+// fillBoth says what was wrong when a program filled its disk and used its memory.
+func (h *harness) fillBoth(b *box) (fault string) {
 	fill, end := []string{"fill", b.plan.User.Home + "/full"}, "ENOSPC"
 	if !h.enforced(sandbox.FeatureDisk) {
 		fill, end = append(fill, strconv.Itoa(80*mib)), ""
 	}
-	var wrote, took used
-	b.ask(&wrote, fill...)
-	if wrote.Errno != end {
-		h.Fatalf("the disk ended with %+v", wrote)
+	var wrote used
+	if err := lastLine(b.start(fill...), &wrote); err != nil || wrote.Errno != end {
+		return fmt.Sprintf("the disk ended with %+v, %v", wrote, err)
 	}
-	b.hold(&took, "alloc", strconv.Itoa(40*mib))
+	x := b.start("alloc", strconv.Itoa(40*mib))
+	select {
+	case <-x.lines:
+	case <-x.Done():
+		return "the program that holds memory ended"
+	}
 	if u := b.usage(); u.OOMKills != 0 || u.DiskFull != (end != "") || u.MemoryBytes > 64*mib {
-		h.Errorf("disk and memory within their limits: %+v", u)
+		return "the counters"
 	}
+	return ""
 }
 
 // The probe's own threads count too, so the refusal comes a little earlier.
@@ -100,7 +122,9 @@ func (h *harness) testProcesses() {
 	if err := lastLine(x, &made); err != nil {
 		h.Fatal(err)
 	}
-	u := b.until("the refused fork", func(u driver.Usage) bool { return u.ProcessesDenied > 0 || u.ProcessesFull })
+	u := b.until("the refused fork, and those before it", func(u driver.Usage) bool {
+		return (u.ProcessesDenied > 0 || u.ProcessesFull) && u.ProcessesPeak >= made.N
+	})
 	over := int64(0)
 	if u.ProcessesFull { // watched, not counted by the kernel: it refuses a little later
 		over = wire.MaxTasks
@@ -108,8 +132,8 @@ func (h *harness) testProcesses() {
 	if made.Errno != "EAGAIN" || made.N > limit-1+over || made.N < limit-most {
 		h.Errorf("with %d processes, %d forks succeeded, then %s", limit, made.N, made.Errno)
 	}
-	if u.Processes > limit+wire.MaxTasks || u.ProcessesPeak < made.N {
-		h.Errorf("counted %d processes, %d at most; %d were made", u.Processes, u.ProcessesPeak, made.N)
+	if u.Processes > limit+wire.MaxTasks {
+		h.Errorf("counted %d processes; %d were made", u.Processes, made.N)
 	}
 	if err := b.KillAll(h.ctx); err != nil {
 		h.Fatalf("KillAll with all processes in use: %v", err)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"pinfold/internal/image"
 	"pinfold/internal/linux/idblock"
@@ -53,16 +54,17 @@ func (l looker) posture(pid int) posture {
 	p := posture{
 		Args: list(l.read(dir + "/cmdline")), Env: list(l.read(dir + "/environ")),
 		Executable: anyNumber.ReplaceAllString(l.link(dir+"/exe"), "N"), Root: l.link(dir + "/root"), Dir: l.link(dir + "/cwd"),
-		Status: l.status(dir), Threads: "equal", Limits: l.limits(dir), Descriptors: l.descriptors(dir),
+		Limits: l.limits(dir), Descriptors: l.descriptors(dir),
 		Namespaces: l.namespaces(dir), UIDMap: l.ids(l.read(dir + "/uid_map")), GIDMap: l.ids(l.read(dir + "/gid_map")),
 		Setgroups: strings.TrimSpace(l.read(dir + "/setgroups")), Cgroups: l.cgroups(dir),
 		OOMScoreAdj: strings.TrimSpace(l.read(dir + "/oom_score_adj")),
 	}
-	tasks, _ := filepath.Glob(dir + "/task/*")
-	for _, task := range tasks {
-		if status := l.status(task); !maps.Equal(status, p.Status) {
-			p.Threads = fmt.Sprintf("%s has %v", filepath.Base(task), status)
+	for range 50 { // while Go makes a thread, the new one and its maker block all signals
+		p.Status, p.Threads = l.threads(dir)
+		if p.Threads == "equal" && !strings.HasPrefix(p.Status["SigBlk"], "f") {
+			break
 		}
+		time.Sleep(20 * time.Millisecond)
 	}
 	stat := l.read(dir + "/stat")
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
@@ -72,6 +74,18 @@ func (l looker) posture(pid int) posture {
 	}
 	p.Dumpable = l.dumpable(dir)
 	return p
+}
+
+// threads returns a process's status, and whether all of its threads have the same.
+func (l looker) threads(dir string) (status map[string]string, equal string) {
+	status, equal = l.status(dir), "equal"
+	tasks, _ := filepath.Glob(dir + "/task/*")
+	for _, task := range tasks {
+		if other := l.status(task); !maps.Equal(other, status) {
+			equal = fmt.Sprintf("%s has %v", filepath.Base(task), other)
+		}
+	}
+	return status, equal
 }
 
 // dumpable goes by the files below the process's directory: the kernel gives

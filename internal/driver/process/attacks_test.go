@@ -244,7 +244,7 @@ func TestAttacksAsUser(t *testing.T) {
 // ends all that has run away into sessions of its own. Without one that goes on living:
 // the control.
 func TestSupervisorStays(t *testing.T) {
-	const runAway = "for i in 1 2 3; do (setsid sleep 1000 >/dev/null 2>&1 &) ; done; echo done"
+	runAway := "for i in 1 2 3; do (setsid " + ownSleep + " >/dev/null 2>&1 &) ; done; echo done"
 	for _, level := range levels() {
 		t.Run(fmt.Sprintf("level %d", level), func(t *testing.T) {
 			ledger.Check(t)
@@ -292,13 +292,16 @@ func TestSupervisorStaysAsUser(t *testing.T) {
 	asuser.Rerun(t, "TestSupervisorStays", []string{agenttest.Agent}, nil)
 }
 
-// sleepers are the processes of this user that sleep for a thousand seconds.
+// ownSleep is what no other process of this user sleeps for, in seconds.
+var ownSleep = fmt.Sprintf("sleep %d", 1_000_000+os.Getpid())
+
+// sleepers are the processes of this test that sleep.
 func sleepers() (pids []int) {
 	found, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range found {
 		text, _ := os.ReadFile(name)
 		info, err := os.Stat(name)
-		if err == nil && string(text) == "sleep\x001000\x00" && int(info.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() {
+		if err == nil && string(text) == strings.ReplaceAll(ownSleep, " ", "\x00")+"\x00" && int(info.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() {
 			pid, _ := strconv.Atoi(strings.Split(name, "/")[2])
 			pids = append(pids, pid)
 		}

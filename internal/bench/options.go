@@ -65,6 +65,7 @@ func parts() []part {
 		{"throughput", "programs a second, several at a time", true, (*session).throughput},
 		{"burst", "a hundred programs at once", true, (*session).burst},
 		{"density", "1 to 1,000 living sandboxes: memory, and what growth costs", true, (*session).density},
+		{"neighbours", "runs while another sandbox works at its limits", true, (*session).neighbours},
 		{"transfer", "files up and down, output", true, (*session).transfer},
 		{"driver", "the native driver alone, in process", false, (*session).driverAlone},
 		{"endurance", "many sandboxes made and destroyed", false, (*session).endurance},

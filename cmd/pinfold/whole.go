@@ -23,6 +23,8 @@ func whole() cli.Whole {
 	// us from a descriptor. Where there is no such file, nobody does.
 	_ = os.WriteFile("/proc/self/comm", []byte("pinfold"), 0)
 	return cli.Whole{
+		NewStronger: newStronger,
+
 		Probe: probeAll,
 		Serve: func(ctx context.Context, c *config.Config, o serve.Options) error {
 			return serve.Serve(ctx, c, server(c, o))
@@ -36,6 +38,13 @@ func whole() cli.Whole {
 		},
 		Compare: compareDrivers,
 	}
+}
+
+// newStronger makes an engine with the drivers that are found on this host, too.
+func newStronger(context.Context) (cli.Runner, error) {
+	c := config.Default()
+	c.Drivers = config.Found()
+	return wiring.NewEngine(engine.Options{}, parts(c))
 }
 
 // compareDrivers compares all drivers of this program.

@@ -62,7 +62,7 @@ these, not of another interpreter that you have.`,
 		Example: languagesExamples,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.handOverImage(template, false); err != nil {
+			if err := a.prepareFor(wish{template: template, driver: driver}, false); err != nil {
 				return err
 			}
 			ask := a.askLanguages

@@ -23,15 +23,24 @@ func (a *app) handOver() (status int, over bool) {
 	return a.fail(sandbox.AsError(a.Whole())), true
 }
 
-// handOverImage starts the whole program for a run of this host's in a template that is an
-// image, with which only that can do something. It returns nil for others. It comes too
-// late when stdin has been read.
-func (a *app) handOverImage(template string, read bool) error {
+// prepareFor starts the whole program for a run of this host's with which only that can do
+// something. It returns nil for others. It comes too late when stdin has been read.
+func (a *app) prepareFor(w wish, read bool) error {
+	flag := ""
 	switch {
-	case template == "" || template == sandbox.TemplateHost || a.remote():
+	case a.remote():
+	case w.image():
+		flag = "--template " + sandbox.SafeText(w.template, 130)
+	case w.stronger() && w.driver != "":
+		flag = "--driver " + sandbox.SafeText(w.driver, 60)
+	case w.stronger():
+		flag = "--isolation " + sandbox.SafeText(w.isolation, 60)
+	}
+	switch {
+	case flag == "":
 		return nil
 	case read:
-		return usageError("what comes by stdin asks for a template").WithHint("name it on the command line, too: --template " + sandbox.SafeText(template, 130))
+		return usageError("what comes by stdin asks for what must be known before it is read").WithHint("name it on the command line, too: " + flag)
 	}
 	return a.Whole()
 }

@@ -14,6 +14,9 @@ import (
 // Whole is what the commands work with that only the whole program has (see package
 // wholebin). Every field must be set.
 type Whole struct {
+	// NewStronger is Deps.NewRunner for a run that asks for more than the drivers of every
+	// run: what there is on this host without a server's configuration.
+	NewStronger func(ctx context.Context) (Runner, error)
 	// Probe finds out what this host can do, for "doctor".
 	Probe func(ctx context.Context) []probe.Finding
 	// Serve runs a server until it is told to stop, and CheckServe looks at
@@ -41,5 +44,10 @@ func (a *app) wholeCommands() []namedCommand {
 // handOver has nobody to hand over to.
 func (a *app) handOver() (status int, over bool) { return 0, false }
 
-// handOverImage has nobody to hand over to.
-func (*app) handOverImage(string, bool) error { return nil }
+// prepareFor remembers whether it takes stronger drivers than every run has.
+func (a *app) prepareFor(w wish, _ bool) error {
+	if w.stronger() && !a.remote() {
+		a.NewRunner = a.Whole.NewStronger
+	}
+	return nil
+}

@@ -19,7 +19,7 @@ import (
 )
 
 // howToGet says what to do where there is no runsc, or none that works.
-var howToGet = sandbox.Advise("%s, and name it in %s", sandbox.HostCommand(container.HowToGetRunsc), sandbox.Config("drivers.gvisor.runsc"))
+var howToGet = sandbox.Advise("%s; a server has it named in %s, and pinfold run without one takes that of PATH or $PINFOLD_RUNSC", sandbox.HostCommand(container.HowToGetRunsc), sandbox.Config("drivers.gvisor.runsc"))
 
 // program is a runsc, and what tells it from another one.
 type program struct {

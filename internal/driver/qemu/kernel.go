@@ -58,7 +58,7 @@ func findKernel(file, modules string) (kernel, error) {
 	if file != "" {
 		release := strings.TrimPrefix(filepath.Base(file), "vmlinuz-")
 		if modules == "" {
-			modules = filepath.Join("/lib/modules", release)
+			modules = modulesOf(file, release)
 		}
 		k := kernel{file, modules, filepath.Base(modules)}
 		return k, k.check()
@@ -77,6 +77,18 @@ func findKernel(file, modules string) (kernel, error) {
 		errs = append(errs, err)
 	}
 	return kernel{}, errs[0]
+}
+
+// modulesOf is where a kernel's modules lie: in the tree in which the kernel is, as in that
+// of a package which was unpacked and not installed, or in the host's.
+func modulesOf(file, release string) string {
+	for _, lib := range []string{"lib", "usr/lib"} {
+		dir := filepath.Join(filepath.Dir(file), "..", lib, "modules", release)
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			return dir
+		}
+	}
+	return filepath.Join("/lib/modules", release)
 }
 
 // check says whether the kernel and its modules can be read.

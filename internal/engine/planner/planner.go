@@ -54,11 +54,12 @@ func Explain(t image.Template, err error) error {
 	return err
 }
 
-// Plan chooses the driver of a machine and plans it, under the id. Weaker drivers are asked about this
-// host only where the stronger ones cannot make it.
+// Plan chooses the driver of a machine and plans it, under the id. A driver is asked about
+// this host only where those before it cannot make the machine, and where it is strong
+// enough: to ask may mean to boot a machine.
 func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string) (driver.Driver, driver.Plan, error) {
 	var names []string
-	var reports []driver.Report
+	var reports, weak []driver.Report
 	var refusal error
 	template, err := p.template(spec.Template)
 	if err != nil {
@@ -69,7 +70,10 @@ func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string)
 		if spec.Driver != sandbox.DriverAuto && spec.Driver != d.Name() {
 			continue
 		}
-		if spec.Isolation == "" && !sandbox.LevelAtLeast(d.Abilities().Level, spec.Least()) {
+		if level := d.Abilities().Level; !sandbox.LevelAtLeast(level, spec.Least()) {
+			if spec.Isolation != "" {
+				weak = append(weak, driver.Report{Driver: d.Name(), Level: level})
+			}
 			continue // nobody has asked for so little
 		}
 		r, err := p.report(ctx, d, template)
@@ -82,14 +86,28 @@ func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string)
 			return d, plan, nil
 		}
 	}
+	if len(reports) == 0 && len(weak) > 0 {
+		_, refusal = driver.Choose(spec, template, weak, id)
+	}
 	if refusal != nil {
-		return nil, driver.Plan{}, refusal
+		return nil, driver.Plan{}, without(refusal, len(weak) > 0)
 	}
 	return nil, driver.Plan{}, &sandbox.Error{
 		Code: sandbox.CodeDriverUnknown, Field: "driver",
 		Message: fmt.Sprintf("no driver \"%s\"", sandbox.SafeText(spec.Driver, 60)),
 		Hint:    "the drivers here are auto, " + strings.Join(names, ", ") + "; others are a server's whose settings name them (docs/isolation.md)",
 	}
+}
+
+// without says of a refusal that there are drivers which make the machine where less
+// isolation is accepted.
+func without(refusal error, weaker bool) error {
+	if !weaker {
+		return refusal
+	}
+	e := *sandbox.AsError(refusal)
+	e.Code, e.Field = sandbox.CodeRequirementUnmet, "isolation"
+	return &e
 }
 
 // PlanOn plans a machine of a driver, under the id.

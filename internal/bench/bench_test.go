@@ -262,7 +262,7 @@ func TestUnits(t *testing.T) {
 		{UnitKB, 768.2, "768 kB"},
 		{UnitCount, 16, "16"},
 	} {
-		if got := c.u.format(c.v); got != c.want {
+		if got := c.u.Format(c.v); got != c.want {
 			t.Errorf("%v %q is %q, want %q", c.v, c.u, got, c.want)
 		}
 	}

@@ -102,19 +102,8 @@ func (s *session) oci(r ociRuntime) (*contender, error) {
 	}
 	dir := filepath.Join(s.dir, name)
 	root := filepath.Join(dir, "root")
-	for _, d := range []string{"usr", "proc", "dev", "tmp", "etc"} {
-		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil { //nolint:gosec // a container's root
-			return nil, err
-		}
-	}
-	for _, l := range rootDirs() {
-		target, err := os.Readlink("/" + l)
-		if err != nil {
-			return nil, fmt.Errorf("/%s is no link into /usr, which the bundle shows", l)
-		}
-		if err := os.Symlink(target, filepath.Join(root, l)); err != nil {
-			return nil, err
-		}
+	if err := makeRoot(root); err != nil {
+		return nil, err
 	}
 	base := append(append([]string{path}, r.flags...), "--root", filepath.Join(dir, "state"))
 	bundles := map[string]string{}
@@ -136,6 +125,35 @@ func (s *session) oci(r ociRuntime) (*contender, error) {
 		return err
 	}
 	return c, nil
+}
+
+// Bundle makes an OCI bundle for a command of the host's in a directory: its root shows the
+// host's /usr, its limits are those that Pinfold has by default.
+func Bundle(ctx context.Context, runtime, dir string, args []string) error {
+	root := filepath.Join(dir, "root")
+	if err := makeRoot(root); err != nil {
+		return err
+	}
+	return makeBundle(ctx, runtime, dir, root, args)
+}
+
+// makeRoot makes the root of bundles, in which /usr is the host's.
+func makeRoot(root string) error {
+	for _, d := range []string{"usr", "proc", "dev", "tmp", "etc"} {
+		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil { //nolint:gosec // a container's root
+			return err
+		}
+	}
+	for _, l := range rootDirs() {
+		target, err := os.Readlink("/" + l)
+		if err != nil {
+			return fmt.Errorf("/%s is no link into /usr, which the bundle shows", l)
+		}
+		if err := os.Symlink(target, filepath.Join(root, l)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // makeBundle writes a bundle that runs one command.

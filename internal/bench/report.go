@@ -160,10 +160,10 @@ func (r *Report) WriteSummary(w io.Writer) {
 		values []float64
 		unit   Unit
 	}{
-		{"a one-line program takes %s with pinfold run, %s with bare python3", []float64{r.find("latency-print", "pinfold run", "median_ms"), r.find("latency-print", bareName, "median_ms")}, UnitMS},
-		{"a server answers it in %s, or %s with a warm interpreter", []float64{r.find("latency-print", serverRun, "median_ms"), r.find("latency-print", serverRunWarm, "median_ms")}, UnitMS},
-		{"a server runs %s of them, or %s warm", []float64{r.find("throughput-print", serverRun, "per_second"), r.find("throughput-print", serverRunWarm, "per_second")}, UnitRate},
-		{"a command in a sandbox that stays takes %s", []float64{r.find("exec", "pinfold", "median_ms")}, UnitMS},
+		{"a one-line program takes %s with pinfold run, %s with bare python3", []float64{r.Find("latency-print", "pinfold run", "median_ms"), r.Find("latency-print", bareName, "median_ms")}, UnitMS},
+		{"a server answers it in %s, or %s with a warm interpreter", []float64{r.Find("latency-print", serverRun, "median_ms"), r.Find("latency-print", serverRunWarm, "median_ms")}, UnitMS},
+		{"a server runs %s of them, or %s warm", []float64{r.Find("throughput-print", serverRun, "per_second"), r.Find("throughput-print", serverRunWarm, "per_second")}, UnitRate},
+		{"a command in a sandbox that stays takes %s", []float64{r.Find("exec", "pinfold", "median_ms")}, UnitMS},
 	} {
 		if line, ok := summed(s.text, s.unit, s.values); ok {
 			lines = append(lines, line)
@@ -185,7 +185,7 @@ func summed(text string, unit Unit, values []float64) (string, bool) {
 		if !known(v) {
 			return "", false
 		}
-		shown[i] = unit.format(v)
+		shown[i] = unit.Format(v)
 	}
 	return fmt.Sprintf(text, shown...), true
 }
@@ -200,8 +200,8 @@ func inBrackets(s string) string {
 // plain is Markdown's text without its marks.
 func plain(s string) string { return strings.ReplaceAll(s, "`", "") }
 
-// find returns the value of a cell of a table, or none.
-func (r *Report) find(table, what, key string) float64 {
+// Find returns the value of a cell of a table, or none.
+func (r *Report) Find(table, what, key string) float64 {
 	for t := range r.tables(table) {
 		if v := t.find(what, key); known(v) {
 			return v

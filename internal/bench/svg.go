@@ -146,7 +146,7 @@ func (c Chart) bars() string {
 		end := svgMargin + labelWidth + length(x.Value)
 		fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="end">%s</text>`, svgMargin+labelWidth-10, y+barHeight-5, escape(short(x.Label)))
 		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d" rx="2"/>`, class, svgMargin+labelWidth, y, end-svgMargin-labelWidth, barHeight)
-		fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s</text>`+"\n", end+8, y+barHeight-5, escape(c.Unit.format(x.Value)))
+		fmt.Fprintf(&b, `<text x="%.1f" y="%d">%s</text>`+"\n", end+8, y+barHeight-5, escape(c.Unit.Format(x.Value)))
 	}
 	b.WriteString("</svg>\n")
 	return b.String()

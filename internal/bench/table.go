@@ -68,7 +68,7 @@ func (t *Table) cells() [][]string {
 			if i < len(r.Values) {
 				v = r.Values[i]
 			}
-			line = append(line, c.Unit.format(v))
+			line = append(line, c.Unit.Format(v))
 		}
 		if t.Last != "" {
 			line = append(line, r.Note)
@@ -78,8 +78,8 @@ func (t *Table) cells() [][]string {
 	return all
 }
 
-// format writes a number with its unit; what was not measured is "–".
-func (u Unit) format(v float64) string {
+// Format writes a number with its unit; what was not measured is "–".
+func (u Unit) Format(v float64) string {
 	switch {
 	case !known(v):
 		return "–"

@@ -38,31 +38,31 @@ func targets(r *Report) []Target {
 
 // atMost and atLeast judge one number.
 func atMost(limit float64, unit Unit, of func(*Report) float64) func(*Report) (float64, bool, string) {
-	return func(r *Report) (float64, bool, string) { v := of(r); return v, v <= limit, unit.format(v) }
+	return func(r *Report) (float64, bool, string) { v := of(r); return v, v <= limit, unit.Format(v) }
 }
 
 func atLeast(limit float64, unit Unit, of func(*Report) float64) func(*Report) (float64, bool, string) {
-	return func(r *Report) (float64, bool, string) { v := of(r); return v, v >= limit, unit.format(v) }
+	return func(r *Report) (float64, bool, string) { v := of(r); return v, v >= limit, unit.Format(v) }
 }
 
 // cellOf finds a number of a table.
 func cellOf(table, what, key string) func(*Report) float64 {
-	return func(r *Report) float64 { return r.find(table, what, key) }
+	return func(r *Report) float64 { return r.Find(table, what, key) }
 }
 
 // best finds the server's number: warm where it is, or else plain.
 func best(table, key string) func(*Report) float64 {
 	return func(r *Report) float64 {
-		if v := r.find(table, serverRunWarm, key); known(v) {
+		if v := r.Find(table, serverRunWarm, key); known(v) {
 			return v
 		}
-		return r.find(table, serverRun, key)
+		return r.Find(table, serverRun, key)
 	}
 }
 
 // beside divides one contender's median by another's.
 func beside(table, a, b string) func(*Report) float64 {
-	return func(r *Report) float64 { return over(r.find(table, a, "median_ms"), r.find(table, b, "median_ms")) }
+	return func(r *Report) float64 { return over(r.Find(table, a, "median_ms"), r.Find(table, b, "median_ms")) }
 }
 
 func aims() []aim {
@@ -73,7 +73,7 @@ func coldAims() []aim {
 	const ours = "pinfold run"
 	return []aim{
 		{groupCold, "`print(1)` in at most bare python3 + 10 ms", atMost(10, UnitMS, func(r *Report) float64 {
-			return r.find("latency-print", ours, "median_ms") - r.find("latency-print", bareName, "median_ms")
+			return r.Find("latency-print", ours, "median_ms") - r.Find("latency-print", bareName, "median_ms")
 		})},
 		{groupCold, "faster than runc run", atMost(1, UnitTimes, beside("latency-print", ours, "runc run"))},
 		{groupCold, "at least 10 × faster than docker run", atLeast(10, UnitTimes, beside("latency-print", "docker run", ours))},
@@ -92,7 +92,7 @@ func serveAims() []aim {
 		{groupServe, "the same with `cold`: 0.9 × the throughput", atLeast(0.9, UnitTimes, cellOf("throughput-print", serverRun, "beside_bare"))},
 		{groupServe, "a command in a living sandbox in at most 3 ms", atMost(3, UnitMS, cellOf("exec", "pinfold", "median_ms"))},
 		{groupServe, "files at 500 MB/s and more, up and down", atLeast(500, UnitSpeed, func(r *Report) float64 {
-			return math.Min(r.find("transfer", "a file up", "median_mb_s"), r.find("transfer", "a file down", "median_mb_s"))
+			return math.Min(r.Find("transfer", "a file up", "median_mb_s"), r.Find("transfer", "a file down", "median_mb_s"))
 		})},
 		{groupServe, "at most 2 MB unshared for each of many sandboxes", atMost(2e6/1024, UnitKB, func(r *Report) float64 { return lastLevel(r, "sandbox_kb") })},
 		{groupServe, "a new sandbox among 1,000 at most 1.3 × one among 1", growth("create_ms")},
@@ -119,13 +119,13 @@ func warmAims() []aim {
 const fullLevel = "1000"
 
 // lastLevel is a number among most living sandboxes, if they were enough.
-func lastLevel(r *Report, key string) float64 { return r.find("density", fullLevel, key) }
+func lastLevel(r *Report, key string) float64 { return r.Find("density", fullLevel, key) }
 
 // growth judges a median among many living sandboxes beside that among one.
 func growth(key string) func(*Report) (float64, bool, string) {
 	return func(r *Report) (float64, bool, string) {
-		first, last := r.find("density", "1", key), lastLevel(r, key)
+		first, last := r.Find("density", "1", key), lastLevel(r, key)
 		v := over(last, first)
-		return v, v <= 1.3, fmt.Sprintf("%s: %s and %s", UnitTimes.format(v), UnitMS.format(first), UnitMS.format(last))
+		return v, v <= 1.3, fmt.Sprintf("%s: %s and %s", UnitTimes.Format(v), UnitMS.Format(first), UnitMS.Format(last))
 	}
 }

@@ -13,8 +13,15 @@ import (
 const compareName = "compare"
 
 const compareLong = `Measure on this machine what each way of making a sandbox holds and costs: attacks
-that are tried while the host watches, cold and warm starts, throughput, memory.
-What does not work here is named, with the reason and what would help.
+that are tried while the host watches, cold and warm starts, what a run costs,
+throughput, memory, what it takes to have it. "docker run" and "runsc run" of the
+same program stand beside the drivers that make containers and use gVisor.
+
+Drivers that need programs of this host find them as "pinfold run" does: runsc in
+PATH ($PINFOLD_RUNSC), QEMU and a kernel ($PINFOLD_KERNEL). Containers are made by
+the engine that answers ($DOCKER_HOST), of an image that you name, in which Python
+must lie where it lies here; no engine is started. What does not work here is left
+out and named, with the reason and what would help.
 
 Attacks are harmless where they get through: they read, change and end only what
 was made for them. Expect some minutes of load: nothing else should go on.
@@ -24,8 +31,7 @@ measured.`
 
 const compareExamples = `  pinfold compare --quick                    does it all work? (a minute)
   pinfold compare                            tables on the terminal
-  pinfold compare --docker-image python:3    with the docker driver
-  pinfold compare --runsc runsc              with the gvisor driver
+  pinfold compare --docker-image debian-python   with containers of that image, too
   pinfold compare --only native,process --json out.json --markdown out.md --svg charts`
 
 // CompareOptions are compare.Options, and what says which drivers there are.
@@ -33,7 +39,8 @@ type CompareOptions struct {
 	compare.Options
 
 	DockerImage string // what the docker driver's sandboxes show; empty: it is not compared
-	Runsc       string // the gvisor driver's program; empty: it is not compared
+	Runsc       string // the gvisor driver's program; empty: the one that is found
+	Kernel      string // of virtual machines; empty: the one that is found
 }
 
 func (a *app) compareCommand() *cobra.Command {
@@ -48,9 +55,10 @@ func (a *app) compareCommand() *cobra.Command {
 	set.BoolVar(&o.Quick, "quick", false, "few rounds: coarse numbers")
 	set.StringSliceVar(&o.Only, "only", nil, "only these drivers")
 	set.IntVar(&o.Rounds, "rounds", 0, "how often each driver takes its turn (default 20)")
-	set.StringVar(&o.DockerImage, "docker-image", "", "compare the docker driver, whose sandboxes show this image")
-	set.StringVar(&o.Runsc, "runsc", "", "compare the gvisor driver, which starts this program")
-	group(set, "What", "quick", "only DRIVER,...", "rounds N", "docker-image IMAGE", "runsc PATH")
+	set.StringVar(&o.DockerImage, "docker-image", "", "compare containers, too, of this image of the engine's")
+	set.StringVar(&o.Runsc, "runsc", "", "gVisor's program (default $PINFOLD_RUNSC, or runsc in PATH)")
+	set.StringVar(&o.Kernel, "kernel", "", "what virtual machines boot (default $PINFOLD_KERNEL, or the newest in /boot)")
+	group(set, "What", "quick", "only DRIVER,...", "rounds N", "docker-image IMAGE", "runsc PATH", "kernel FILE")
 	out.bind(set, compareName)
 	out.complete(cmd)
 	return cmd

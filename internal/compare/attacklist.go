@@ -121,10 +121,16 @@ try:
 finally:
     for pid in started: os.kill(pid, 9)
 `},
-	{what: "make a namespace of users, where most holes of kernels begin", set: says, code: `
+	{
+		what: "have the host's kernel make a namespace of users, where most holes of kernels begin", code: `
 import ctypes
-if ctypes.CDLL(None).unshare(0x10000000) == 0: print('yes')
-`},
+if ctypes.CDLL(None).unshare(0x10000000) == 0 and os.uname().release == sys.argv[1]: print('yes')
+`,
+		set: func(*comparison) ([]string, func(string) bool, func(), error) { // a sandbox's own kernel may
+			release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+			return []string{strings.TrimSpace(string(release))}, func(stdout string) bool { return strings.Contains(stdout, "yes") }, nothing, err
+		},
+	},
 }
 
 // listener hears what comes to an address.

@@ -28,6 +28,12 @@ type Options struct {
 	NewEngine func() (*engine.Engine, error)
 	Version   string
 
+	// Image is what "docker run" and the docker driver show; empty: no containers are
+	// measured. Runsc is gVisor's program, for "runsc run"; empty: none.
+	Image, Runsc string
+	// LeftOut says of drivers which the engine does not have what it takes to compare them.
+	LeftOut map[string]string
+
 	Only   []string // drivers; none: all that work here
 	Rounds int      // how often each driver takes its turn; 0: 20
 	Quick  bool     // look whether it works; the numbers are coarse
@@ -62,6 +68,7 @@ type comparison struct {
 	python string
 	dir    string
 	report *bench.Report
+	peers  []*peer
 	all    []driver.Report // those that work here, the strongest isolation last
 }
 
@@ -98,11 +105,13 @@ func Run(ctx context.Context, o Options) (report *bench.Report, err error) {
 	if err := c.ladder(); err != nil {
 		return nil, err
 	}
+	c.findPeers()
 	for _, part := range []func() error{c.attacks, c.starts, c.throughput, c.memory} {
 		if err := part(); err != nil && ctx.Err() == nil {
 			c.fail(err)
 		}
 	}
+	c.judge()
 	if err := ctx.Err(); err != nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeInternal, Message: "stopped; what was started is gone", Err: err}
 	}
@@ -131,70 +140,6 @@ func (c *comparison) fail(err error) {
 func (c *comparison) done(s *bench.Section) {
 	c.report.Sections = append(c.report.Sections, s)
 	c.o.Section(s)
-}
-
-// ladder asks each driver what it can do here, and says what it would take to have those
-// that cannot.
-func (c *comparison) ladder() error {
-	c.o.Progress("asking each driver what it can enforce here")
-	reports, err := c.engine.Reports(c.ctx)
-	if err != nil {
-		return err
-	}
-	names := make([]string, 0, len(reports))
-	for _, r := range reports {
-		names = append(names, r.Driver)
-	}
-	for _, name := range c.o.Only {
-		if !slices.Contains(names, name) {
-			return &sandbox.Error{
-				Code: sandbox.CodeDriverUnknown, Field: "only", Message: fmt.Sprintf("no driver \"%s\"", sandbox.SafeText(name, 60)),
-				Hint: "the drivers are " + strings.Join(names, ", "),
-			}
-		}
-	}
-	slices.SortStableFunc(reports, func(a, b driver.Report) int {
-		return slices.Index(sandbox.IsolationLevels(), a.Level) - slices.Index(sandbox.IsolationLevels(), b.Level)
-	})
-	t := &bench.Table{ID: "ladder", First: "driver", Columns: []bench.Column{{Key: "enforced", Head: "enforced", Unit: bench.UnitCount}, {Key: "not_enforced", Head: "not enforced", Unit: bench.UnitCount}}, Last: "what there is to break"}
-	s := &bench.Section{Part: "ladder", Title: "The ladder", Text: "What each driver can enforce on this machine, from the weakest to the strongest.", Tables: []*bench.Table{t}}
-	for _, r := range reports {
-		if len(c.o.Only) > 0 && !slices.Contains(c.o.Only, r.Driver) {
-			continue
-		}
-		if r.Blocked != nil {
-			s.Note("%s cannot work here: %s: %s", r.Driver, r.Blocked.Message, r.Blocked.Hint)
-			continue
-		}
-		c.all = append(c.all, r)
-		yes := 0
-		var missing []string
-		for _, f := range r.Findings {
-			if f.Answer == driver.Yes {
-				yes++
-			} else {
-				missing = append(missing, f.Feature)
-			}
-		}
-		t.Add(r.Driver, boundaries[r.Level], float64(yes), float64(len(missing)))
-		if len(missing) > 0 {
-			s.Note("%s does not enforce %s", r.Driver, strings.Join(missing, ", "))
-		}
-	}
-	c.done(s)
-	if len(c.all) == 0 {
-		return &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "no driver works on this machine", Hint: "run pinfold doctor to see what it lacks"}
-	}
-	return nil
-}
-
-// boundaries say what a program has to break, for each level of isolation.
-var boundaries = map[string]string{
-	sandbox.LevelProcess:   "rules for a process of the host's own, which its kernel holds",
-	sandbox.LevelNamespace: "namespaces, and the rules: a hole in the host's kernel",
-	sandbox.LevelContainer: "a container of another engine's: a hole in the host's kernel, or in the engine",
-	sandbox.LevelKernel:    "a kernel in user space, and then what holds that",
-	sandbox.LevelVM:        "a virtual machine's kernel, then the machine's own process, and then what holds that",
 }
 
 // limits of what is compared: the same for all.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,7 +27,7 @@ func printed(r *sandbox.Result) error {
 }
 
 // starts measures one program at a time: in a sandbox made for it, and in one that waits.
-// The drivers take turns.
+// The drivers take turns, with what there is beside them.
 func (c *comparison) starts() error {
 	t := &bench.Table{ID: "starts", First: "driver", Columns: []bench.Column{
 		{Key: "cold_ms", Head: "cold", Unit: bench.UnitMS},
@@ -34,51 +35,37 @@ func (c *comparison) starts() error {
 		{Key: "warm_ms", Head: "warm", Unit: bench.UnitMS},
 		{Key: "beside_bare", Head: "cold beside bare", Unit: bench.UnitTimes},
 	}, Last: "note"}
-	chart := bench.Chart{File: "compare-starts.svg", Title: "print(1) in a fresh sandbox: median", Unit: bench.UnitMS}
 	s := &bench.Section{
 		Part: "starts", Title: "What a run of `print(1)` takes", Tables: []*bench.Table{t},
 		Text: "From the request to the complete result, one at a time, medians. Cold: everything is made for the run. Warm: a sandbox with an interpreter waits in a pool. Bare is `python3 -c` by itself.",
 	}
-	cold, create, warm, notes := map[string][]time.Duration{}, map[string][]time.Duration{}, map[string][]time.Duration{}, map[string]string{}
-	var bare []time.Duration
+	m := starting{cold: map[string][]time.Duration{}, create: map[string][]time.Duration{}}
 	for round := range c.o.Rounds + 1 { // the first one, in which things are made once, does not count
 		c.o.Progress(fmt.Sprintf("cold runs, round %d of %d", round, c.o.Rounds))
-		begun := time.Now()
-		if _, err := c.bare(c.ctx, printing); err != nil {
+		if err := c.round(&m, round > 0); err != nil {
 			return err
 		}
-		if round > 0 {
-			bare = append(bare, time.Since(begun))
-		}
-		for _, d := range c.all {
-			program := spec(d.Driver, printing)
-			program.Cold = true
-			r, took, err := c.run(program)
-			if err == nil {
-				err = printed(r)
-			}
-			if err != nil {
-				return err
-			}
-			if round > 0 {
-				cold[d.Driver] = append(cold[d.Driver], took)
-				create[d.Driver] = append(create[d.Driver], time.Duration(r.Timings.CreateMS*float64(time.Millisecond)))
-			}
-		}
 	}
+	base := median(m.bare)
+	chart := bench.Chart{File: "compare-starts.svg", Title: "print(1) in a fresh sandbox: median", Unit: bench.UnitMS}
 	for _, d := range c.all {
 		c.o.Progress("warm runs: " + d.Driver)
-		var err error
-		if warm[d.Driver], err = c.warm(d.Driver); err != nil {
-			notes[d.Driver] = "no warm one: " + sandbox.SafeText(err.Error(), 200)
+		note := ""
+		all, err := c.warm(d.Driver)
+		if err != nil {
+			note = "no warm one: " + sandbox.SafeText(err.Error(), 200)
 		}
-	}
-	base := median(bare)
-	for _, d := range c.all {
-		ms := median(cold[d.Driver])
-		t.Add(d.Driver, notes[d.Driver], ms, median(create[d.Driver]), median(warm[d.Driver]), ms/base)
+		ms, warm := median(m.cold[d.Driver]), median(all)
+		t.Add(d.Driver, note, ms, median(m.create[d.Driver]), warm, ms/base)
 		chart.AddBar(d.Driver, ms, true)
-		chart.AddBar(d.Driver+", warm", median(warm[d.Driver]), true)
+		chart.AddBar(d.Driver+", warm", warm, true)
+		for _, p := range c.peers {
+			if p.beside == d.Driver {
+				ms := median(p.times)
+				t.Add(p.name, p.note(), ms, math.NaN(), math.NaN(), ms/base)
+				chart.AddBar(p.name, ms, false)
+			}
+		}
 	}
 	t.Add("bare python3", "holds nothing", base, math.NaN(), math.NaN(), 1)
 	chart.AddBar("bare python3", base, false)
@@ -87,29 +74,74 @@ func (c *comparison) starts() error {
 	return nil
 }
 
-// warm measures runs in sandboxes that wait, one after another, each when the next waits.
-func (c *comparison) warm(name string) (all []time.Duration, err error) {
-	pool := sandbox.PoolSpec{Name: "compare", Driver: name, Language: "python", Limits: limits, Min: 2}
-	if _, err := c.engine.SetPool(c.ctx, pool); err != nil {
-		return nil, err
+// starting is what is measured in turns.
+type starting struct {
+	bare         []time.Duration
+	cold, create map[string][]time.Duration // by driver
+}
+
+// round is one turn of everything.
+func (c *comparison) round(m *starting, count bool) error {
+	begun := time.Now()
+	if _, err := c.bare(c.ctx, printing); err != nil {
+		return err
 	}
-	defer func() { _ = c.engine.RemovePool(c.ctx, pool.Name) }()
-	for range c.o.Rounds {
-		if err := c.filled(pool); err != nil {
-			return nil, err
-		}
-		r, took, err := c.run(spec(name, printing))
+	if count {
+		m.bare = append(m.bare, time.Since(begun))
+	}
+	c.turn(count)
+	for _, d := range c.all {
+		program := spec(d.Driver, printing)
+		program.Cold = true
+		r, took, err := c.run(program)
 		if err == nil {
 			err = printed(r)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if r.Warm {
-			all = append(all, took)
+		if count {
+			m.cold[d.Driver] = append(m.cold[d.Driver], took)
+			m.create[d.Driver] = append(m.create[d.Driver], time.Duration(r.Timings.CreateMS*float64(time.Millisecond)))
 		}
 	}
-	return all, nil
+	return nil
+}
+
+// warm measures runs in sandboxes that wait, one after another, each when the next waits.
+func (c *comparison) warm(name string) (all []time.Duration, err error) {
+	err = c.pooled(name, 2, func(pool sandbox.PoolSpec) error {
+		for range c.o.Rounds {
+			if err := c.filled(pool); err != nil {
+				return err
+			}
+			r, took, err := c.run(spec(name, printing))
+			if err == nil {
+				err = printed(r)
+			}
+			if err != nil {
+				return err
+			}
+			if r.Warm {
+				all = append(all, took)
+			}
+		}
+		return nil
+	})
+	return all, err
+}
+
+// pooled does something while a pool of a driver's is there, and full at the beginning.
+func (c *comparison) pooled(name string, size int, do func(sandbox.PoolSpec) error) error {
+	pool := sandbox.PoolSpec{Name: "compare", Driver: name, Language: "python", Limits: limits, Min: size}
+	if _, err := c.engine.SetPool(c.ctx, pool); err != nil {
+		return err
+	}
+	defer func() { _ = c.engine.RemovePool(context.WithoutCancel(c.ctx), pool.Name) }()
+	if err := c.filled(pool); err != nil {
+		return err
+	}
+	return do(pool)
 }
 
 // filledTime is how long a pool may take to be full.
@@ -139,34 +171,60 @@ func (c *comparison) filled(p sandbox.PoolSpec) error {
 // together is how many run at a time for throughput.
 const together = 4
 
-// throughput measures cold runs, four at a time.
+// throughput measures cold runs, four at a time, and what of the processors each takes.
 func (c *comparison) throughput() error {
-	t := &bench.Table{ID: "throughput", First: "driver", Columns: []bench.Column{{Key: "per_second", Head: "runs", Unit: bench.UnitRate}}}
+	t := &bench.Table{ID: "throughput", First: "driver", Columns: []bench.Column{
+		{Key: "per_second", Head: "cold runs", Unit: bench.UnitRate},
+		{Key: "cpu_ms", Head: "processors' time each", Unit: bench.UnitMS},
+		{Key: "warm_per_second", Head: "warm runs", Unit: bench.UnitRate},
+		{Key: "warm_cpu_ms", Head: "processors' time each", Unit: bench.UnitMS},
+	}}
 	chart := bench.Chart{File: "compare-throughput.svg", Title: fmt.Sprintf("print(1) in fresh sandboxes, %d at a time", together), Unit: bench.UnitRate}
-	s := &bench.Section{Part: "throughput", Title: "Throughput", Text: fmt.Sprintf("Cold runs of `print(1)`, %d at a time, on this machine's processors.", together), Tables: []*bench.Table{t}}
+	s := &bench.Section{
+		Part: "throughput", Title: "Throughput, and what a run costs", Tables: []*bench.Table{t},
+		Text: fmt.Sprintf("Runs of `print(1)`, %d at a time, cold and from a pool of %d that is filled meanwhile. Processors' time is that of the whole machine while they ran, so that of engines and of machines is in it.", together, 2*together),
+	}
 	for _, d := range c.all {
 		c.o.Progress("throughput: " + d.Driver)
-		rate, err := c.rate(d.Driver)
+		cold, cpu, err := c.rate(d.Driver, true)
 		if err != nil {
 			return err
 		}
-		t.Add(d.Driver, "", rate)
-		chart.AddBar(d.Driver, rate, true)
+		warm, warmCPU, err := c.warmRate(d.Driver)
+		if err != nil {
+			s.Note("%s: no warm ones: %v", d.Driver, err)
+		}
+		t.Add(d.Driver, "", cold, cpu, warm, warmCPU)
+		chart.AddBar(d.Driver, cold, true)
+		chart.AddBar(d.Driver+", warm", warm, true)
 	}
 	s.Charts = []bench.Chart{chart}
 	c.done(s)
 	return nil
 }
 
-func (c *comparison) rate(name string) (float64, error) {
+// warmRate is rate with a pool.
+func (c *comparison) warmRate(name string) (rate, cpu float64, err error) {
+	err = c.pooled(name, 2*together, func(sandbox.PoolSpec) error {
+		rate, cpu, err = c.rate(name, false)
+		return err
+	})
+	if err != nil {
+		return math.NaN(), math.NaN(), err
+	}
+	return rate, cpu, nil
+}
+
+// rate is how many runs a second there are, and what each takes of the processors, in ms.
+func (c *comparison) rate(name string, cold bool) (rate, cpu float64, err error) {
 	var wg sync.WaitGroup
 	errs := make([]error, together)
-	begun := time.Now()
+	busy, begun := busyTime(), time.Now()
 	for i := range together {
 		wg.Go(func() {
 			for range c.o.Rounds {
 				program := spec(name, printing)
-				program.Cold = true
+				program.Cold = cold
 				r, _, err := c.run(program)
 				if err == nil {
 					err = printed(r)
@@ -179,12 +237,28 @@ func (c *comparison) rate(name string) (float64, error) {
 		})
 	}
 	wg.Wait()
+	took, all := time.Since(begun), float64(together*c.o.Rounds)
+	busy = busyTime() - busy
 	for _, err := range errs {
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	return float64(together*c.o.Rounds) / time.Since(begun).Seconds(), nil
+	return all / took.Seconds(), float64(busy) / all / float64(time.Millisecond), nil
+}
+
+// busyTime is how long the processors of this machine have worked, all together
+// (proc_stat(5): in hundredths of a second).
+func busyTime() (sum time.Duration) {
+	text, _ := os.ReadFile("/proc/stat")
+	line, _, _ := strings.Cut(string(text), "\n")
+	for i, word := range strings.Fields(line) {
+		n, _ := strconv.ParseInt(word, 10, 64)
+		if i > 0 && i != 4 && i != 5 && i < 8 { // not the idle ones, and not what others took of us
+			sum += time.Duration(n) * 10 * time.Millisecond
+		}
+	}
+	return sum
 }
 
 // many is how many wait together where their memory is measured.
@@ -192,39 +266,49 @@ const many = 8
 
 // memory measures what a sandbox costs that waits.
 func (c *comparison) memory() error {
-	t := &bench.Table{ID: "memory", First: "driver", Columns: []bench.Column{{Key: "memory_kb", Head: "unshared memory each", Unit: bench.UnitKB}}}
+	t := &bench.Table{ID: "memory", First: "driver", Columns: []bench.Column{
+		{Key: "memory_kb", Head: "by itself", Unit: bench.UnitKB}, {Key: "python_kb", Head: "in a pool, with a Python", Unit: bench.UnitKB},
+	}}
+	chart := bench.Chart{File: "compare-memory.svg", Title: "Memory of a sandbox that waits", Unit: bench.UnitKB}
 	s := &bench.Section{
 		Part: "memory", Title: "Memory of a sandbox that waits", Tables: []*bench.Table{t},
-		Text: fmt.Sprintf("For each of %d living sandboxes in which nothing runs: what the processes have for themselves that came with them. The middle of three looks, since others on the machine start processes, too.", many),
+		Text: fmt.Sprintf("For each of %d sandboxes: what the processes share with nobody that came with them. By itself nothing runs in it; in a pool an interpreter waits, and what all are made from is in it, too. The middle of three looks, since others on the machine start processes, too.", many),
 	}
 	for _, d := range c.all {
 		c.o.Progress("memory: " + d.Driver)
-		each, err := c.each(d.Driver)
+		each, err := middle(func() (float64, error) { return c.living(d.Driver) })
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", d.Driver, err)
 		}
-		t.Add(d.Driver, "", each)
+		python, err := middle(func() (float64, error) { return c.waiting(d.Driver) })
+		if err != nil {
+			s.Note("%s: no pool: %v", d.Driver, err)
+		}
+		t.Add(d.Driver, "", each, python)
+		chart.AddBar(d.Driver, each, true)
+		chart.AddBar(d.Driver+", with Python", python, true)
 	}
+	s.Charts = []bench.Chart{chart}
 	c.done(s)
 	return nil
 }
 
-// each is what one takes, in kB.
-func (c *comparison) each(name string) (float64, error) {
+// middle is that of three looks.
+func middle(look func() (float64, error)) (float64, error) {
 	var looks []float64
 	for range 3 {
-		look, err := c.look(name)
+		kb, err := look()
 		if err != nil {
-			return 0, fmt.Errorf("%s: %w", name, err)
+			return math.NaN(), err
 		}
-		looks = append(looks, look)
+		looks = append(looks, kb)
 	}
 	slices.Sort(looks)
 	return max(looks[len(looks)/2], 0), nil
 }
 
-// look makes many, adds up what the processes hold that came with them, and ends them.
-func (c *comparison) look(name string) (kb float64, err error) {
+// living makes many, and says what each takes, in kB.
+func (c *comparison) living(name string) (kb float64, err error) {
 	before := processes()
 	for range many {
 		b, err := c.engine.Create(c.ctx, records.LocalTenant, sandbox.Create{Driver: name, Limits: limits, TTLMS: 600_000})
@@ -237,12 +321,27 @@ func (c *comparison) look(name string) (kb float64, err error) {
 			}
 		}()
 	}
+	return since(before), nil
+}
+
+// waiting has a pool of as many, and says the same.
+func (c *comparison) waiting(name string) (kb float64, err error) {
+	before := processes()
+	err = c.pooled(name, many, func(sandbox.PoolSpec) error {
+		kb = since(before)
+		return nil
+	})
+	return kb, err
+}
+
+// since adds up what processes hold that are new, for each of many.
+func since(before map[int]bool) (kb float64) {
 	for pid := range processes() {
 		if !before[pid] {
 			kb += float64(bench.Unshared(pid)) / many / (1 << 10)
 		}
 	}
-	return kb, nil
+	return kb
 }
 
 // processes are the numbers of all that the host has.

@@ -6,8 +6,10 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -155,17 +157,38 @@ func (e *Engine) Leftovers(ctx context.Context) ([]driver.Leftover, error) {
 
 // Reports returns what each driver can do on this host, in sandboxes of its own programs.
 func (e *Engine) Reports(ctx context.Context) ([]driver.Report, error) {
-	host, err := e.planner.Template(sandbox.TemplateHost)
-	if err != nil {
-		return nil, err
-	}
 	var reports []driver.Report
-	for _, d := range e.options.Drivers {
-		r, err := d.Probe(ctx, host)
+	for _, name := range e.Drivers() {
+		r, err := e.Report(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		reports = append(reports, r)
 	}
 	return reports, nil
+}
+
+// Drivers names the drivers, in the order in which they are taken.
+func (e *Engine) Drivers() (names []string) {
+	for _, d := range e.options.Drivers {
+		names = append(names, d.Name())
+	}
+	return names
+}
+
+// Report is one of Reports.
+func (e *Engine) Report(ctx context.Context, name string) (driver.Report, error) {
+	host, err := e.planner.Template(sandbox.TemplateHost)
+	if err != nil {
+		return driver.Report{}, err
+	}
+	for _, d := range e.options.Drivers {
+		if d.Name() == name {
+			return d.Probe(ctx, host)
+		}
+	}
+	return driver.Report{}, &sandbox.Error{
+		Code: sandbox.CodeDriverUnknown, Field: "driver", Message: fmt.Sprintf("no driver \"%s\"", sandbox.SafeText(name, 60)),
+		Hint: "the drivers are " + strings.Join(e.Drivers(), ", "),
+	}
 }

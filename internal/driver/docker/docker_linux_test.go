@@ -81,12 +81,7 @@ func stateDir(t *testing.T) string {
 
 func (e *testEngine) stateDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp(e.d.machines, "s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
+	return e.d.StateDir(t)
 }
 
 func open(t *testing.T, where, state string) *Driver {

@@ -27,7 +27,7 @@ func TestEngineDies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theDaemon.d.stop(syscall.SIGKILL)
+	theDaemon.d.Stop(syscall.SIGKILL)
 	if r, err := d.Probe(t.Context(), imagetest.Host(t)); err != nil || r.Blocked == nil || r.Blocked.Hint == "" {
 		t.Errorf("the engine is gone, and the report is %+v, %v", r, err)
 	}
@@ -40,7 +40,7 @@ func TestEngineDies(t *testing.T) {
 	if _, err := d.Create(t.Context(), renamed(plan, "another")); err == nil || sandbox.AsError(err).Hint == "" {
 		t.Errorf("Create without an engine: %v", err)
 	}
-	if err := theDaemon.d.start(); err != nil {
+	if err := theDaemon.d.Start(); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Destroy(t.Context()); err != nil {

@@ -229,6 +229,7 @@ var operations = []operation{
 	{wire.OpGlob, (*agent).glob, func(r wire.Request) bool { return r.Glob != nil }, never, 0},
 	{wire.OpList, (*agent).list, func(r wire.Request) bool { return r.List != nil }, never, 0},
 	{wire.OpMove, (*agent).move, func(r wire.Request) bool { return r.Move != nil }, never, 0},
+	{wire.OpRestore, (*agent).restore, func(r wire.Request) bool { return r.Restore != nil }, always, 0},
 	{wire.OpWatch, (*agent).watchDir, func(r wire.Request) bool { return r.Watch != nil }, never, 1},
 	{wire.OpDial, (*agent).dial, func(r wire.Request) bool { return r.Dial != nil }, always, 1},
 	{wire.OpKillAll, (*agent).killAll, always, never, 0},

@@ -117,7 +117,7 @@ func TestDriversAreStrangersToEachOther(t *testing.T) {
 // engineLayers are the engine's packages from the bottom up.
 var engineLayers = []string{
 	"internal/engine/admission", "internal/engine/stdio", "internal/engine/records", "internal/engine/verdict", "internal/engine/planner",
-	"internal/engine/execution", "internal/engine/pool", "internal/engine/runs", "internal/engine/living",
+	"internal/engine/execution", "internal/engine/snapshots", "internal/engine/pool", "internal/engine/runs", "internal/engine/living",
 	"internal/engine",
 }
 
@@ -194,7 +194,8 @@ var standardOnly = []struct {
 }{
 	{"sandbox", nil, "the public vocabulary must cost its users nothing"},
 	{"internal/wire", nil, "both halves read hostile frames with it: every line of it is ours to check"},
-	{"internal/driver", []string{"sandbox", "internal/image", "internal/zygote"}, "the contract is vocabulary"},
+	{"internal/driver", []string{"sandbox", "internal/image", "internal/zygote", "internal/filetree"}, "the contract is vocabulary"},
+	{"internal/filetree", nil, "the agent reads with it what the host wrote, and the host what a guest named"},
 	{"internal/image", []string{"sandbox"}, "what is inside is part of every plan: data, which costs the contract nothing"},
 	{"internal/zygote", []string{"sandbox"}, "the contract and both ends of a protocol, without a kernel: drivers, the engine and the table of languages stand on it"},
 }

@@ -110,6 +110,10 @@ type Abilities struct {
 	// host has what that takes.
 	Pauses bool
 
+	// Snapshots says what a snapshot of its machines holds (MachineAbilities.Snapshotter),
+	// of sandbox.SnapshotHolds, where they can be paused. Empty: none can be made.
+	Snapshots []string
+
 	Keeper  Keeper
 	Zygoter Zygoter
 	Copier  Copier
@@ -127,6 +131,8 @@ type MachineAbilities struct {
 	Discarder Discarder
 	RunMeter  RunMeter
 	Pauser    Pauser
+
+	Snapshotter Snapshotter
 }
 
 // Keeper is a driver whose machines outlive the process that made them.

@@ -22,6 +22,7 @@ func (m *Request) fields(c *codec) {
 	optional(c, &m.Move)
 	optional(c, &m.Watch)
 	optional(c, &m.Dial)
+	optional(c, &m.Restore)
 }
 
 func (m *StartRequest) fields(c *codec) {
@@ -83,6 +84,13 @@ func (m *MoveRequest) fields(c *codec) {
 func (m *WatchRequest) fields(c *codec) {
 	text(c, &m.Dir)
 	c.bool(&m.Recursive)
+}
+
+func (m *RestoreRequest) fields(c *codec) { list(c, &m.Places, part) }
+
+func (m *RestorePlace) fields(c *codec) {
+	text(c, &m.Name)
+	text(c, &m.Path)
 }
 
 func (m *DialRequest) fields(c *codec) { c.int(&m.Port) }

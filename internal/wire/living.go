@@ -42,6 +42,20 @@ type MoveRequest struct {
 	To   string
 }
 
+// RestoreRequest makes the files of a tree (package filetree) that comes on stream 0. Each
+// place of the tree is a directory that exists; what is in one that Places does not name is
+// a fault. Files replace what has their names. Outcome.Size is how many entries were made;
+// after a fault some are.
+type RestoreRequest struct {
+	Places []RestorePlace
+}
+
+// RestorePlace is where a place of a tree is, as an absolute path.
+type RestorePlace struct {
+	Name string
+	Path string
+}
+
 // WatchRequest watches a directory, and with Recursive all below it.
 type WatchRequest struct {
 	Dir       string

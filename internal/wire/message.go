@@ -3,7 +3,7 @@ package wire
 import "time"
 
 // Version is the protocol's version. Both sides must say the same.
-const Version = 3
+const Version = 4
 
 // Bounds and numbers that both sides keep to.
 const (
@@ -79,6 +79,7 @@ const (
 	OpGlob    Op = "glob"     // list regular files that match patterns
 	OpList    Op = "list"     // list what a directory holds
 	OpMove    Op = "move"     // give a path another name
+	OpRestore Op = "restore"  // make the files of a tree from stream 0, before anything runs
 	OpWatch   Op = "watch"    // send what changes in a directory to stream 1, until the host closes
 	OpDial    Op = "dial"     // connect to a TCP server inside: stream 0 to it, stream 1 from it
 	OpKillAll Op = "kill_all" // kill every process but the agent and wait until they are gone
@@ -95,6 +96,8 @@ type Request struct {
 	Move  *MoveRequest
 	Watch *WatchRequest
 	Dial  *DialRequest
+
+	Restore *RestoreRequest
 }
 
 // StartRequest starts one process.

@@ -13,7 +13,7 @@ const (
 
 // UploadWindow is the window of stream 0 of an operation.
 func UploadWindow(op Op) int {
-	if op == OpWrite {
+	if op == OpWrite || op == OpRestore {
 		return WriteWindowSize
 	}
 	return WindowSize

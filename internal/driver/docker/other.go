@@ -31,5 +31,5 @@ func (d *Driver) Leftovers(context.Context) ([]driver.Leftover, error) { return 
 
 // Abilities says that machines outlive the process that made them.
 func (d *Driver) Abilities() driver.Abilities {
-	return driver.Abilities{Level: sandbox.LevelContainer, Pauses: true}
+	return driver.Abilities{Level: sandbox.LevelContainer, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}}
 }

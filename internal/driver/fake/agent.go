@@ -140,6 +140,8 @@ func (c *channel) serve(req wire.Request) wire.Outcome {
 		return c.list(req.List)
 	case wire.OpMove:
 		return files.move(req.Move)
+	case wire.OpRestore:
+		return files.restore(req.Restore, c.inbound())
 	case wire.OpWatch:
 		return c.watch(req.Watch)
 	case wire.OpDial:

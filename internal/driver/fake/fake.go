@@ -58,6 +58,10 @@ type Script struct {
 	// NoPause says that the machine cannot be paused. Pause may wait or fail.
 	NoPause bool
 	Pause   func(ctx context.Context) error
+	// Snapshot is called while a snapshot is made, and may wait or fail; NoSnapshot says
+	// that none can be.
+	Snapshot   func(ctx context.Context) error
+	NoSnapshot bool
 	// Glob and Read change what the agent says about files.
 	Glob func(found []wire.FileEntry) []wire.FileEntry
 	Read func(path string, content []byte) []byte
@@ -131,9 +135,9 @@ func (d *Driver) Leftovers(context.Context) ([]driver.Leftover, error) { return 
 // Abilities implements driver.Driver.
 func (d *Driver) Abilities() driver.Abilities {
 	if d.o.Zygote == nil {
-		return driver.Abilities{Level: d.o.Level, Pauses: true}
+		return driver.Abilities{Level: d.o.Level, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}}
 	}
-	return driver.Abilities{Level: d.o.Level, Pauses: true, Zygoter: d}
+	return driver.Abilities{Level: d.o.Level, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Zygoter: d}
 }
 
 // Close does nothing.

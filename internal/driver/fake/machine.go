@@ -81,9 +81,12 @@ func (m *Machine) reading() driver.Usage {
 
 // Abilities implements driver.Machine.
 func (m *Machine) Abilities() driver.MachineAbilities {
-	a := driver.MachineAbilities{Pauser: m}
+	a := driver.MachineAbilities{Pauser: m, Snapshotter: m}
 	if m.script.NoPause {
 		a.Pauser = nil
+	}
+	if m.script.NoSnapshot {
+		a.Snapshotter = nil
 	}
 	if m.stub != nil {
 		a.InitStub = m

@@ -92,7 +92,7 @@ func (m *machine) Usage(ctx context.Context) (driver.Usage, error) { return m.me
 func (m *machine) Abilities() driver.MachineAbilities {
 	a := driver.MachineAbilities{Looker: m, InitStub: m, Discarder: m, RunMeter: m}
 	if m.cgroup != nil && m.cgroup.CanFreeze() {
-		a.Pauser = m
+		a.Pauser, a.Snapshotter = m, m
 	}
 	return a
 }

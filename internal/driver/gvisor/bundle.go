@@ -13,13 +13,14 @@ import (
 
 // Names in a machine's root, as runsc sees them.
 const (
-	bundleDir = "/bundle"
-	rootDir   = bundleDir + "/rootfs"
-	diskDir   = "/disk"
-	shownDir  = "/shown"
-	stateDir  = "/state"
-	configAt  = bundleDir + "/config.json"
-	nothingAt = "/nothing" // a file that nobody may open
+	bundleDir   = "/bundle"
+	rootDir     = bundleDir + "/rootfs"
+	skeletonDir = "/skeleton" // what lies over an image's layers
+	diskDir     = "/disk"
+	shownDir    = "/shown"
+	stateDir    = "/state"
+	configAt    = bundleDir + "/config.json"
+	nothingAt   = "/nothing" // a file that nobody may open
 )
 
 // container's name for runsc. There is one in each machine's own state directory.

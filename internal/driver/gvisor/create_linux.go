@@ -22,6 +22,7 @@ import (
 	"pinfold/internal/linux/cgroup"
 	"pinfold/internal/linux/highfd"
 	"pinfold/internal/linux/idblock"
+	"pinfold/internal/linux/layers"
 	"pinfold/internal/linux/memfd"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/linux/unixpair"
@@ -161,6 +162,10 @@ func (m *machine) build(ctx context.Context, p program) (err error) {
 	if now.identity != p.identity {
 		return failed("use "+sandbox.SafeText(p.path, 200), errors.New("it was replaced a moment ago")).WithHint("try again")
 	}
+	if m.layers, err = layers.Take(m.plan.Template); err != nil {
+		return err
+	}
+	defer m.layers.CloseFiles()
 	if m.block, err = m.common.pool.Lease(); err != nil {
 		return err
 	}
@@ -214,7 +219,7 @@ func (m *machine) start(runsc, log *os.File) error {
 	m.conn = ours
 	defer theirs.Close() //nolint:errcheck // the child has its own
 	s := &stage{
-		template: m.plan.Template, plan: m.plan,
+		template: m.plan.Template, plan: m.plan, layers: m.layers.Files,
 		socket: int(theirs.Fd()), runsc: int(runsc.Fd()), agent: int(m.common.agent.Fd()), log: int(log.Fd()),
 	}
 	if s.config, err = config(m.plan); err != nil {

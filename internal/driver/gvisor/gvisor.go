@@ -10,6 +10,7 @@
 // host's:
 //
 //	bundle/   the OCI bundle: config.json, and in rootfs what the template shows
+//	skeleton/ of an image, the sandbox's own files, which rootfs, an overlay, has over the layers
 //	disk/     a tmpfs as large as the disk may be: all writable places
 //	shown/    the files of /proc and /sys that are the sandbox's own
 //	state/    runsc's, with the socket on which the sentry answers

@@ -13,6 +13,8 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
+	"pinfold/internal/image"
+	"pinfold/internal/image/imagetest"
 )
 
 // runscEnv names the runsc of the tests; else it is looked up in PATH.
@@ -64,9 +66,14 @@ func processNamed(m *machine, name string) int {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-func TestConformance(t *testing.T) {
+func TestConformance(t *testing.T) { conforms(t, nil) }
+
+func TestConformanceOfImages(t *testing.T) { conforms(t, imagetest.Image) }
+
+func conforms(t *testing.T, template func(testing.TB) image.Template) {
 	runsc := runscForTests(t)
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return opened(t, runsc) }, drivertest.Options{
+		Template: template,
 		Kernel:   true,
 		Isolated: true,
 		KillAgent: func(m driver.Machine) error {

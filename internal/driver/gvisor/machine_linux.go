@@ -17,6 +17,7 @@ import (
 	"pinfold/internal/failpoint"
 	"pinfold/internal/linux/cgroup"
 	"pinfold/internal/linux/idblock"
+	"pinfold/internal/linux/layers"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/linux/unixpair"
 )
@@ -33,13 +34,14 @@ type machine struct {
 	plan   driver.Plan
 	common *common
 
-	block *idblock.Block // nil before the lease, as all of these
-	group *cgroup.Group
-	child *spawn.Child // runsc
-	conn  *unixpair.Channel
-	root  *os.File // O_PATH, of what runsc has as its root
-	disk  *os.File // O_PATH
-	meter container.Meter
+	layers *layers.Layers // held while the machine is there; nil before, as all of these
+	block  *idblock.Block
+	group  *cgroup.Group
+	child  *spawn.Child // runsc
+	conn   *unixpair.Channel
+	root   *os.File // O_PATH, of what runsc has as its root
+	disk   *os.File // O_PATH
+	meter  container.Meter
 
 	dialled atomic.Bool
 	asked   atomic.Bool   // Destroy has begun
@@ -165,6 +167,9 @@ func (m *machine) Destroy(ctx context.Context) error {
 		if err := m.block.Release(); err != nil {
 			return failed("give back the sandbox's user ids", err)
 		}
+	}
+	if m.layers != nil {
+		m.layers.Close()
 	}
 	m.destroyed = true
 	return nil

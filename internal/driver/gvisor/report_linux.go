@@ -1,7 +1,6 @@
 package gvisor
 
 import (
-	"cmp"
 	"context"
 	"os"
 
@@ -21,8 +20,8 @@ func usableHere() *sandbox.Error {
 }
 
 // Probe reports what can be enforced here. A runsc that it has not met yet it tries.
-func (d *Driver) Probe(ctx context.Context, t image.Template) (driver.Report, error) {
-	r := driver.Report{Driver: Name, Level: sandbox.LevelKernel, Blocked: cmp.Or(usableHere(), t.OnlyHost(Name)), SwitchUser: true}
+func (d *Driver) Probe(ctx context.Context, _ image.Template) (driver.Report, error) {
+	r := driver.Report{Driver: Name, Level: sandbox.LevelKernel, Blocked: usableHere(), SwitchUser: true}
 	if r.Blocked != nil {
 		return r, nil //nolint:nilerr // the report says so
 	}

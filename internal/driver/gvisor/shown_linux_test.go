@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/image"
 	"pinfold/internal/image/imagetest"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
@@ -26,11 +27,16 @@ type machineOf struct {
 
 func planFor(t *testing.T, d *Driver, id string, l sandbox.Limits) driver.Plan {
 	t.Helper()
-	r, err := d.Probe(t.Context(), imagetest.Host(t))
+	return planOf(t, d, imagetest.Host(t), id, l)
+}
+
+func planOf(t *testing.T, d *Driver, of image.Template, id string, l sandbox.Limits) driver.Plan {
+	t.Helper()
+	r, err := d.Probe(t.Context(), of)
 	if err != nil || r.Blocked != nil {
 		t.Fatalf("%v, %+v", err, r.Blocked)
 	}
-	p, err := driver.MakePlan(sandbox.Spec{Code: "x", Limits: l}.WithDefaults().Machine(), imagetest.Host(t), r, id)
+	p, err := driver.MakePlan(sandbox.Spec{Code: "x", Limits: l}.WithDefaults().Machine(), of, r, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +45,11 @@ func planFor(t *testing.T, d *Driver, id string, l sandbox.Limits) driver.Plan {
 
 func create(t *testing.T, d *Driver, id string, l sandbox.Limits) machineOf {
 	t.Helper()
-	plan := planFor(t, d, id, l)
+	return createOf(t, d, planFor(t, d, id, l))
+}
+
+func createOf(t *testing.T, d *Driver, plan driver.Plan) machineOf {
+	t.Helper()
 	m, err := d.Create(t.Context(), plan)
 	if err != nil {
 		t.Fatal(err)

@@ -1,13 +1,16 @@
 package gvisor
 
 import (
+	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/container"
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
+	"pinfold/internal/linux/layers"
 	"pinfold/internal/linux/mount"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/wire"
@@ -32,6 +35,7 @@ const (
 type stage struct {
 	template image.Template
 	plan     driver.Plan
+	layers   []*os.File // of the template, where it is an image: the topmost first
 	config   []byte
 	shown    []image.File
 
@@ -44,11 +48,19 @@ type stage struct {
 
 // program is the table. Names of steps appear in error messages.
 func (s *stage) program() *spawn.Program {
-	p := spawn.New(append([]int{s.socket, s.runsc, s.agent, s.log}, s.join...)...)
+	keep := append([]int{s.socket, s.runsc, s.agent, s.log}, s.join...)
+	for _, l := range s.layers {
+		keep = append(keep, int(l.Fd()))
+	}
+	p := spawn.New(keep...)
 	for _, fd := range s.join {
 		p.Call("join cgroup", unix.SYS_WRITE, fd, "0", 1)
 	}
 	p.Positive("wait for the host", unix.SYS_READ, s.socket, make([]byte, 1), 1)
+	if len(s.layers) > 0 {
+		p.Chdir(s.template.Layers.Under)
+		layers.Reopen(p, s.layers)
+	}
 	p.Setresgid(0)
 	p.Setresuid(0)
 	// A change of user made the memory that we still share with the host process
@@ -98,33 +110,46 @@ func (s *stage) root(p *spawn.Program) {
 	p.Call("set umask", unix.SYS_UMASK, 0o022)
 }
 
-// rootfs makes what the template shows.
+// rootfs makes what the template shows. Of an image, what is made is laid over its layers,
+// through an overlay of the machine's own: so nothing that an image has in the place of one
+// of our directories leads anywhere.
 func (s *stage) rootfs(p *spawn.Program, views []mount.Tree, made map[string]bool) {
-	t := s.template
+	t, root := s.template, rootDir
+	if len(s.layers) > 0 {
+		root = skeletonDir
+		mkdirs(p, root, made)
+	}
 	for _, d := range t.Dirs {
-		mkdirs(p, rootDir+d.Path, made)
+		mkdirs(p, root+d.Path, made)
 	}
 	for _, d := range []string{"/proc", "/dev", "/sys"} {
-		mkdirs(p, rootDir+d, made)
+		mkdirs(p, root+d, made)
 	}
 	for _, w := range container.Places(s.plan.User.Home) {
-		mkdirs(p, rootDir+w.Path, made)
+		mkdirs(p, root+w.Path, made)
+	}
+	for _, f := range slices.Concat(shownFiles, masked) { // runsc would make them, and cannot in an overlay
+		mkdirs(p, path.Dir(root+f), made)
+		mount.WriteFile(p, rel(root+f), nil, 0o444)
 	}
 	for _, l := range t.Links {
-		mount.Symlink(p, l.Target, rel(rootDir+l.Path))
+		mount.Symlink(p, l.Target, rel(root+l.Path))
 	}
 	for _, f := range t.Files {
-		mkdirs(p, path.Dir(rootDir+f.Path), made)
-		mount.WriteFile(p, rel(rootDir+f.Path), f.Content, f.Mode)
+		mkdirs(p, path.Dir(root+f.Path), made)
+		mount.WriteFile(p, rel(root+f.Path), f.Content, f.Mode)
 	}
 	for i, b := range t.Binds {
 		if b.Dir {
-			mkdirs(p, rootDir+b.Target, made)
+			mkdirs(p, root+b.Target, made)
 		} else {
-			mkdirs(p, path.Dir(rootDir+b.Target), made)
-			mount.WriteFile(p, rel(rootDir+b.Target), nil, 0o644)
+			mkdirs(p, path.Dir(root+b.Target), made)
+			mount.WriteFile(p, rel(root+b.Target), nil, 0o644)
 		}
-		views[i].Attach(p, rel(rootDir+b.Target))
+		views[i].Attach(p, rel(root+b.Target))
+	}
+	if len(s.layers) > 0 {
+		mount.Overlay(p, append([]string{rel(skeletonDir)}, layers.Lowers(s.layers)...), rel(rootDir), unix.MS_NOSUID|unix.MS_NODEV)
 	}
 }
 

@@ -175,8 +175,8 @@ func (m *machine) start(theirs *os.File) (*spawn.Child, error) {
 	}
 	defer closeFiles([]*os.File{n.tmpfs})
 	clone := spawn.Clone{Flags: m.spawn.namespaces, Below: m.spawn.below, CopyLow: true}
-	if m.shown.under != nil && m.spawn.below != nil {
-		clone.Dir = int(m.shown.under.Fd())
+	if m.shown.layers.Under != nil && m.spawn.below != nil {
+		clone.Dir = int(m.shown.layers.Under.Fd())
 	}
 	if err := m.stand(n, &clone); err != nil {
 		return nil, err
@@ -236,7 +236,7 @@ func (m *machine) closeEntries() {
 func (m *machine) initSpec(socket int) *initSpec {
 	h := m.host
 	n := &initSpec{
-		template: m.plan.Template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname, skeleton: m.shown.skeleton, layers: m.shown.layers,
+		template: m.plan.Template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname, skeleton: m.shown.skeleton, layers: m.shown.layers.Files,
 		socket: socket, agent: int(h.agent.Fd()), agentOnDisk: h.agentOnDisk,
 		switchUser: m.plan.SwitchUser,
 		uid:        m.plan.User.UID, gid: m.plan.User.GID,

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/image"
+	"pinfold/internal/linux/layers"
 	"pinfold/internal/linux/mount"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/wire"
@@ -129,18 +130,13 @@ func (n *initSpec) begin(p *spawn.Program) {
 	n.openLayers(p)
 }
 
-// openLayers opens an image's layers once more, as the sandbox's mount namespace has them:
-// the kernel makes an overlay of nothing else. After the change of user the way to them
-// may be barred. It is from the beginning for the machine of a zygote's child, which
-// begins in the directory (spawn.Clone.Dir).
+// openLayers opens an image's layers in the sandbox's mount namespace. The machine of a
+// zygote's child begins in their directory (spawn.Clone.Dir).
 func (n *initSpec) openLayers(p *spawn.Program) {
 	if len(n.layers) > 0 && !n.forked {
 		p.Chdir(n.template.Layers.Under)
 	}
-	for _, l := range n.layers {
-		fd := p.Result("open layer", unix.SYS_OPENAT, unix.AT_FDCWD, l.Name(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		p.Call("keep layer", unix.SYS_DUP3, fd.Ref(), int(l.Fd()), unix.O_CLOEXEC)
-	}
+	layers.Reopen(p, n.layers)
 }
 
 // identity makes the process the root of its user namespace, where it has one.
@@ -227,11 +223,7 @@ func (n *initSpec) stack(p *spawn.Program, views []view, made map[string]bool) (
 	for _, v := range views {
 		v.makeTarget(p, made)
 	}
-	lowers := []string{"."}
-	for _, l := range n.layers {
-		lowers = append(lowers, fmt.Sprintf("/proc/self/fd/%d", l.Fd()))
-	}
-	mount.Overlay(p, lowers, emptyDir, unix.MS_NOSUID|unix.MS_NODEV)
+	mount.Overlay(p, append([]string{"."}, layers.Lowers(n.layers)...), emptyDir, unix.MS_NOSUID|unix.MS_NODEV)
 	return emptyDir + "/"
 }
 

@@ -3,13 +3,11 @@
 package native
 
 import (
-	"io"
 	"maps"
-	"os"
 	"sync"
 
-	"golang.org/x/sys/unix"
 	"pinfold/internal/image"
+	"pinfold/internal/linux/layers"
 )
 
 // shown is what the sandboxes of one template have in common on this host.
@@ -21,10 +19,8 @@ type shown struct {
 	prepared preparedPool
 
 	mu     sync.Mutex
-	living int        // machines of an image
-	held   io.Closer  // while there are any: see image.Template.Hold
-	under  *os.File   // likewise: see image.Layers
-	layers []*os.File // likewise: the image's
+	living int            // machines of an image
+	layers *layers.Layers // while there are any; else of nothing
 }
 
 // shownTemplates are those of which there were sandboxes. It is safe for concurrent use.
@@ -39,7 +35,7 @@ func (h *host) shows(t image.Template) *shown {
 	defer h.shown.mu.Unlock()
 	s := h.shown.all[t.ID]
 	if s == nil {
-		s = &shown{host: h, template: t, skeleton: (&initSpec{template: t}).skeletonInodes()}
+		s = &shown{host: h, template: t, layers: &layers.Layers{}, skeleton: (&initSpec{template: t}).skeletonInodes()}
 		s.mounts.template = t
 		// The views of prepared mounts are of the host, and an image has none.
 		s.prepared = preparedPool{views: s.views, make: prepareMounts, from: prepareFrom, off: !h.ids.root || s.isImage()}
@@ -86,10 +82,11 @@ func (s *shown) enter() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.living == 0 {
-		if err := s.open(); err != nil {
-			s.close()
+		taken, err := layers.Take(s.template)
+		if err != nil {
 			return err
 		}
+		s.layers = taken
 	}
 	s.living++
 	return nil
@@ -103,41 +100,7 @@ func (s *shown) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.living--; s.living == 0 {
-		s.close()
-	}
-}
-
-func (s *shown) open() (err error) {
-	if s.held, err = s.template.Hold(); err != nil {
-		return err
-	}
-	if s.under, err = openPath(unix.AT_FDCWD, s.template.Layers.Under); err != nil {
-		return err
-	}
-	for _, dir := range s.template.Layers.Dirs {
-		layer, err := openPath(int(s.under.Fd()), dir)
-		if err != nil {
-			return err
-		}
-		s.layers = append(s.layers, layer)
-	}
-	return nil
-}
-
-func openPath(at int, dir string) (*os.File, error) {
-	fd, err := unix.Openat(at, dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, setupError("open "+dir+" of the template", err)
-	}
-	return os.NewFile(uintptr(fd), dir), nil
-}
-
-func (s *shown) close() {
-	closeFiles(append(s.layers, s.under))
-	s.under, s.layers = nil, nil
-	if s.held != nil {
-		_ = s.held.Close()
-		s.held = nil
+		s.layers.Close()
 	}
 }
 

@@ -107,7 +107,7 @@ func (d *Driver) boot(ctx context.Context, l launch) (*process, driver.Report, e
 		if _, err := q.link.Hello(ctx); err != nil {
 			return fmt.Errorf("boot %s: %w", d.host.kernel.release, err)
 		}
-		answer, err := q.link.Ask(ctx, wardenwire.Request{Op: wardenwire.OpPrepare, Template: &l.disk.template})
+		answer, err := q.link.Ask(ctx, wardenwire.Request{Op: wardenwire.OpPrepare, Template: &l.disk.inside})
 		if err == nil && answer.Report == nil {
 			err = errors.New("the machine's first process reports nothing")
 		}

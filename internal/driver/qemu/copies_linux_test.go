@@ -15,6 +15,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
+	"pinfold/internal/image"
 	"pinfold/internal/image/imagetest"
 	"pinfold/internal/language"
 	"pinfold/internal/wire"
@@ -35,11 +36,16 @@ type waiting struct {
 // edited changes the interpreter's own files.
 func keep(t *testing.T, d *Driver, module string, edited func(name, content string) string) *waiting {
 	t.Helper()
-	r, err := d.Probe(t.Context(), imagetest.Host(t))
+	return keepOf(t, d, imagetest.Host(t), module, edited)
+}
+
+func keepOf(t *testing.T, d *Driver, shown image.Template, module string, edited func(name, content string) string) *waiting {
+	t.Helper()
+	r, err := d.Probe(t.Context(), shown)
 	if err != nil || r.Blocked != nil {
 		t.Fatalf("%v, %+v", err, r.Blocked)
 	}
-	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), imagetest.Host(t), r, fmt.Sprintf("o%d", time.Now().UnixNano()%1e12))
+	plan, err := driver.MakePlan(sandbox.Spec{Code: "x"}.WithDefaults().Machine(), shown, r, fmt.Sprintf("o%d", time.Now().UnixNano()%1e12))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,6 +216,16 @@ func TestCopiesThatAreAlike(t *testing.T) {
 	}
 	if !fromKernel {
 		t.Error("no two of ten copies drew the same from their kernels: nothing is shown")
+	}
+}
+
+// An interpreter of an image waits in copies as one of the host's does.
+func TestCopiesOfAnImage(t *testing.T) {
+	w := keepOf(t, open(t, options(t)), imagetest.Image(t), "said = open('/said').read().strip()", asItIs)
+	for range 2 {
+		if said := w.says(t, "import treasure\nsay('module', treasure.said); say('file', open('/said').read().strip())"); said["module"] != "of the upper layer" || said["file"] != said["module"] {
+			t.Errorf("it says %v", said)
+		}
 	}
 }
 

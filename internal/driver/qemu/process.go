@@ -39,7 +39,8 @@ type process struct {
 
 	link     *wardenwire.Link
 	said     tail
-	greeting []byte // what the agent has said before the machine was copied
+	greeting []byte    // what the agent has said before the machine was copied
+	held     io.Closer // its template: see image.Template.Hold
 
 	ended  chan struct{} // closed when it has ended
 	status syscall.WaitStatus
@@ -63,6 +64,9 @@ func (d *Driver) newProcess() *process { return &process{driver: d, ended: make(
 func (q *process) start(ctx context.Context, h *host, l launch) error {
 	d := q.driver
 	var err error
+	if q.held, err = l.disk.template.Hold(); err != nil {
+		return err
+	}
 	if q.block, err = d.pool.Lease(); err != nil {
 		return err
 	}
@@ -228,6 +232,9 @@ func (q *process) remove(ctx context.Context) error {
 		if err := q.block.Release(); err != nil {
 			return failed("give back the sandbox's user ids", err)
 		}
+	}
+	if q.held != nil {
+		_ = q.held.Close()
 	}
 	q.gone = true
 	return nil

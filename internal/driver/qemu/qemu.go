@@ -78,6 +78,8 @@ type Driver struct {
 	host    *host
 	closed  bool
 
+	watching *time.Timer // while there are disks of images
+
 	look sync.Mutex // held while a machine is looked at for the report
 	seen *seen
 
@@ -179,6 +181,9 @@ func (d *Driver) Close() error {
 	d.opening.Lock()
 	h := d.host
 	d.closed = true
+	if d.watching != nil {
+		d.watching.Stop()
+	}
 	d.opening.Unlock()
 	d.claimOnce.Do(func() { d.claimErr = failed("use the driver", os.ErrClosed) })
 	d.bases.close()

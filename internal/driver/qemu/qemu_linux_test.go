@@ -3,16 +3,14 @@
 package qemu
 
 import (
-	"errors"
-	"maps"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"pinfold/internal/agentbin/agenttest"
-	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
+	"pinfold/internal/image/imagetest"
 	"pinfold/test/kernels/vm"
 )
 
@@ -50,34 +48,12 @@ func open(t testing.TB, o Options) *Driver {
 	return d
 }
 
-// TestConformance holds the driver to the contract. Its tests share one that has looked at
-// the host and booted a machine: each would do so again, which takes many seconds.
+// TestConformance holds the driver to the contract.
 func TestConformance(t *testing.T) {
 	o := options(t)
 	d := open(t, o)
 	made(t, d)
-	drivertest.Run(t, func(t *testing.T) driver.Driver {
-		t.Helper()
-		kept := maps.Clone(d.bases.known)
-		t.Cleanup(func() { d.forget(kept) })
-		return d
-	}, drivertest.Options{
-		Kernel:   true,
-		Isolated: true,
-		Host:     true,
-		KillAgent: func(m driver.Machine) error {
-			one, ok := m.(*machine)
-			if !ok {
-				return errors.New("it is no virtual machine")
-			}
-			return one.process.child.Kill()
-		},
-		Break: func(_ *testing.T, p *driver.Plan) string {
-			p.Limits.MemoryBytes = 1 << 50
-			return "boot"
-		},
-		State: []string{o.StateDir},
-	})
+	conform(t, d, o, imagetest.Host)
 }
 
 // forget drops all bases but some.

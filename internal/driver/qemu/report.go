@@ -18,7 +18,8 @@ import (
 // retryAfter is for how long a machine that could not be booted is not tried again.
 const retryAfter = time.Minute
 
-// seen is what a machine of this host's has shown.
+// seen is what a machine of this host's has shown. It holds for all templates: what a
+// kernel enforces it does whatever is on the disk.
 type seen struct {
 	report driver.Report
 	at     time.Time
@@ -29,13 +30,17 @@ type seen struct {
 // out to be another is not made.
 func (d *Driver) Probe(ctx context.Context, t image.Template) (driver.Report, error) {
 	r := driver.Report{Driver: Name, Level: sandbox.LevelVM}
-	if r.Blocked = cmp.Or(d.blocked(), t.OnlyHost(Name)); r.Blocked != nil || t.ID == "" {
+	if r.Blocked = d.blocked(); r.Blocked != nil || t.ID == "" {
 		return r, nil // of no template there are no machines
 	}
 	d.look.Lock()
 	defer d.look.Unlock()
 	if d.seen == nil || d.seen.report.Blocked != nil && time.Since(d.seen.at) > retryAfter {
-		found, err := d.lookInside(ctx, t)
+		key, err := d.keyOf(ctx, t, shapeOf(driver.Plan{Limits: sandbox.Limits{}.WithDefaults()}))
+		if err != nil {
+			return d.cannot(ctx, r, err)
+		}
+		found, err := d.lookInside(ctx, key)
 		if ctx.Err() != nil {
 			return r, sandbox.Errorf(sandbox.CodeResourceUnavailable, "the virtual machine was not looked at to the end: %w", context.Cause(ctx))
 		}
@@ -47,6 +52,19 @@ func (d *Driver) Probe(ctx context.Context, t image.Template) (driver.Report, er
 		d.seen = &seen{found, time.Now()}
 	}
 	return d.seen.report, nil
+}
+
+// cannot reports that there is no disk of a template, which says nothing of others.
+func (d *Driver) cannot(ctx context.Context, r driver.Report, err error) (driver.Report, error) {
+	if ctx.Err() != nil {
+		return r, context.Cause(ctx)
+	}
+	e := sandbox.AsError(createError(err))
+	if e.Code == sandbox.CodeTemplateUnknown {
+		return r, e
+	}
+	r.Blocked = unavailable("no virtual machine can be prepared: "+e.Message, blockedHint(e))
+	return r, nil
 }
 
 func blockedHint(e *sandbox.Error) string {
@@ -79,8 +97,8 @@ func (d *Driver) blocked() *sandbox.Error {
 }
 
 // lookInside looks at the machine that others are made from.
-func (d *Driver) lookInside(ctx context.Context, t image.Template) (driver.Report, error) {
-	b, err := d.base(ctx, t, shapeOf(driver.Plan{Limits: sandbox.Limits{}.WithDefaults()}))
+func (d *Driver) lookInside(ctx context.Context, key baseKey) (driver.Report, error) {
+	b, err := d.baseOf(ctx, key)
 	if err != nil {
 		return driver.Report{}, err
 	}

@@ -78,15 +78,7 @@ type bases struct {
 	closed bool
 }
 
-// base returns the base for a template and a shape, which its user releases.
-func (d *Driver) base(ctx context.Context, t image.Template, s shape) (*base, error) {
-	key, err := d.keyOf(ctx, t, s)
-	if err != nil {
-		return nil, err
-	}
-	return d.baseOf(ctx, key)
-}
-
+// keyOf returns what the base for a template and a shape is known by.
 func (d *Driver) keyOf(ctx context.Context, t image.Template, s shape) (key baseKey, err error) {
 	h, err := d.prepare()
 	if err == nil {
@@ -95,7 +87,7 @@ func (d *Driver) keyOf(ctx context.Context, t image.Template, s shape) (key base
 	if err != nil {
 		return key, err
 	}
-	shows, err := h.disk.of(ctx, t)
+	shows, err := d.diskOf(ctx, h, t)
 	if err != nil {
 		return key, err
 	}
@@ -210,6 +202,17 @@ func (b *base) forget() {
 	defer b.bases.mu.Unlock()
 	if b.bases.known[b.key] == b {
 		b.drop()
+	}
+}
+
+// dropDisk forgets what goes on with a disk that is of no use any more.
+func (b *bases) dropDisk(old *disk) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for key, one := range b.known {
+		if key.disk == old {
+			one.drop()
+		}
 	}
 }
 

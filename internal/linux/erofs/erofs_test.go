@@ -85,6 +85,9 @@ func look(t *testing.T, dir string) map[string]string {
 			return err
 		}
 		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) { // overlays list marks that are in one layer alone
+			return nil
+		}
 		if err != nil {
 			return err
 		}

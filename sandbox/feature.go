@@ -18,6 +18,7 @@ type Feature struct {
 // Feature names.
 const (
 	FeatureNetworkNone  = "network:none"
+	FeatureNetwork      = "network:declared"
 	FeatureMemory       = "memory"
 	FeatureSwap         = "swap"
 	FeatureCPUTime      = "cpu_time"
@@ -56,6 +57,7 @@ func Features() []Feature { return slices.Clone(features) }
 
 var features = []Feature{
 	{FeatureNetworkNone, "no network: a network namespace with loopback only"},
+	{FeatureNetwork, "nothing can be reached but the declared endpoints, through the host; no network at all is that, too"},
 	{FeatureMemory, "limits.memory_bytes over the whole process tree, by the kernel"},
 	{FeatureSwap, "no swap for the sandbox"},
 	{FeatureCPUTime, "limits.cpu_time_ms over the whole process tree"},
@@ -106,7 +108,7 @@ func splitFeature(s string) (name string, level int, hasLevel bool) {
 // requirement may name a level ("landlock:6"): the enforced level must be at
 // least that. A bare family name ("network", "capabilities") does not match.
 func Satisfies(enforced, required string) bool {
-	if enforced == required {
+	if enforced == required || enforced == FeatureNetworkNone && required == FeatureNetwork {
 		return true
 	}
 	en, el, ehas := splitFeature(enforced)

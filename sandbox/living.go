@@ -17,7 +17,7 @@ type Create struct {
 	// Isolation is the least level; default "namespace", or what the driver named has.
 	Isolation string   `json:"isolation,omitempty"`
 	Require   []string `json:"require,omitempty"` // features that must be enforced
-	Network   string   `json:"network,omitempty"` // default "none", the only one so far
+	Network   Network  `json:"network,omitzero"`  // default none
 	// Limits hold for the sandbox as a whole. wall_time_ms is what each of its
 	// processes gets unless it asks for something else; cpu_time_ms is for all
 	// of them over the sandbox's whole life. Where these two are not given, the
@@ -151,6 +151,8 @@ type Info struct {
 	// destroyed.
 	Cause *Cause `json:"cause,omitempty"`
 	Error *Error `json:"error,omitempty"`
+	// Network is what has gone on with the declared endpoints so far; nil where none were.
+	Network *NetworkUse `json:"network,omitempty"`
 	// Usage is the latest reading; its wall_ms is the age.
 	Usage     Usage   `json:"usage"`
 	Timings   Timings `json:"timings"`

@@ -9,7 +9,7 @@ type MachineSpec struct {
 	// named driver has.
 	Isolation string
 	Limits    Limits // complete: no field is zero
-	Network   string
+	Network   Network
 	Mounts    []Mount
 	Require   []string // features that must be enforced
 }
@@ -36,5 +36,5 @@ func (c Create) Machine() MachineSpec {
 // Machine returns what a pool's machines are made from: whoever gets one may require
 // more of it, and then it must have that. p must have its defaults.
 func (p PoolSpec) Machine() MachineSpec {
-	return MachineSpec{Template: p.Template, Driver: p.Driver, Limits: p.Limits.WithDefaults(), Network: NetworkNone}
+	return MachineSpec{Template: p.Template, Driver: p.Driver, Limits: p.Limits.WithDefaults(), Network: Network{Mode: NetworkNone}}
 }

@@ -100,6 +100,9 @@ type Result struct {
 	// DeniedSyscalls lists the system calls that the sandbox refused.
 	DeniedSyscalls []DeniedSyscall `json:"denied_syscalls,omitempty"`
 
+	// Network is what went on with the declared endpoints; nil where none were.
+	Network *NetworkUse `json:"network,omitempty"`
+
 	Usage     Usage     `json:"usage"`
 	Isolation Isolation `json:"isolation"`
 	Timings   Timings   `json:"timings"`

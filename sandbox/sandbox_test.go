@@ -161,7 +161,7 @@ func TestSpecValidate(t *testing.T) {
 		"env.A=B":                 func(s *Spec) { s.Env = map[string]string{"A=B": "x"} },
 		"artifacts[0]":            func(s *Spec) { s.Artifacts = []string{"[x"} },
 		"require[0]":              func(s *Spec) { s.Require = []string{"magic"} },
-		"network":                 func(s *Spec) { s.Network = "host" },
+		"network":                 func(s *Spec) { s.Network.Mode = "host" },
 		"allowed_imports[0]":      func(s *Spec) { s.AllowedImports = []string{"xml.dom"} },
 		"allowed_imports[1]":      func(s *Spec) { s.AllowedImports = []string{"json", "a,b"} },
 		"allowed_imports[2]":      func(s *Spec) { s.AllowedImports = []string{"größe", "_x1", ""} },

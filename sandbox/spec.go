@@ -47,7 +47,7 @@ type Spec struct {
 	Driver     string            `json:"driver,omitempty"`    // default "auto"
 	Isolation  string            `json:"isolation,omitempty"` // the least level; default "namespace", or what the driver named has
 	Require    []string          `json:"require,omitempty"`   // features that must be enforced
-	Network    string            `json:"network,omitempty"`   // default "none", the only one so far
+	Network    Network           `json:"network,omitzero"`    // default none
 	// Warm asks for an interpreter that has these modules loaded already. A
 	// server that has none makes a pool of them, and this run waits for it.
 	// Cold asks for an interpreter that is started for this run, and a program
@@ -106,7 +106,9 @@ func (s Spec) WithDefaults() Spec {
 	s.Limits = s.Limits.WithDefaults()
 	s.Template = cmp.Or(s.Template, TemplateHost)
 	s.Driver = cmp.Or(s.Driver, DriverAuto)
-	s.Network = cmp.Or(s.Network, NetworkNone)
+	if n, err := s.Network.Canonical(); err == nil { // else Validate says why not
+		s.Network = n
+	}
 	return s
 }
 
@@ -225,11 +227,8 @@ func (s Spec) validateChoices() error {
 			}
 		}
 	}
-	if s.Network != "" && s.Network != NetworkNone {
-		return &Error{
-			Code: CodeNetworkUnsupported, Field: "network",
-			Message: fmt.Sprintf("no network mode \"%s\"", SafeText(s.Network, 60)), Hint: `the only mode is "none"`,
-		}
+	if _, err := s.Network.Canonical(); err != nil {
+		return err
 	}
 	if len(s.Metadata) > MaxMetadata {
 		return tooLarge("metadata", int64(len(s.Metadata)), MaxMetadata)

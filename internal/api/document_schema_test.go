@@ -33,11 +33,30 @@ func finishSchemas(registry huma.Registry) {
 	if limits := registry.Map()["Limits"]; limits != nil {
 		finishLimits(limits)
 	}
+	if network := registry.Map()["Network"]; network != nil {
+		finishNetwork(registry, network)
+	}
+}
+
+// finishNetwork says of a type with a form of its own what that is: a word, or an object.
+func finishNetwork(registry huma.Registry, schema *huma.Schema) {
+	endpoints := registry.Schema(reflect.TypeFor[[]sandbox.Endpoint](), true, "")
+	endpoints.Description, endpoints.MaxItems = fieldMeanings["Network.endpoints"], new(int)
+	*endpoints.MaxItems = sandbox.MaxEndpoints
+	limits := registry.Schema(reflect.TypeFor[sandbox.NetworkLimits](), true, "")
+	limits.Description = fieldMeanings["Network.limits"]
+	*schema = huma.Schema{OneOf: []*huma.Schema{
+		{Type: huma.TypeString, Enum: []any{sandbox.NetworkNone}},
+		{
+			Type: huma.TypeObject, Required: []string{"endpoints"}, AdditionalProperties: false,
+			Properties: map[string]*huma.Schema{"endpoints": endpoints, "limits": limits},
+		},
+	}}
 }
 
 // requestTypes are the schemas of what people send.
 func requestTypes() []string {
-	return []string{"RunSpec", "File", "SandboxCreate", "Command", "Terminal", "ExtendBody", "SignalBody", "MkdirBody", "MoveBody", "PoolSpec", "Limits", "LinkBody"}
+	return []string{"RunSpec", "File", "SandboxCreate", "Command", "Terminal", "ExtendBody", "SignalBody", "MkdirBody", "MoveBody", "PoolSpec", "Limits", "LinkBody", "Endpoint", "NetworkLimits"}
 }
 
 // finishLimits takes ranges and defaults from the table of limits.
@@ -71,8 +90,9 @@ func fieldWords() map[string][]any {
 	statuses := enumOf(sandbox.StatusSucceeded, sandbox.StatusFailed, sandbox.StatusKilled, sandbox.StatusError)
 	return map[string][]any{
 		"Result.status": statuses, "Run.status": statuses, "Process.status": statuses,
-		"Fix.kind":   enumOf(sandbox.FixKinds()...),
-		"Error.code": enumOf(sandbox.Codes()...), "SkippedResult.code": enumOf(sandbox.Codes()...), "SkippedArtifact.code": enumOf(sandbox.Codes()...),
+		"Denial.reason": enumOf(sandbox.DenialReasons()...),
+		"Fix.kind":      enumOf(sandbox.FixKinds()...),
+		"Error.code":    enumOf(sandbox.Codes()...), "SkippedResult.code": enumOf(sandbox.Codes()...), "SkippedArtifact.code": enumOf(sandbox.Codes()...),
 		"Cause.kind": enumOf(sandbox.CauseKinds()...), "Run.cause": enumOf(sandbox.CauseKinds()...),
 		"Run.state":         enumOf(sandbox.RunStates()...),
 		"Sandbox.state":     enumOf(sandbox.States()...),

@@ -96,13 +96,14 @@ func bindLimits(set *pflag.FlagSet, into *sandbox.Limits, showDefaults bool) {
 }
 
 // bindIsolation declares what says how a sandbox is made.
-func bindIsolation(set *pflag.FlagSet, driver, isolation, template, network *string, require *[]string) {
+func bindIsolation(set *pflag.FlagSet, driver, isolation, template *string, network *sandbox.Network, require *[]string) {
 	set.StringVar(driver, "driver", "", "the way to make the sandbox (default auto)")
 	set.StringVar(isolation, "isolation", "", "the least level: process, namespace, container, kernel or vm (default namespace)")
 	set.StringVar(template, "template", "", "what is inside (default host)")
 	set.Var(featureList{require}, "require", "refuse to run unless these are enforced: memory,network:none,…")
-	set.StringVar(network, "network", "", "the network (default none, the only one)")
-	group(set, groupIsolation, "driver NAME", "isolation LEVEL", "template NAME", "require FEATURES", "network MODE")
+	set.StringVar(&network.Mode, "network", "", "none, the default, says that nothing can be reached")
+	set.Var(endpointList{network}, "allow", "let programs reach this name (default port 443), at the address if there is one; may be repeated")
+	group(set, groupIsolation, "driver NAME", "isolation LEVEL", "template NAME", "require FEATURES", "network none", "allow HOST[:PORT][=ADDRESS]")
 }
 
 // timeValue is a flag with a time, kept in milliseconds.

@@ -14,19 +14,20 @@ import (
 
 // runFlags are the flags of "run" as they were given.
 type runFlags struct {
-	language, driver, isolation, template, network string
-	limits                                         sandbox.Limits // zero: not given
-	stdin                                          string
-	env, metadata                                  map[string]string
-	files, mounts                                  []string
-	artifacts                                      []string
-	artifactsDir                                   string
-	require                                        []string
-	imports                                        []string
-	warm                                           []string
-	cold                                           bool
-	spec                                           string
-	json, base64, raw, verbose, detach             bool
+	language, driver, isolation, template string
+	network                               sandbox.Network
+	limits                                sandbox.Limits // zero: not given
+	stdin                                 string
+	env, metadata                         map[string]string
+	files, mounts                         []string
+	artifacts                             []string
+	artifactsDir                          string
+	require                               []string
+	imports                               []string
+	warm                                  []string
+	cold                                  bool
+	spec                                  string
+	json, base64, raw, verbose, detach    bool
 }
 
 // The groups under which help shows the flags of "run".
@@ -100,12 +101,12 @@ func (f *runFlags) override(spec *sandbox.Spec) {
 		{&spec.Driver, f.driver},
 		{&spec.Isolation, f.isolation},
 		{&spec.Template, f.template},
-		{&spec.Network, f.network},
 	} {
 		if s.from != "" {
 			*s.to = s.from
 		}
 	}
+	spec.Network = withFlags(spec.Network, f.network)
 	for _, info := range sandbox.LimitTable() {
 		if v := f.limits.Get(info.Field); v != 0 {
 			spec.Limits.Set(info.Field, v)

@@ -35,6 +35,9 @@ func (s flagWords) flagOf(field string) string {
 		return ""
 	}
 	name := field
+	if strings.HasPrefix(field, "network.") {
+		name = allowFlag
+	}
 	if limit, ok := strings.CutPrefix(field, "limits."); ok {
 		name = limit
 	} else if i := strings.IndexAny(field, ".["); i >= 0 {
@@ -108,6 +111,7 @@ func (s flagWords) result(r *sandbox.Result) *sandbox.Result {
 	if c.Error != nil {
 		c.Error = s.translate(c.Error)
 	}
+	c.Network = s.network(c.Network)
 	c.Isolation.NotEnforced = slices.Clone(c.Isolation.NotEnforced)
 	for i, gap := range c.Isolation.NotEnforced {
 		c.Isolation.NotEnforced[i].Fix = s.say(gap.Fix, gap.Advice)
@@ -143,6 +147,9 @@ func (s flagWords) say(hint string, a sandbox.Advice) string {
 // words are the flags for one fix, those of JSON where the command has none.
 func (s flagWords) words(f sandbox.Fix) string {
 	flag := s.flagOf(f.Name)
+	if f.Kind == sandbox.FixSet && f.Name == "network" {
+		return allowFlags(f)
+	}
 	switch {
 	case f.Kind == sandbox.FixCall:
 		return callWords[f.Name]

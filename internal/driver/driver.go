@@ -232,6 +232,10 @@ type Plan struct {
 	// first. Its programs are placed on as many of them as Limits.CPUs says.
 	Processors []int
 
+	// Doors are the declared endpoints, of which the machine must have listeners; none
+	// where nothing can be reached.
+	Doors []Door
+
 	// Posture is what the machine must enforce; the result repeats it.
 	Posture sandbox.Isolation
 }

@@ -72,7 +72,7 @@ func Choose(spec sandbox.MachineSpec, template image.Template, reports []Report,
 	}
 	e := &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "no driver can make this sandbox here"}
 	for i, r := range refusals {
-		if r.Code == sandbox.CodeRequirementUnmet { // without the requirement there would be one
+		if r.Code == sandbox.CodeRequirementUnmet || r.Code == sandbox.CodeNetworkUnsupported { // without that there would be one
 			e.Code, e.Field = r.Code, r.Field
 		}
 		e.Message += "; " + reports[i].Driver + ": " + r.Message
@@ -95,12 +95,20 @@ func MakePlan(spec sandbox.MachineSpec, template image.Template, report Report, 
 	if report.Blocked != nil {
 		return Plan{}, report.Blocked
 	}
+	doors, err := doorsOf(spec, report)
+	if err != nil {
+		return Plan{}, err
+	}
 	plan := Plan{
+		Doors:    doors,
 		Template: template, User: template.User, Limits: spec.Limits, Mounts: spec.Mounts, Places: report.Places,
 		Hostname: "sandbox", Processors: report.Processors, SwitchUser: report.SwitchUser && (!report.MountsAsSelf || len(spec.Mounts) == 0),
 		Posture: sandbox.Isolation{Driver: report.Driver, Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
 	}
 	for _, f := range report.Findings {
+		if f.Feature == notThis(spec.Network) {
+			continue
+		}
 		f = withMounts(f, spec.Mounts)
 		if f.Answer == Yes {
 			plan.Posture.Enforced = append(plan.Posture.Enforced, f.Feature)

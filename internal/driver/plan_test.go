@@ -2,6 +2,8 @@ package driver
 
 import (
 	"errors"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,5 +133,41 @@ func TestChoose(t *testing.T) {
 				t.Errorf("field %q", e.Field)
 			}
 		})
+	}
+}
+
+func TestDoorsOfDeclaredEndpoints(t *testing.T) {
+	report := Report{Driver: "x", Level: sandbox.LevelNamespace, Findings: []Finding{{Feature: sandbox.FeatureNetworkNone, Answer: Yes}, {Feature: sandbox.FeatureNetwork, Answer: Yes}}}
+	spec := sandbox.Spec{Code: "x"}.WithDefaults().Machine()
+	plan, err := MakePlan(spec, image.Template{}, report, "a")
+	if err != nil || len(plan.Doors) != 0 || !plan.Enforces(sandbox.FeatureNetworkNone) || slices.Contains(plan.Posture.Enforced, sandbox.FeatureNetwork) {
+		t.Fatalf("%+v %v", plan, err)
+	}
+	spec.Network = sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "A.test", Ports: []int{443, 80}}, {Host: "b.test"}, {Host: "a.test", Ports: []int{81}}}}
+	plan, err = MakePlan(spec, image.Template{}, report, "a")
+	want := []Door{
+		{"a.test", netip.MustParseAddrPort("127.66.0.2:80")},
+		{"a.test", netip.MustParseAddrPort("127.66.0.2:81")},
+		{"a.test", netip.MustParseAddrPort("127.66.0.2:443")},
+		{"b.test", netip.MustParseAddrPort("127.66.0.3:443")},
+	}
+	if err != nil || !slices.Equal(plan.Doors, want) || plan.Enforces(sandbox.FeatureNetworkNone) || !plan.Enforces(sandbox.FeatureNetwork) {
+		t.Fatalf("%+v %v", plan, err)
+	}
+	spec.Require = []string{sandbox.FeatureMemory, sandbox.FeatureNetworkNone}
+	if _, err := MakePlan(spec, image.Template{}, report, "a"); sandbox.AsError(err).Code != sandbox.CodeRequirementUnmet || sandbox.AsError(err).Field != "require[1]" {
+		t.Errorf("%v", err)
+	}
+	spec.Require = nil
+	other := Report{Driver: "y", Level: sandbox.LevelNamespace, Findings: report.Findings[:1]}
+	if _, err := MakePlan(spec, image.Template{}, other, "a"); sandbox.AsError(err).Code != sandbox.CodeNetworkUnsupported || !strings.Contains(err.Error(), "y driver") {
+		t.Errorf("%v", err)
+	}
+	if plan, err := Choose(spec, image.Template{}, []Report{other, report}, "a"); err != nil || plan.Posture.Driver != "x" {
+		t.Errorf("%v %v", plan, err)
+	}
+	spec.Network.Endpoints[0].Host = "*.test"
+	if _, err := MakePlan(spec, image.Template{}, report, "a"); sandbox.AsError(err).Field != "network.endpoints[0].host" {
+		t.Errorf("%v", err)
 	}
 }

@@ -94,7 +94,7 @@ func badSpecs(t *trial) error {
 	try("driver", func(s *sandbox.Spec) { s.Driver = "../native" })
 	try("template", func(s *sandbox.Spec) { s.Template = "../host" })
 	try("feature", func(s *sandbox.Spec) { s.Require = []string{"magic"} })
-	try("network", func(s *sandbox.Spec) { s.Network = "host" })
+	try("network", func(s *sandbox.Spec) { s.Network.Mode = "host" })
 	try("argument", func(s *sandbox.Spec) { s.Args = []string{"a\x00b"} })
 	try("variable", func(s *sandbox.Spec) { s.Env = map[string]string{"A=B": "c"} })
 	try("cpus", func(s *sandbox.Spec) { s.Limits.CPUs = math.NaN() })

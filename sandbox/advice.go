@@ -68,6 +68,7 @@ const (
 	CallListPools     = "listPools"
 	CallListRuns      = "listRuns"
 	CallListSandboxes = "listSandboxes"
+	CallListSnapshots = "listSnapshots"
 	CallResumeSandbox = "resumeSandbox"
 )
 
@@ -80,6 +81,7 @@ var calls = map[string]struct{ http, method string }{
 	CallListPools:     {"GET /v1/pools", "Pools"},
 	CallListRuns:      {"GET /v1/runs", "Runs"},
 	CallListSandboxes: {"GET /v1/sandboxes", "Sandboxes"},
+	CallListSnapshots: {"GET /v1/snapshots", "Snapshots"},
 	CallResumeSandbox: {"POST /v1/sandboxes/{id}/resume", "Resume"},
 }
 

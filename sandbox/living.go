@@ -31,7 +31,10 @@ type Create struct {
 	TTLMS         int64             `json:"ttl_ms,omitempty"`  // milliseconds to live, default 5 minutes
 	IdleMS        int64             `json:"idle_ms,omitempty"` // milliseconds without use, default the time to live
 	Metadata      map[string]string `json:"metadata,omitempty"`
-	Mounts        []Mount           `json:"-"` // host directories; never from a request
+	// Snapshot is the ID of one that the sandbox begins with. What is not given here is as
+	// in the sandbox of which that was made, but for the times.
+	Snapshot string  `json:"snapshot,omitempty"`
+	Mounts   []Mount `json:"-"` // host directories; never from a request
 }
 
 // What may end for want of memory.
@@ -57,6 +60,34 @@ func (c Create) WithDefaults() Create {
 	c.TTLMS = cmp.Or(c.TTLMS, DefaultTTLMS)
 	c.IdleMS = cmp.Or(c.IdleMS, c.TTLMS)
 	c.OnOutOfMemory = cmp.Or(c.OnOutOfMemory, OutOfMemorySandbox)
+	return c
+}
+
+// Like returns c with what it does not say taken from another request, but for the times.
+func (c Create) Like(of Create) Create {
+	for _, f := range []struct{ to, from *string }{
+		{&c.Template, &of.Template}, {&c.Driver, &of.Driver}, {&c.Isolation, &of.Isolation}, {&c.Network, &of.Network}, {&c.OnOutOfMemory, &of.OnOutOfMemory},
+	} {
+		*f.to = cmp.Or(*f.to, *f.from)
+	}
+	for _, info := range limitTable {
+		if c.Limits.Get(info.Field) == 0 {
+			c.Limits.Set(info.Field, of.Limits.Get(info.Field))
+		}
+	}
+	c.Limits.CPUs = cmp.Or(c.Limits.CPUs, of.Limits.CPUs)
+	if c.Require == nil {
+		c.Require = of.Require
+	}
+	if c.Env == nil {
+		c.Env = of.Env
+	}
+	if c.Metadata == nil {
+		c.Metadata = of.Metadata
+	}
+	if c.Mounts == nil {
+		c.Mounts = of.Mounts
+	}
 	return c
 }
 
@@ -142,11 +173,14 @@ type Info struct {
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	Isolation Isolation         `json:"isolation"`
 	Warm      bool              `json:"warm"` // it came from a pool
-	CreatedAt time.Time         `json:"created_at"`
-	ExpiresAt time.Time         `json:"expires_at"`
-	IdleMS    int64             `json:"idle_ms"`
-	UsedAt    time.Time         `json:"used_at"`
-	EndedAt   *time.Time        `json:"ended_at,omitempty"`
+	// Snapshot is what it began with, ForkOf the sandbox of which it was forked.
+	Snapshot  string     `json:"snapshot,omitempty"`
+	ForkOf    string     `json:"fork_of,omitempty"`
+	CreatedAt time.Time  `json:"created_at"`
+	ExpiresAt time.Time  `json:"expires_at"`
+	IdleMS    int64      `json:"idle_ms"`
+	UsedAt    time.Time  `json:"used_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
 	// Cause says why it ended, Error what went wrong while it was made or
 	// destroyed.
 	Cause *Cause `json:"cause,omitempty"`

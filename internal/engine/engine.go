@@ -22,6 +22,7 @@ import (
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/runs"
+	"pinfold/internal/engine/snapshots"
 	"pinfold/internal/image"
 	"pinfold/internal/processors"
 	"pinfold/sandbox"
@@ -62,8 +63,11 @@ type Options struct {
 	// CompileCache keeps what compile steps make; nil: every run compiles. The
 	// engine does not close it.
 	CompileCache *compilecache.Cache
-	Log          *slog.Logger // nil: none
-	Observer     Observer     // nil: none
+	// Snapshots say where snapshots are kept and how much they may take. Their records
+	// are the store's.
+	Snapshots snapshots.Options
+	Log       *slog.Logger // nil: none
+	Observer  Observer     // nil: none
 }
 
 // Engine runs programs (its Runner) and keeps living sandboxes (its Manager), which share
@@ -72,13 +76,14 @@ type Engine struct {
 	*runs.Runner
 	*living.Manager
 
-	options  Options
-	log      *slog.Logger
-	observer Observer
-	gate     *admission.Gate
-	planner  *planner.Planner
-	pools    *pool.Pools
-	records  *records.Keeper // nil: there is no store
+	options   Options
+	log       *slog.Logger
+	observer  Observer
+	gate      *admission.Gate
+	planner   *planner.Planner
+	pools     *pool.Pools
+	records   *records.Keeper // nil: there is no store
+	snapshots *snapshots.Keeper
 
 	background sync.WaitGroup // everything that goes on by itself
 	quit       chan struct{}
@@ -103,12 +108,17 @@ func New(o Options) *Engine {
 	if e.observer == nil {
 		e.observer = nobody{}
 	}
+	o.Snapshots.Log = e.log
+	if o.Store != nil {
+		o.Snapshots.Records = o.Store
+	}
+	e.snapshots = snapshots.New(o.Snapshots)
 	e.Runner = runs.New(runs.Options{
 		Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records,
 		Cache: o.CompileCache, Host: o.Host, DestroyLater: o.DestroyLater, Observer: e.observer, Log: e.log,
 	})
 	e.Manager = living.New(living.Options{
-		Drivers: o.Drivers, Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records,
+		Drivers: o.Drivers, Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Snapshots: e.snapshots,
 		DefaultTTL: o.DefaultTTL, MaxTTL: o.MaxTTL, Observer: e.observer, Log: e.log,
 	})
 	return e
@@ -137,6 +147,7 @@ func (e *Engine) Close() error {
 	e.Manager.Close()
 	e.pools.Close()
 	e.records.Flush()
+	e.snapshots.Close()
 	for _, d := range e.options.Drivers {
 		errs = append(errs, d.Close())
 	}

@@ -33,6 +33,9 @@ func (e *Engine) Open(ctx context.Context) error {
 	if err := e.recover(ctx); err != nil {
 		return err
 	}
+	if err := e.snapshots.Collect(ctx); err != nil {
+		return err
+	}
 	for _, p := range e.options.Pools {
 		if _, err := e.SetPool(ctx, p); err != nil {
 			return sandbox.AsError(err).WithField("pools." + p.Name + "." + sandbox.AsError(err).Field)
@@ -40,6 +43,7 @@ func (e *Engine) Open(ctx context.Context) error {
 	}
 	if e.records != nil {
 		e.background.Go(func() { e.records.Maintain(e.quit, e.options.Retention) })
+		e.background.Go(func() { e.snapshots.Maintain(e.quit) })
 	}
 	return nil
 }

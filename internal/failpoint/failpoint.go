@@ -43,6 +43,15 @@ var names = []string{
 	"end.recorded",          // its end has begun
 	"end.destroyed",         // its machine is gone
 	"end.finished",          // and that is recorded
+	"snapshot.paused",       // a sandbox stands still for a snapshot
+	"snapshot.copied",       // all of it is in a file, and the sandbox goes on
+	"snapshot.written",      // the file is on the disk and has not its name yet
+	"snapshot.placed",       // it has its name and is not recorded
+	"snapshot.recorded",     // it is recorded, nobody knows
+	"snapshot.forgotten",    // it is removed from the records, its file is there
+	"snapshot.collected",    // the next process has removed what was not whole
+	"restore.machine",       // a machine that is to have files is there
+	"restore.files",         // and has them
 	"pool.made",             // a machine waits to be put into its pool
 	"pool.taken",            // a machine was taken from its pool
 	"run.recorded",          // a run is recorded, nothing was made for it

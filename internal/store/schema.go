@@ -18,7 +18,7 @@ const applicationID = 0x50464C44
 
 // migrations lead from an empty file to the newest schema. A released entry
 // never changes: a database remembers how many it has seen (user_version).
-func migrations() []string { return []string{schema1, schema2, schema3, schema4} }
+func migrations() []string { return []string{schema1, schema2, schema3, schema4, schema5} }
 
 // Objects stand under (tenant, id), so that no statement can find another
 // tenant's. Results are apart from runs: lists never read them.
@@ -125,6 +125,18 @@ CREATE TABLE snapshots (
 	created_at INTEGER NOT NULL,
 	bytes      INTEGER NOT NULL,
 	reference  TEXT NOT NULL, -- the driver's own
+	PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+`
+
+// What is known of a snapshot is more than a reference; nothing was ever written before.
+const schema5 = `
+DROP TABLE snapshots;
+CREATE TABLE snapshots (
+	tenant     TEXT NOT NULL,
+	id         TEXT NOT NULL,
+	created_at INTEGER NOT NULL,
+	body       TEXT NOT NULL, -- JSON
 	PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 `

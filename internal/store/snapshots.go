@@ -2,60 +2,80 @@ package store
 
 import (
 	"context"
-	"time"
+	"encoding/json"
+	"fmt"
 
 	"pinfold/internal/engine/records"
 	"pinfold/internal/store/paging"
 )
 
-const snapshotColumns = "tenant, id, sandbox, driver, template, created_at, bytes, reference"
-
-// SaveSnapshot keeps a new reference to a snapshot.
+// SaveSnapshot keeps what is known of a new snapshot.
 func (s *Store) SaveSnapshot(ctx context.Context, r records.Snapshot) error {
-	if err := paging.CheckID("snapshot", r.Tenant, r.ID); err != nil {
+	if err := paging.CheckID("snapshot", r.Tenant, r.Info.ID); err != nil {
 		return err
 	}
-	return s.write(ctx, "saving a snapshot", len(r.Reference), func(ctx context.Context, w *session) error {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return s.fault("saving a snapshot", err)
+	}
+	return s.write(ctx, "saving a snapshot", len(body), func(ctx context.Context, w *session) error {
 		var n int
-		if err := w.row(ctx, "SELECT count(*) FROM snapshots WHERE tenant = ? AND id = ?", []any{r.Tenant, r.ID}, &n); err != nil {
+		if err := w.row(ctx, "SELECT count(*) FROM snapshots WHERE tenant = ? AND id = ?", []any{r.Tenant, r.Info.ID}, &n); err != nil {
 			return err
 		}
 		if n > 0 {
-			return paging.InUse("snapshot", r.ID)
+			return paging.InUse("snapshot", r.Info.ID)
 		}
-		_, err := w.exec(ctx, "INSERT INTO snapshots ("+snapshotColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-			r.Tenant, r.ID, r.Sandbox, r.Driver, r.Template, paging.Nanos(r.CreatedAt), r.Bytes, r.Reference)
+		_, err := w.exec(ctx, "INSERT INTO snapshots (tenant, id, created_at, body) VALUES (?, ?, ?, ?)",
+			r.Tenant, r.Info.ID, paging.Nanos(r.Info.CreatedAt), string(body))
 		return err
 	})
 }
 
 // LoadSnapshot returns one.
 func (s *Store) LoadSnapshot(ctx context.Context, tenant, id string) (records.Snapshot, error) {
-	dest, get := scanSnapshot()
-	err := s.one(ctx, "SELECT "+snapshotColumns+" FROM snapshots WHERE tenant = ? AND id = ?", []any{tenant, id}, dest...)
+	r := records.Snapshot{Tenant: tenant}
+	var body []byte
+	err := s.one(ctx, "SELECT body FROM snapshots WHERE tenant = ? AND id = ?", []any{tenant, id}, &body)
 	if isGone(err) {
 		return records.Snapshot{}, paging.NotFound("snapshot", id)
 	}
-	return get(), s.fault("reading a snapshot", err)
+	if err == nil {
+		err = decodeSnapshot(body, id, &r)
+	}
+	return r, s.fault("reading a snapshot", err)
 }
 
 // ListSnapshots returns a tenant's, or all where that is empty, the oldest first.
 func (s *Store) ListSnapshots(ctx context.Context, tenant string) ([]records.Snapshot, error) {
 	const doing = "listing snapshots"
-	rows, err := s.reader.QueryContext(ctx, "SELECT "+snapshotColumns+" FROM snapshots WHERE ? IN ('', tenant) ORDER BY created_at, tenant, id", tenant)
+	rows, err := s.reader.QueryContext(ctx, "SELECT tenant, id, body FROM snapshots WHERE ? IN ('', tenant) ORDER BY created_at, tenant, id", tenant)
 	if err != nil {
 		return nil, s.fault(doing, err)
 	}
 	defer drop(rows)
 	all := []records.Snapshot{}
 	for rows.Next() {
-		dest, get := scanSnapshot()
-		if err := rows.Scan(dest...); err != nil {
+		var r records.Snapshot
+		var id string
+		var body []byte
+		err := rows.Scan(&r.Tenant, &id, &body)
+		if err == nil {
+			err = decodeSnapshot(body, id, &r)
+		}
+		if err != nil {
 			return nil, s.fault(doing, err)
 		}
-		all = append(all, get())
+		all = append(all, r)
 	}
 	return all, s.fault(doing, rows.Err())
+}
+
+func decodeSnapshot(body []byte, id string, r *records.Snapshot) error {
+	if err := json.Unmarshal(body, r); err != nil {
+		return fmt.Errorf("the snapshot %s: %w", id, err)
+	}
+	return nil
 }
 
 // RemoveSnapshot forgets one.
@@ -71,13 +91,4 @@ func (s *Store) RemoveSnapshot(ctx context.Context, tenant, id string) error {
 		_, err := w.exec(ctx, "DELETE FROM snapshots WHERE tenant = ? AND id = ?", tenant, id)
 		return err
 	})
-}
-
-func scanSnapshot() ([]any, func() records.Snapshot) {
-	var r records.Snapshot
-	var created int64
-	return []any{&r.Tenant, &r.ID, &r.Sandbox, &r.Driver, &r.Template, &created, &r.Bytes, &r.Reference}, func() records.Snapshot {
-		r.CreatedAt = time.Unix(0, created).UTC()
-		return r
-	}
 }

@@ -26,7 +26,7 @@ import (
 var snapshotTests = []test{
 	{"files come back as they were", (*harness).testSnapshotFiles},
 	{"files of one moment", (*harness).testSnapshotMoment},
-	{"a tree of 10,000 levels", (*harness).testSnapshotDeep},
+	{"a tree deeper than any path", (*harness).testSnapshotDeep},
 	{"a full disk", (*harness).testSnapshotFull},
 	{"the machine has ended", (*harness).testSnapshotEnded},
 }
@@ -324,7 +324,7 @@ func (h *harness) testSnapshotDeep() {
 	}
 	b := h.box(sandbox.Limits{})
 	h.snapshotter(b.Machine)
-	const levels = 10_000
+	const levels = 3_000 // no path is as long; Landlock walks up all of them for each call
 	if r := b.run("python3", "-c", fmt.Sprintf("import os\nos.chdir(os.environ['HOME'])\nfor i in range(%d):\n    os.mkdir('d'); os.chdir('d')\nopen('last','w').write('bottom')", levels)); r.Code != 0 {
 		h.Fatalf("%+v", r)
 	}

@@ -22,6 +22,20 @@ func (s *Session) WriteFile(ctx context.Context, path string, mode uint32, size 
 	return s.RoomError(g.WriteFile(ctx, path, mode, size, r))
 }
 
+// Restore makes the files of a snapshot in the machine, in which nothing runs yet.
+func (s *Session) Restore(ctx context.Context, files io.Reader) error {
+	g, err := s.Agent(ctx)
+	if err != nil {
+		return err
+	}
+	var places []wire.RestorePlace
+	for _, p := range s.Plan.Writable() {
+		places = append(places, wire.RestorePlace(p))
+	}
+	_, err = g.Restore(ctx, places, files)
+	return s.RoomError(err)
+}
+
 // RoomError names the limit behind an error of files that find no room.
 func (s *Session) RoomError(err error) error {
 	e := sandbox.AsError(err)

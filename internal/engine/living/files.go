@@ -186,10 +186,7 @@ func (s *Sandbox) writable() (places []string) {
 	if s.machine == nil {
 		return nil
 	}
-	if s.machine.Plan.Places != "" {
-		return []string{s.machine.Plan.User.Home, s.machine.Plan.User.Tmp}
-	}
-	for _, w := range s.machine.Plan.Template.Writable {
+	for _, w := range s.machine.Plan.Writable() {
 		places = append(places, w.Path)
 	}
 	return places

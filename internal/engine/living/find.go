@@ -45,6 +45,22 @@ func (mg *Manager) SandboxInfo(ctx context.Context, tenant, id string) (sandbox.
 	return info, nil
 }
 
+// Snapshots lists a tenant's snapshots, the oldest first.
+func (mg *Manager) Snapshots(ctx context.Context, tenant string) ([]sandbox.Snapshot, error) {
+	return mg.snapshots.List(ctx, tenant)
+}
+
+// Snapshot describes a snapshot of a tenant.
+func (mg *Manager) Snapshot(ctx context.Context, tenant, id string) (sandbox.Snapshot, error) {
+	r, err := mg.snapshots.Load(ctx, tenant, id)
+	return r.Info, err
+}
+
+// RemoveSnapshot removes a snapshot of a tenant. Sandboxes that were made of it live on.
+func (mg *Manager) RemoveSnapshot(ctx context.Context, tenant, id string) error {
+	return mg.snapshots.Remove(ctx, tenant, id)
+}
+
 // Sandboxes lists a tenant's sandboxes. Living ones are described as they are
 // now. Without a store there are none to list.
 func (mg *Manager) Sandboxes(ctx context.Context, tenant string, q records.Query) (records.Page[sandbox.Info], error) {

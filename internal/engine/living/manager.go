@@ -15,6 +15,7 @@ import (
 	"pinfold/internal/engine/planner"
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/snapshots"
 	"pinfold/internal/processors"
 	"pinfold/sandbox"
 )
@@ -28,6 +29,7 @@ type Options struct {
 	Pools      *pool.Pools
 	Processors *processors.Shares
 	Records    *records.Keeper // nil: sandboxes are not recorded
+	Snapshots  *snapshots.Keeper
 	// DefaultTTL is the time to live of a sandbox that asks for none, MaxTTL bounds
 	// it; 0: sandbox.DefaultTTLMS and sandbox.MaxTTLMS.
 	DefaultTTL, MaxTTL time.Duration
@@ -53,6 +55,7 @@ type Manager struct {
 	pools              *pool.Pools
 	processors         *processors.Shares
 	records            *records.Keeper
+	snapshots          *snapshots.Keeper
 	defaultTTL, maxTTL time.Duration
 	observer           Observer
 	log                *slog.Logger
@@ -68,7 +71,7 @@ type Manager struct {
 // New returns a Manager that has no sandbox.
 func New(o Options) *Manager {
 	return &Manager{
-		drivers: o.Drivers, policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records,
+		drivers: o.Drivers, policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, snapshots: o.Snapshots,
 		defaultTTL: o.DefaultTTL, maxTTL: o.MaxTTL, observer: o.Observer, log: o.Log,
 		quit: make(chan struct{}), sandboxes: map[string]*Sandbox{},
 	}

@@ -43,7 +43,7 @@ type Sandbox struct {
 	release func()        // gives back what admission granted
 	kept    bool          // the machine outlives us, and is recorded
 
-	changing  sync.Mutex // held while it is paused or resumed, before mu
+	changing  sync.Mutex // held while it is paused, resumed or copied, before mu
 	mu        sync.Mutex
 	info      sandbox.Info
 	expires   time.Time // with the monotonic clock, unlike info.ExpiresAt
@@ -55,8 +55,9 @@ type Sandbox struct {
 	cpus      []int // the processors that they have; nil: all
 	timer     *time.Timer
 	processes map[string]*Process
-	order     []string // of processes, by age
-	left      bool     // to the next process: nothing ends it any more
+	order     []string      // of processes, by age
+	still     chan struct{} // closed when it goes on; nil: it does not stand still for a snapshot
+	left      bool          // to the next process: nothing ends it any more
 	watching  bool
 	wake      chan struct{} // ends the watch's pause
 	last      driver.Usage
@@ -76,6 +77,19 @@ func (mg *Manager) Create(ctx context.Context, tenant string, c sandbox.Create) 
 }
 
 func (mg *Manager) create(ctx context.Context, tenant string, c sandbox.Create) (*Sandbox, error) {
+	var from *origin
+	if c.Snapshot != "" {
+		var err error
+		if c, from, err = mg.fromSnapshot(ctx, tenant, c); err != nil {
+			return nil, err
+		}
+		defer from.content.Close()
+	}
+	return mg.make(ctx, tenant, c, from)
+}
+
+// make makes a sandbox that begins with what is given, if anything is.
+func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, from *origin) (*Sandbox, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
@@ -92,6 +106,9 @@ func (mg *Manager) create(ctx context.Context, tenant string, c sandbox.Create) 
 		return nil, err
 	}
 	d, plan, err := mg.planSandbox(ctx, c)
+	if err == nil && from != nil {
+		err = from.suits(plan.Limits, plan.Template.ID, c.Template)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +138,12 @@ func (mg *Manager) create(ctx context.Context, tenant string, c sandbox.Create) 
 	}
 	s.guest = s.machine.Greeted()
 	failpoint.Hit("create.machine")
+	if from != nil {
+		s.info.ForkOf = from.forkOf
+		if err := s.restore(ctx, from); err != nil {
+			return nil, err
+		}
+	}
 	s.recordMachine()
 	s.start(time.Since(start))
 	failpoint.Hit("create.running")
@@ -155,7 +178,7 @@ func (mg *Manager) newSandbox(tenant string, c sandbox.Create, plan driver.Plan,
 		judge: verdict.Judge{Limits: limits, KillOne: plan.KillOne},
 		info: sandbox.Info{
 			ID: records.NewID("sbx_"), State: sandbox.StateCreating, Template: c.Template, Limits: limits,
-			Metadata: c.Metadata, Isolation: plan.Posture, CreatedAt: now.UTC().Round(0), ExpiresAt: now.Add(ttl).UTC().Round(0),
+			Metadata: c.Metadata, Snapshot: c.Snapshot, Isolation: plan.Posture, CreatedAt: now.UTC().Round(0), ExpiresAt: now.Add(ttl).UTC().Round(0),
 			IdleMS: c.IdleMS, UsedAt: now.UTC().Round(0),
 		},
 	}
@@ -337,6 +360,12 @@ func (s *Sandbox) notRunning() *sandbox.Error {
 func (s *Sandbox) use() (done func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for s.still != nil && s.info.State == sandbox.StateRunning {
+		still := s.still
+		s.mu.Unlock()
+		<-still
+		s.mu.Lock()
+	}
 	if s.info.State != sandbox.StateRunning {
 		return nil, s.notRunning()
 	}

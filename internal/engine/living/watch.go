@@ -64,6 +64,12 @@ func (s *Sandbox) rest() bool {
 // act acts on one reading. It says whether the sandbox goes on. Of a flood of forks
 // all processes end, and the sandbox itself stays usable.
 func (s *Sandbox) act(u driver.Usage) bool {
+	s.mu.Lock()
+	still := s.still != nil
+	s.mu.Unlock()
+	if still { // and cannot do anything about it
+		return true
+	}
 	if t := s.judge.Beyond(u); t != nil {
 		s.endFor(verdict.Evidence{Limits: s.info.Limits}.LimitCause(t.Kind, t.Observed, t.Evidence))
 		return false

@@ -85,8 +85,6 @@ type Machine struct {
 	Driver  string         `json:"driver"`
 	ID      string         `json:"id"`
 	Request sandbox.Create `json:"request"`
-	// Snapshot is the ID of the snapshot that the machine was made from; "": none.
-	Snapshot string `json:"snapshot,omitempty"`
 }
 
 // Run is what is known of a run.

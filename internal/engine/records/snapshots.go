@@ -2,23 +2,21 @@ package records
 
 import (
 	"context"
-	"time"
+
+	"pinfold/sandbox"
 )
 
-// Snapshot is what is known of a sandbox's state that a driver has kept. No driver can
-// make one yet, and nothing above the store asks for them.
+// Snapshot is what is known of what a sandbox held at one moment, whose content is kept
+// elsewhere.
 type Snapshot struct {
-	ID        string
-	Tenant    string
-	Sandbox   string // from which it was made, which may be long gone
-	Driver    string // who made it, and alone can use it
-	Template  string
-	CreatedAt time.Time
-	Bytes     int64  // on the host's disk
-	Reference string // the driver's own words for where it is
+	Tenant  string           `json:"-"`
+	Info    sandbox.Snapshot `json:"info"`
+	Request sandbox.Create   `json:"request"` // for the sandbox of which it was made
+	Image   string           `json:"image"`   // the ID of what its template was then
+	SHA256  []byte           `json:"sha256"`  // of the content
 }
 
-// SnapshotStore keeps references to snapshots, which outlive their sandboxes and stay
+// SnapshotStore keeps what is known of snapshots, which outlive their sandboxes and stay
 // until they are removed.
 type SnapshotStore interface {
 	// SaveSnapshot keeps a new one. An ID that the tenant has is an error of code conflict.
@@ -26,6 +24,6 @@ type SnapshotStore interface {
 	LoadSnapshot(ctx context.Context, tenant, id string) (Snapshot, error)
 	// ListSnapshots returns a tenant's, or all where that is empty, the oldest first.
 	ListSnapshots(ctx context.Context, tenant string) ([]Snapshot, error)
-	// RemoveSnapshot forgets one. What the driver keeps is not the store's.
+	// RemoveSnapshot forgets one. Its content is not the store's.
 	RemoveSnapshot(ctx context.Context, tenant, id string) error
 }

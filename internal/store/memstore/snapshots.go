@@ -12,16 +12,15 @@ import (
 
 // SaveSnapshot keeps a new reference to a snapshot.
 func (s *Store) SaveSnapshot(ctx context.Context, r records.Snapshot) error {
-	if err := cmp.Or(ctx.Err(), paging.CheckID("snapshot", r.Tenant, r.ID)); err != nil {
+	if err := cmp.Or(ctx.Err(), paging.CheckID("snapshot", r.Tenant, r.Info.ID)); err != nil {
 		return sandbox.AsError(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := key{r.Tenant, r.ID}
+	k := key{r.Tenant, r.Info.ID}
 	if _, used := s.snapshots[k]; used {
-		return paging.InUse("snapshot", r.ID)
+		return paging.InUse("snapshot", r.Info.ID)
 	}
-	r.CreatedAt = r.CreatedAt.UTC().Round(0)
 	s.snapshots[k] = r
 	return nil
 }
@@ -54,7 +53,7 @@ func (s *Store) ListSnapshots(ctx context.Context, tenant string) ([]records.Sna
 		}
 	}
 	slices.SortFunc(all, func(a, b records.Snapshot) int {
-		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(a.Info.CreatedAt.Compare(b.Info.CreatedAt), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Info.ID, b.Info.ID))
 	})
 	return all, nil
 }

@@ -10,17 +10,20 @@ import (
 	"pinfold/sandbox"
 )
 
-// References to snapshots are a tenant's own, outlive everything but their removal, and
-// come back as they were.
+// What is known of snapshots is a tenant's own, stays until that is removed, and comes back as
+// it was.
 func testSnapshots(t *testing.T, s records.Store) {
 	ctx := context.Background()
 	made := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	first := records.Snapshot{
-		ID: "snp_1", Tenant: "t", Sandbox: "sbx_1", Driver: "d", Template: "host",
-		CreatedAt: made, Bytes: 1 << 40, Reference: "{\"odd\": \"\x00'\"}",
+		Tenant: "t", Image: "i", SHA256: []byte{0, 255}, Request: sandbox.Create{TTLMS: 5, Env: map[string]string{"odd": "\x00'\""}},
+		Info: sandbox.Snapshot{
+			ID: "snp_1", Name: "n", Sandbox: "sbx_1", Holds: []string{sandbox.SnapshotFiles}, Driver: "d", Template: "host", Limits: sandbox.DefaultLimits(),
+			CreatedAt: made, ExpiresAt: made.Add(time.Hour), Bytes: 1 << 40, Files: 3, LeftOut: 1, PausedMS: 1.5, Metadata: map[string]string{"k": "v"},
+		},
 	}
 	second, others := first, first
-	second.ID, second.CreatedAt = "snp_0", made.Add(time.Second)
+	second.Info.ID, second.Info.CreatedAt = "snp_0", made.Add(time.Second)
 	others.Tenant = "u"
 	for _, r := range []records.Snapshot{second, others, first} {
 		if err := s.SaveSnapshot(ctx, r); err != nil {

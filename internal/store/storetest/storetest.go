@@ -253,7 +253,7 @@ func testUnfinished(t *testing.T, s records.Store) {
 		must(t, err)
 	}
 	must(t, s.FinishRun(ctx, "t", "run_a", someResult("run_a")))
-	machine := records.Machine{Driver: "d", ID: "m", Snapshot: "snp_1", Request: sandbox.Create{TTLMS: 5, Env: map[string]string{"K": "v"}}}
+	machine := records.Machine{Driver: "d", ID: "m", Request: sandbox.Create{TTLMS: 5, Env: map[string]string{"K": "v"}}}
 	for i, state := range sandbox.States() { // an ended one keeps none, and neither does another tenant's
 		must(t, s.SaveMachine(ctx, fmt.Sprintf("t%d", i&^1), "sbx_"+string(state), machine))
 	}

@@ -1,0 +1,149 @@
+package living
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/snapshots"
+	"pinfold/internal/failpoint"
+	"pinfold/sandbox"
+)
+
+// origin is what a new sandbox begins with.
+type origin struct {
+	content *snapshots.Content
+	image   string // of its template
+	limits  sandbox.Limits
+	forkOf  string // the sandbox that it was forked of, if it was
+}
+
+// forksAtOnce is how many sandboxes of one fork are made at the same time.
+const forksAtOnce = 4
+
+// Fork makes sandboxes that begin with what one of the tenant's holds at this moment: all of
+// them, or none. What they are made of is as in that one.
+func (mg *Manager) Fork(ctx context.Context, s *Sandbox, f sandbox.ForkSandbox) ([]*Sandbox, error) {
+	made, err := mg.fork(ctx, s, f)
+	if err != nil {
+		err = execution.CallerGone(ctx, err)
+		mg.observer.Refused(sandbox.AsError(err).Code)
+	}
+	return made, err
+}
+
+func (mg *Manager) fork(ctx context.Context, s *Sandbox, f sandbox.ForkSandbox) ([]*Sandbox, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	w, err := mg.snapshots.Begin(ctx, s.tenant, false)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Drop()
+	if _, err := s.copyTo(ctx, w); err != nil {
+		return nil, err
+	}
+	c := s.asked()
+	c.Driver, c.TTLMS = s.machine.Plan.Posture.Driver, f.TTLMS
+	if f.Metadata != nil {
+		c.Metadata = f.Metadata
+	}
+	from := &origin{content: w.Content(), image: s.machine.Plan.Template.ID, limits: s.info.Limits, forkOf: s.info.ID}
+	return mg.forked(ctx, s.tenant, c, from, max(f.Count, 1))
+}
+
+// forked makes so many, all or none.
+func (mg *Manager) forked(ctx context.Context, tenant string, c sandbox.Create, from *origin, count int) ([]*Sandbox, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	made, errs := make([]*Sandbox, count), make([]error, count)
+	room := make(chan struct{}, forksAtOnce)
+	var all sync.WaitGroup
+	for i := range count {
+		room <- struct{}{}
+		all.Go(func() {
+			defer func() { <-room }()
+			if made[i], errs[i] = mg.make(ctx, tenant, c, from); errs[i] != nil {
+				cancel() // the others are of no use any more
+			}
+		})
+	}
+	all.Wait()
+	var why error
+	for _, err := range errs {
+		if err != nil && (why == nil || errors.Is(why, context.Canceled)) {
+			why = err
+		}
+	}
+	if why == nil {
+		return made, nil
+	}
+	for _, s := range made {
+		if s == nil {
+			continue
+		}
+		all.Go(func() { _, _ = s.Destroy(context.WithoutCancel(ctx)) })
+	}
+	all.Wait()
+	return nil, why
+}
+
+// fromSnapshot completes a request that names a snapshot of the tenant's.
+func (mg *Manager) fromSnapshot(ctx context.Context, tenant string, c sandbox.Create) (sandbox.Create, *origin, error) {
+	r, content, err := mg.snapshots.Open(ctx, tenant, c.Snapshot)
+	if err != nil {
+		return c, nil, sandbox.AsError(err).WithField("snapshot")
+	}
+	from := &origin{content: content, image: r.Image, limits: r.Info.Limits}
+	if c.Template != "" && c.Template != r.Info.Template {
+		content.Close()
+		return c, nil, (&sandbox.Error{
+			Code: sandbox.CodeConflict, Field: "template", Message: fmt.Sprintf("the snapshot is of a sandbox of the template %s", sandbox.SafeText(r.Info.Template, 80)),
+		}).WithAdvice(sandbox.Advise("leave it out: %s", sandbox.Omit("template")))
+	}
+	return c.Like(r.Request), from, nil
+}
+
+// suits says why what a sandbox is to begin with does not go into it, as far as that is
+// known beforehand.
+func (o *origin) suits(limits sandbox.Limits, image, template string) error {
+	if image != o.image {
+		return &sandbox.Error{
+			Code: sandbox.CodeConflict, Field: "snapshot", Message: fmt.Sprintf("the template %s is not what it was when the snapshot was made", sandbox.SafeText(template, 80)),
+			Hint: "bring that version of the template back, or make the files anew in a sandbox of the template as it is now",
+		}
+	}
+	for _, l := range []struct {
+		field      string
+		need, have int64
+	}{{"limits.disk_bytes", o.limits.DiskBytes, limits.DiskBytes}, {"limits.inodes", o.limits.Inodes, limits.Inodes}} {
+		if l.have < l.need {
+			return (&sandbox.Error{
+				Code: sandbox.CodeLimitInvalid, Field: l.field, Message: fmt.Sprintf("what it is to begin with may take up to %d, and %d are asked for", l.need, l.have),
+			}).WithAdvice(sandbox.Advise("ask for at least as much: %s", sandbox.Set(l.field, l.need)))
+		}
+	}
+	return nil
+}
+
+// restore makes the files with which a new sandbox begins. Nothing runs in it yet, and
+// nobody knows it. After an error its machine is gone.
+func (s *Sandbox) restore(ctx context.Context, from *origin) error {
+	failpoint.Hit("restore.machine")
+	var files io.Reader = from.content.Reader()
+	err := s.machine.Restore(ctx, files)
+	failpoint.Hit("restore.files")
+	if err == nil {
+		return nil
+	}
+	err = execution.CallerGone(ctx, err)
+	if s.manager.pools.Destroy(s.machine, s.manager.quit) {
+		s.machine.Gone()
+	}
+	s.finish(sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "its files could not be made"}, sandbox.AsError(err))
+	return err
+}

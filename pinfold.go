@@ -134,6 +134,7 @@ func Open(ctx context.Context, o Options) (*Local, error) {
 			return nil, err
 		}
 		l.store, options.Store = s, s
+		options.Snapshots.Dir = filepath.Join(s.Dir(), "snapshots")
 	}
 	var err error
 	if l.engine, err = wiring.NewEngine(options, wiring.Parts{Agent: o.Agent, Images: o.images()}); err != nil {

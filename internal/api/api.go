@@ -71,7 +71,7 @@ func New(o Options) (http.Handler, error) {
 func newServer(o Options) *server {
 	s := &server{
 		o: withDefaults(o), status: statuses(), portLabel: portLabel(), links: newSealer(), mux: http.NewServeMux(),
-		objectID: regexp.MustCompile(`^(run|sbx|prc)_[a-z2-7]{26}$`),
+		objectID: regexp.MustCompile(`^(run|sbx|prc|snp)_[a-z2-7]{26}$`),
 	}
 	for _, h := range o.AllowedHosts {
 		s.hosts = append(s.hosts, strings.TrimSuffix(strings.ToLower(strings.Trim(h, "[]")), "."))
@@ -96,7 +96,7 @@ func withDefaults(o Options) Options {
 // routes is the whole table.
 func (s *server) routes() []route {
 	var all []route
-	for _, part := range [][]route{s.runRoutes(), s.sandboxRoutes(), s.processRoutes(), s.fileRoutes(), s.archiveRoutes(), s.portRoutes(), s.tunnelRoutes(), s.linkRoutes(), s.languageRoutes(), s.hostRoutes(), s.serverRoutes()} {
+	for _, part := range [][]route{s.runRoutes(), s.sandboxRoutes(), s.snapshotRoutes(), s.processRoutes(), s.fileRoutes(), s.archiveRoutes(), s.portRoutes(), s.tunnelRoutes(), s.linkRoutes(), s.languageRoutes(), s.hostRoutes(), s.serverRoutes()} {
 		all = append(all, part...)
 	}
 	return all

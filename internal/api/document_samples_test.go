@@ -156,6 +156,14 @@ func samplePool() sandbox.PoolInfo {
 	}
 }
 
+func sampleSnapshot() sandbox.Snapshot {
+	limits := sampleSandbox().Limits
+	return sandbox.Snapshot{
+		ID: "snp_q5xg6y4cvb7ne2hqlkdw7mzqv3", Name: "before the upgrade", Sandbox: sampleSandboxID, Holds: []string{sandbox.SnapshotFiles}, Driver: "native", Template: "host",
+		Limits: limits, CreatedAt: sampleTime, ExpiresAt: sampleLater, Bytes: 40960, Files: 15, PausedMS: 1.4,
+	}
+}
+
 // samples are answers by their type.
 func samples() map[reflect.Type]any {
 	all := map[reflect.Type]any{}
@@ -169,6 +177,8 @@ func samples() map[reflect.Type]any {
 		sampleFile(),
 		sandbox.Listing[sandbox.FileInfo]{Items: []sandbox.FileInfo{sampleFile()}},
 		sandbox.Listing[sandbox.Change]{Items: []sandbox.Change{{Kind: "added", File: sampleFile()}}},
+		sampleSnapshot(),
+		List[sandbox.Snapshot]{Items: []sandbox.Snapshot{sampleSnapshot()}},
 		samplePool(),
 		List[sandbox.PoolInfo]{Items: []sandbox.PoolInfo{samplePool()}},
 		Link{Path: "/p/9tZ…/", Port: 8000, ExpiresAt: sampleLater},

@@ -21,7 +21,7 @@ func (s *server) sandboxRoutes() []route {
 			description: "Answers when the sandbox can be used. It waits its turn when the server is full.",
 			scopes:      scopes, body: jsonBody[sandbox.Create]("What it is made of and how long it lives; {} for the defaults."),
 			answers: []reply{jsonReply[sandbox.Info](http.StatusCreated, "The sandbox. Location says where it is.")},
-			errors:  []int{http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage},
+			errors:  []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage},
 			example: `curl -s $SERVER/v1/sandboxes -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"ttl_ms": 600000}'`,
 			handle:  (*call).createSandbox,
 		},

@@ -147,6 +147,8 @@ func (a *app) commands() []namedCommand {
 		{"extend", a.extendCommand},
 		{"pause", a.pauseCommand},
 		{"resume", a.resumeCommand},
+		{"snapshot", a.snapshotCommand},
+		{"fork", a.forkCommand},
 		{"kill", a.killCommand},
 		{"runs", a.runsCommand},
 		{"result", a.resultCommand},

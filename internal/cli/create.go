@@ -48,10 +48,11 @@ func (a *app) createCommand() *cobra.Command {
 	f.create.Env, f.create.Metadata = map[string]string{}, map[string]string{}
 	set.Var(timeValue{&f.create.TTLMS, "ttl_ms"}, "ttl", fmt.Sprintf("time to live (default %s)", sandbox.FormatQuantity(sandbox.DefaultTTLMS, sandbox.UnitMilliseconds)))
 	set.Var(timeValue{&f.create.IdleMS, "idle_ms"}, "idle", "end it when nobody has used it for so long (default the time to live)")
+	set.StringVar(&f.create.Snapshot, "snapshot", "", "begin with the files of this snapshot; what is not given is as in the sandbox of which it was made")
 	set.StringVar(&f.create.OnOutOfMemory, "on-out-of-memory", "", "what ends when the memory limit is reached: sandbox (default) or process")
 	set.VarP(pairs{f.create.Env, "a variable"}, "env", "e", "set a variable for every process; may be repeated")
 	set.Var(pairs{f.create.Metadata, "metadata"}, "metadata", "a note of yours on the sandbox, to find it by; may be repeated")
-	group(set, "Sandbox", "ttl TIME", "idle TIME", "on-out-of-memory WHAT", "env K=V", "metadata K=V")
+	group(set, "Sandbox", "ttl TIME", "idle TIME", "snapshot SNAPSHOT", "on-out-of-memory WHAT", "env K=V", "metadata K=V")
 	bindLimits(set, &f.create.Limits, false)
 	bindIsolation(set, &f.create.Driver, &f.create.Isolation, &f.create.Template, &f.create.Network, &f.create.Require)
 	set.BoolVar(&f.json, "json", false, "print JSON")

@@ -176,7 +176,7 @@ func (s flagWords) words(f sandbox.Fix) string {
 // callWords are the commands behind calls of the API.
 var callWords = map[string]string{
 	sandbox.CallCreateSandbox: "pinfold create", sandbox.CallListPools: "pinfold pool ls",
-	sandbox.CallListRuns: "pinfold runs", sandbox.CallListSandboxes: "pinfold ls --all", sandbox.CallResumeSandbox: "pinfold resume SANDBOX",
+	sandbox.CallListRuns: "pinfold runs", sandbox.CallListSandboxes: "pinfold ls --all", sandbox.CallListSnapshots: "pinfold snapshot ls", sandbox.CallResumeSandbox: "pinfold resume SANDBOX",
 }
 
 // inSandboxes are the commands about what is in a sandbox, whose limits and files are

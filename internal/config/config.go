@@ -46,6 +46,8 @@ type Config struct {
 	Drivers        Drivers  `yaml:"drivers"`
 	// CompileCache keeps what compilers made, below State.
 	CompileCache CompileCache `yaml:"compile_cache"`
+	// Snapshots bounds what is kept of sandboxes, below State.
+	Snapshots Snapshots `yaml:"snapshots"`
 	// Retention is how long ended sandboxes and finished runs can be asked about.
 	Retention time.Duration `yaml:"retention"`
 	// DrainTimeout is how long running programs may take to finish once the
@@ -157,6 +159,15 @@ type CompileCache struct {
 	TenantBytes Size `yaml:"tenant_bytes"`
 }
 
+// Snapshots bounds the snapshots of sandboxes. TenantBytes is one tenant's share; zero was
+// not given, and is half.
+type Snapshots struct {
+	Bytes       Size          `yaml:"bytes"` // 0: none are made
+	TenantBytes Size          `yaml:"tenant_bytes"`
+	PerTenant   int           `yaml:"per_tenant"` // how many one tenant may have
+	TTL         time.Duration `yaml:"ttl"`        // how long one is kept, and at most
+}
+
 // Log says how the server writes its log, which goes to stderr.
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn, error
@@ -188,6 +199,7 @@ func Default() *Config {
 		Limits:       Limits{Max: sandbox.Limits{OutputBytes: maxOutput}},
 		TTL:          TTL{Default: sandbox.DefaultTTLMS * time.Millisecond, Max: 24 * time.Hour},
 		CompileCache: CompileCache{Bytes: 1 << 30},
+		Snapshots:    Snapshots{Bytes: 10 << 30, PerTenant: 100, TTL: 7 * 24 * time.Hour},
 		Retention:    7 * 24 * time.Hour,
 		DrainTimeout: 30 * time.Second,
 		Log:          Log{Level: "info", Format: FormatText},

@@ -67,6 +67,7 @@ pools:
   max: 2
 drivers: {docker: {image: "python:3", engine: "unix:///run/e.sock", runtime: crun}, gvisor: {runsc: /usr/bin/runsc}, qemu: {enabled: true, program: /usr/bin/q, kernel: /boot/k, modules: /lib/modules/r}}
 compile_cache: {bytes: 100MiB, tenant_bytes: 50MiB}
+snapshots: {bytes: 1GiB, tenant_bytes: 100MiB, per_tenant: 7, ttl: 48h}
 retention: 24h
 drain_timeout: 0s
 log: {level: debug, format: json}
@@ -86,6 +87,7 @@ telemetry: {otlp_endpoint: "http://127.0.0.1:4318", service_name: x, sample: 0.1
 		Pools:        []Pool{{Name: "small", Limits: sandbox.Limits{CPUs: 0.5}, Min: 1, Max: 2}},
 		Drivers:      Drivers{Docker{"python:3", "unix:///run/e.sock", "crun"}, GVisor{"/usr/bin/runsc"}, QEMU{true, "/usr/bin/q", "/boot/k", "/lib/modules/r"}},
 		CompileCache: CompileCache{100 << 20, 50 << 20},
+		Snapshots:    Snapshots{1 << 30, 100 << 20, 7, 48 * time.Hour},
 		Retention:    24 * time.Hour, Log: Log{"debug", FormatJSON},
 		Telemetry: Telemetry{"http://127.0.0.1:4318", "x", 0.1},
 	}
@@ -333,6 +335,31 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: not printable: %q", data, text)
 		}
 	})
+}
+
+func TestSnapshots(t *testing.T) {
+	if c := parse(t, "snapshots: {bytes: 0}"); c.Snapshots.Bytes != 0 || c.Validate() != nil {
+		t.Errorf("%+v, %v", c.Snapshots, c.Validate())
+	}
+	for text, field := range map[string]string{
+		"snapshots: {bytes: 1KiB}":                         "snapshots.bytes",
+		"snapshots: {bytes: -1}":                           "snapshots.bytes",
+		"snapshots: {tenant_bytes: 0}":                     "snapshots.tenant_bytes",
+		"snapshots: {bytes: 100MiB, tenant_bytes: 200MiB}": "snapshots.tenant_bytes",
+		"snapshots: {per_tenant: 0}":                       "snapshots.per_tenant",
+		"snapshots: {per_tenant: 100000}":                  "snapshots.per_tenant",
+		"snapshots: {ttl: 0s}":                             "snapshots.ttl",
+		"snapshots: {size: 100MiB}":                        "snapshots.size",
+	} {
+		c, err := Parse("f.yaml", []byte(text))
+		if err == nil {
+			err = c.Validate()
+		}
+		var e *sandbox.Error
+		if !errors.As(err, &e) || e.Field != field {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
 }
 
 func TestCompileCache(t *testing.T) {

@@ -26,7 +26,7 @@ func (c *Config) Validate() error {
 	var wrong []error
 	for _, check := range []func() error{
 		c.checkListen, c.checkTLS, c.checkState, c.checkNames, c.checkCapacity, c.checkQuotas,
-		c.checkLimits, c.checkTimes, c.checkPools, c.checkCompileCache, c.checkLog, c.checkTelemetry,
+		c.checkLimits, c.checkTimes, c.checkPools, c.checkCompileCache, c.checkSnapshots, c.checkLog, c.checkTelemetry,
 	} {
 		wrong = append(wrong, check())
 	}
@@ -360,6 +360,7 @@ func (c *Config) checkTimes() error {
 		{"ttl.max", c.TTL.Max, least, most},
 		{"ttl.default", c.TTL.Default, least, c.TTL.Max},
 		{"retention", c.Retention, time.Minute, 10 * 366 * 24 * time.Hour},
+		{"snapshots.ttl", c.Snapshots.TTL, time.Minute, 10 * 366 * 24 * time.Hour},
 		{"drain_timeout", c.DrainTimeout, 0, 24 * time.Hour},
 	} {
 		if err := c.checkTime(t.field, t.v, t.least, t.most); err != nil {
@@ -410,7 +411,7 @@ func (c *Config) checkPools() error {
 // minCache holds a few programs of any language.
 const minCache = 16 << 20
 
-// checkCompileCache is the one place where zero may be written: it means off.
+// checkCompileCache is one of two places where zero may be written: it means off.
 func (c *Config) checkCompileCache() error {
 	k := c.CompileCache
 	if k.Bytes != 0 {
@@ -426,6 +427,32 @@ func (c *Config) checkCompileCache() error {
 	}
 	return nil
 }
+
+// minSnapshots holds a small sandbox.
+const minSnapshots = 16 << 20
+
+// checkSnapshots is the other place where zero means off.
+func (c *Config) checkSnapshots() error {
+	s := c.Snapshots
+	if s.Bytes != 0 {
+		if err := c.checkNumbers(number{"snapshots.bytes", float64(s.Bytes), minSnapshots, maxMemory}); err != nil {
+			return sandbox.AsError(err).WithHint("0 has no snapshots made")
+		}
+	}
+	if err := c.checkNumbers(
+		number{"snapshots.tenant_bytes", float64(s.TenantBytes), minSnapshots / 2, maxMemory},
+		number{"snapshots.per_tenant", float64(s.PerTenant), 1, maxSnapshots},
+	); err != nil {
+		return err
+	}
+	if s.Bytes != 0 && s.TenantBytes > s.Bytes {
+		return c.at("snapshots.tenant_bytes", "is more than snapshots.bytes")
+	}
+	return nil
+}
+
+// maxSnapshots is the most snapshots of a tenant, which are listed at once.
+const maxSnapshots = 1000
 
 func (c *Config) checkLog() error {
 	for _, w := range []struct {

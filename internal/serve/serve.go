@@ -23,6 +23,7 @@ import (
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/snapshots"
 	"pinfold/internal/probe"
 	"pinfold/internal/store"
 	"pinfold/internal/telemetry"
@@ -182,7 +183,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	e, err := s.o.NewEngine(engine.Options{
 		Store: s.store, Capacity: capacity(c.Capacity), Quota: s.quota, Pools: poolSpecs(c.Pools),
 		Policy: admission.Policy{Default: c.Limits.Default, Max: c.Limits.Max}, DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
-		Retention: c.Retention, DestroyLater: true, CompileCache: s.compiled, Log: s.log, Observer: s.telemetry,
+		Snapshots: s.snapshots(), Retention: c.Retention, DestroyLater: true, CompileCache: s.compiled, Log: s.log, Observer: s.telemetry,
 	})
 	if err != nil {
 		return err
@@ -207,6 +208,20 @@ func (s *server) openCompileCache() error {
 	var err error
 	s.compiled, err = compilecache.Open(compilecache.Options{Dir: dir, Bytes: int64(c.Bytes), TenantBytes: int64(c.TenantBytes), Log: s.log})
 	return err
+}
+
+// snapshotsDir is in the state directory.
+const snapshotsDir = "snapshots"
+
+func (s *server) snapshots() snapshots.Options {
+	c := s.config.Snapshots
+	o := snapshots.Options{
+		Dir: filepath.Join(s.store.Dir(), snapshotsDir), Bytes: int64(c.Bytes), TenantBytes: int64(c.TenantBytes), PerTenant: c.PerTenant, TTL: c.TTL,
+	}
+	if c.Bytes == 0 {
+		o.Bytes = -1
+	}
+	return o
 }
 
 // run answers requests until it is told to stop, and drains.

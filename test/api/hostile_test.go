@@ -39,8 +39,11 @@ func (w *world) living(key string) objects {
 	var result sandbox.Result
 	w.must(200, request{key: key, method: "POST", path: "/v1/runs", body: sandbox.Spec{Language: "sh", Code: "x"}}).json(w.t, &result)
 	w.must(200, request{key: key, method: "PUT", path: box + "/files?path=x", body: []byte("secret")})
+	var snapshot sandbox.Snapshot
+	w.must(201, request{key: key, method: "POST", path: box + "/snapshots", body: map[string]any{}}).json(w.t, &snapshot)
 	return objects{
-		"id": strings.TrimPrefix(box, "/v1/sandboxes/"), "process": process[strings.LastIndexByte(process, '/')+1:],
+		"snapshot": snapshot.ID,
+		"id":       strings.TrimPrefix(box, "/v1/sandboxes/"), "process": process[strings.LastIndexByte(process, '/')+1:],
 		"run": result.ID, "port": "80", "path": "", "name": "small",
 	}
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +65,7 @@ func TestEveryRouteWorks(t *testing.T) {
 	useOpenStdin(w)
 	box := w.create("alpha")
 	useSandbox(w, box)
+	useSnapshots(w, box)
 	useProcesses(w, box)
 	useFiles(w, box)
 	usePorts(w, box)
@@ -124,6 +126,44 @@ func useOpenStdin(w *world) []event {
 	w.must(200, request{key: "alpha", method: "POST", path: "/v1/runs/" + started.ID + "/stdin", body: []byte("in")})
 	w.must(204, request{key: "alpha", method: "DELETE", path: "/v1/runs/" + started.ID + "/stdin"})
 	return events.all(t)
+}
+
+func useSnapshots(w *world, box string) {
+	t := w.t
+	t.Helper()
+	w.must(200, request{key: "alpha", method: "PUT", path: box + "/files?path=kept", body: []byte("secret")})
+	var made sandbox.Snapshot
+	a := w.must(201, request{key: "alpha", method: "POST", path: box + "/snapshots", body: sandbox.TakeSnapshot{Name: "first"}})
+	a.json(t, &made)
+	if a.header.Get("Location") != "/v1/snapshots/"+made.ID || made.Name != "first" || !slices.Equal(made.Holds, []string{sandbox.SnapshotFiles}) || made.Bytes == 0 || made.Files == 0 {
+		t.Fatalf("%+v", made)
+	}
+	var all api.List[sandbox.Snapshot]
+	w.must(200, request{key: "read", method: "GET", path: "/v1/snapshots"}).json(t, &all)
+	if len(all.Items) != 1 || all.Items[0].ID != made.ID {
+		t.Fatalf("%+v", all)
+	}
+	var again sandbox.Snapshot
+	w.must(200, request{key: "read", method: "GET", path: "/v1/snapshots/" + made.ID}).json(t, &again)
+	if !reflect.DeepEqual(again, made) {
+		t.Fatalf("%+v, then %+v", made, again)
+	}
+	var forks api.List[sandbox.Info]
+	w.must(201, request{key: "alpha", method: "POST", path: box + "/fork", body: sandbox.ForkSandbox{Count: 2}}).json(t, &forks)
+	var of sandbox.Info
+	w.must(201, request{key: "alpha", method: "POST", path: "/v1/sandboxes", body: sandbox.Create{Snapshot: made.ID}}).json(t, &of)
+	if len(forks.Items) != 2 || of.Snapshot != made.ID || "/v1/sandboxes/"+forks.Items[0].ForkOf != box {
+		t.Fatalf("%+v, %+v", forks, of)
+	}
+	for _, id := range []string{forks.Items[0].ID, forks.Items[1].ID, of.ID} {
+		if a := w.must(200, request{key: "alpha", method: "GET", path: "/v1/sandboxes/" + id + "/files?path=kept"}); a.body != "secret" {
+			t.Errorf("%s holds %q", id, a.body)
+		}
+		w.must(200, request{key: "alpha", method: "DELETE", path: "/v1/sandboxes/" + id})
+	}
+	w.must(204, request{key: "alpha", method: "DELETE", path: "/v1/snapshots/" + made.ID})
+	w.must(404, request{key: "alpha", method: "GET", path: "/v1/snapshots/" + made.ID})
+	w.must(404, request{key: "alpha", method: "POST", path: "/v1/sandboxes", body: sandbox.Create{Snapshot: made.ID}})
 }
 
 func useSandbox(w *world, box string) {

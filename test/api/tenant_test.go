@@ -14,7 +14,7 @@ import (
 // strangers are ids of the right form that belong to nobody.
 func strangers() objects {
 	nobody := strings.Repeat("a", 26)
-	return objects{"id": "sbx_" + nobody, "process": "prc_" + nobody, "run": "run_" + nobody, "port": "80", "path": "", "name": "small"}
+	return objects{"id": "sbx_" + nobody, "process": "prc_" + nobody, "run": "run_" + nobody, "port": "80", "path": "", "name": "small", "snapshot": "snp_" + nobody}
 }
 
 // validBody is a body that the operation would accept.
@@ -42,7 +42,7 @@ func TestNothingOfAnotherTenantIsVisible(t *testing.T) {
 	before := w.inventory("alpha", mine)
 	n := 0
 	for _, o := range w.operations() {
-		for _, kind := range []string{"id", "process", "run"} {
+		for _, kind := range []string{"id", "process", "run", "snapshot"} {
 			if !strings.Contains(o.path, "{"+kind+"}") {
 				continue
 			}
@@ -75,6 +75,11 @@ func TestNothingOfAnotherTenantIsVisible(t *testing.T) {
 			}
 		}
 	}
+	for _, id := range []string{mine["snapshot"], nobodys["snapshot"]} {
+		if a := w.do(request{key: "beta", method: "POST", path: "/v1/sandboxes", body: map[string]any{"snapshot": id}}); a.status != 404 || strings.Contains(a.body, id) {
+			t.Errorf("a sandbox of alpha's snapshot: %d %s", a.status, a.body)
+		}
+	}
 	if n < 30 {
 		t.Fatalf("%d operations were tried", n)
 	}
@@ -99,7 +104,8 @@ func (w *world) inventory(key string, ids objects) string {
 	files := w.must(200, request{key: key, method: "GET", path: box + "/files/list?depth=5"}).body
 	var p sandbox.Process
 	w.must(200, request{key: key, method: "GET", path: box + "/processes/" + ids["process"]}).json(w.t, &p)
-	return strings.Join([]string{string(w.runState(key, ids["run"])), string(info.State), info.ExpiresAt.String(), files, p.StartedAt.String(), string(p.Status)}, "\n")
+	snapshot := w.must(200, request{key: key, method: "GET", path: "/v1/snapshots/" + ids["snapshot"]}).body
+	return strings.Join([]string{snapshot, string(w.runState(key, ids["run"])), string(info.State), info.ExpiresAt.String(), files, p.StartedAt.String(), string(p.Status)}, "\n")
 }
 
 // Operations without an object show their caller's own things only.

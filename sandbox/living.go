@@ -66,9 +66,12 @@ func (c Create) WithDefaults() Create {
 // Like returns c with what it does not say taken from another request, but for the times.
 func (c Create) Like(of Create) Create {
 	for _, f := range []struct{ to, from *string }{
-		{&c.Template, &of.Template}, {&c.Driver, &of.Driver}, {&c.Isolation, &of.Isolation}, {&c.Network, &of.Network}, {&c.OnOutOfMemory, &of.OnOutOfMemory},
+		{&c.Template, &of.Template}, {&c.Driver, &of.Driver}, {&c.Isolation, &of.Isolation}, {&c.OnOutOfMemory, &of.OnOutOfMemory},
 	} {
 		*f.to = cmp.Or(*f.to, *f.from)
+	}
+	if c.Network.Mode == "" && len(c.Network.Endpoints) == 0 {
+		c.Network = of.Network
 	}
 	for _, info := range limitTable {
 		if c.Limits.Get(info.Field) == 0 {

@@ -41,11 +41,16 @@ func whole() cli.Whole {
 	}
 }
 
-// newStronger makes an engine with the drivers that are found on this host, too.
-func newStronger(context.Context) (cli.Runner, error) {
+// newStronger makes an engine with the drivers that are found on this host, too. What a run
+// of theirs that was killed has left behind goes first.
+func newStronger(ctx context.Context) (cli.Runner, error) {
 	c := config.Default()
 	c.Drivers = config.Found()
-	return wiring.NewEngine(engine.Options{}, parts(c))
+	e, err := wiring.NewEngine(engine.Options{}, parts(c))
+	if err == nil {
+		_, _ = e.Leftovers(ctx) // what cannot be removed is in nobody's way
+	}
+	return e, err
 }
 
 // compareDrivers compares all drivers of this program.

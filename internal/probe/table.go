@@ -72,12 +72,12 @@ var questions = []question{
 	},
 	{
 		code: "gvisor", title: "gVisor's runsc is there", good: Yes, bad: Info, unknown: Info, ask: gvisor,
-		means: "a server whose settings name it (drivers.gvisor.runsc) gives sandboxes a kernel of their own, in user space, when a request asks for the driver gvisor or for isolation kernel; whether it works here the server tries",
+		means: "with it root's sandboxes have a kernel of their own, in user space, where a run asks for isolation kernel or the driver gvisor; a server wants it named (drivers.gvisor.runsc); whether it works here is tried then",
 		fix:   container.HowToGetRunsc,
 	},
 	{
 		code: "qemu", title: "QEMU and a kernel for virtual machines are there", good: Yes, bad: Info, unknown: Info, ask: qemu,
-		means: "a server that is told so (drivers.qemu.enabled) makes sandboxes as virtual machines, when a request asks for the driver qemu or the level vm",
+		means: "with them root's sandboxes are virtual machines, where a run asks for isolation vm or the driver qemu; a server wants to be told so (drivers.qemu.enabled)",
 	},
 	{
 		code: "kvm", title: "KVM runs guests", good: Yes, bad: Info, unknown: Info, ask: kvmRuns,

@@ -126,18 +126,32 @@ func (a *Advice) sharedKernel(found []Finding) {
 
 // ownKernel is what it takes against those who do.
 func (a *Advice) ownKernel(found []Finding) {
-	if answer(found, "gvisor") == Yes && answer(found, "user.root") == Yes {
+	root := answer(found, "user.root") == Yes
+	hasGVisor, hasQEMU := root && answer(found, "gvisor") == Yes, root && answer(found, "qemu") == Yes
+	const falls = "a sandbox that shares the host's kernel falls with it"
+	switch {
+	case hasGVisor:
 		a.Driver = "gvisor"
-		a.Why = "a sandbox that shares the host's kernel falls with it. gVisor gives each a kernel of its own, in user space: two walls have to be broken, one after the other"
+		a.Why = falls + ". gVisor gives each a kernel of its own, in user space: two walls have to be broken, one after the other"
 		a.Do = append(a.Do,
-			"echo 'drivers: {gvisor: {runsc: runsc}}' >> pinfold.yaml",
-			"pinfold serve --config pinfold.yaml --check      # tries whether runsc works here",
-			"pinfold run --server URL --isolation kernel main.py")
-	} else {
-		a.Why = "a sandbox that shares the host's kernel falls with it, and nothing here gives one another kernel yet"
-		for _, f := range found {
-			if f.Code == "gvisor" && f.Fix != "" {
-				a.Do = append(a.Do, f.Fix)
+			"pinfold run --isolation kernel main.py           # finds whether runsc works here",
+			"echo 'drivers: {gvisor: {runsc: runsc}}' >> pinfold.yaml  # for a server: pinfold serve --config pinfold.yaml")
+		if hasQEMU {
+			a.Do = append(a.Do, "pinfold run --isolation vm main.py               # stronger still, and slower: a virtual machine for each")
+		}
+	case hasQEMU:
+		a.Driver = "qemu"
+		a.Why = falls + ". QEMU gives each a machine with a kernel of its own, which is emulated and so slow: the machine has to be broken, then QEMU, then what holds that"
+		a.Do = append(a.Do,
+			"pinfold run --isolation vm main.py",
+			"echo 'drivers: {qemu: {enabled: true}}' >> pinfold.yaml  # for a server, whose machines wait: pinfold serve --config pinfold.yaml")
+	default:
+		a.Why = falls + ", and nothing here gives one another kernel yet. One of these does, as root: gVisor, which is faster, or QEMU with a kernel"
+		for _, code := range []string{"gvisor", "qemu"} {
+			for _, f := range found {
+				if f.Code == code && f.Answer != Yes && f.Fix != "" {
+					a.Do = append(a.Do, f.Fix)
+				}
 			}
 		}
 	}

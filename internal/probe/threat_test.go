@@ -19,6 +19,8 @@ func TestAdvise(t *testing.T) {
 	}
 	without := append([]Finding{finding("gvisor", No, Info)}, good...)
 	with := append([]Finding{finding("gvisor", Yes, OK)}, good...)
+	machines := append([]Finding{finding("qemu", Yes, OK)}, without...)
+	both := append([]Finding{finding("qemu", Yes, OK)}, with...)
 	noRoot := []Finding{finding("gvisor", Yes, OK), finding("user.root", No, Info)}
 	broken := append([]Finding{finding("userns.create", No, Problem)}, good...)
 	for _, test := range []struct {
@@ -32,6 +34,8 @@ func TestAdvise(t *testing.T) {
 		{"students", "students", without, sandbox.LevelNamespace, "native", "cgroup.memory", []string{"--tenant"}},
 		{"no namespaces", "agent", broken, sandbox.LevelNamespace, "", "userns.create cgroup.memory", []string{"--isolation process"}},
 		{"anybody, with gVisor", "anyone on the internet", with, sandbox.LevelKernel, "gvisor", "cpu.smt cgroup.memory", []string{"--isolation kernel", "runsc: runsc", "virtual machine"}},
+		{"anybody, with QEMU", "internet", machines, sandbox.LevelKernel, "qemu", "cpu.smt cgroup.memory", []string{"--isolation vm", "enabled: true"}},
+		{"anybody, with both", "internet", both, sandbox.LevelKernel, "gvisor", "cpu.smt cgroup.memory", []string{"--isolation kernel", "--isolation vm"}},
 		{"anybody, without", "internet", without, sandbox.LevelKernel, "", "cpu.smt cgroup.memory", []string{"mend gvisor", "virtual machine"}},
 		{"anybody, as a user", "internet", noRoot, sandbox.LevelKernel, "", "user.root", []string{"virtual machine"}},
 	} {

@@ -4,15 +4,19 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"pinfold/internal/driver/drivertest"
+	"pinfold/test/dockerengine"
 	"pinfold/test/ledger"
 	"pinfold/test/server"
 )
@@ -62,6 +66,81 @@ func TestCompareTriesAndMeasures(t *testing.T) {
 		}
 	}
 	empty(t, temp)
+}
+
+// TestCompareBesidePeers: containers and gVisor's sandboxes stand beside what their own
+// commands take, and what is wanted of them is judged.
+func TestCompareBesidePeers(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("containers and gVisor are root's")
+	}
+	runsc, err := exec.LookPath(cmp.Or(os.Getenv("PINFOLD_RUNSC"), "runsc"))
+	if err != nil {
+		drivertest.Missing(t, "there is no runsc: %v", err)
+	}
+	if missing := dockerengine.Missing(dockerengine.Docker); missing != "" {
+		drivertest.Missing(t, "%s", missing)
+	}
+	ledger.Check(t)
+	d, err := dockerengine.New(dockerengine.Docker)
+	if d != nil {
+		t.Cleanup(d.Close)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.HostImage(t.Context(), "python", []string{"dash", "python3-minimal", "libpython3-stdlib"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), server.Build(t), "compare", "--rounds", "1", "--only", "docker,gvisor", "--docker-image", "python", "--runsc", runsc, "--json", "-")
+	cmd.Env = append(os.Environ(), "TMPDIR="+d.StateDir(t), "DOCKER_HOST="+d.Address())
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var r report
+	if err != nil || json.Unmarshal(out, &r) != nil || len(r.Failures) > 0 {
+		t.Fatalf("%v\n%s\n%s", err, out, &stderr)
+	}
+	for _, row := range []string{"docker", "docker run", "gvisor", "runsc run", "bare python3"} {
+		if v, ok := r.number("starts", row, "cold_ms"); !ok || v <= 0 {
+			t.Errorf("%s: a cold run takes %v, %v: %s", row, v, ok, r.note("starts", row))
+		}
+	}
+	for _, driver := range []string{"docker", "gvisor"} {
+		for _, want := range [][2]string{{"setup", "first_ms"}, {"starts", "warm_ms"}, {"throughput", "cpu_ms"}, {"throughput", "warm_per_second"}, {"memory", "python_kb"}} {
+			if v, ok := r.number(want[0], driver, want[1]); !ok || v <= 0 {
+				t.Errorf("%s: %s: %s is %v, %v", want[0], driver, want[1], v, ok)
+			}
+		}
+	}
+	judged := 0
+	for _, target := range r.Targets {
+		if target.Measured != "" {
+			judged++
+		}
+	}
+	if judged < 3 || judged == len(r.Targets) { // there is no cold run of native to judge by
+		t.Errorf("%+v", r.Targets)
+	}
+}
+
+// TestCompareNamesWhatIsMissing: the others are compared all the same.
+func TestCompareNamesWhatIsMissing(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "gone")
+	cmd := exec.CommandContext(t.Context(), server.Build(t), "compare", "--quick", "--rounds", "1", "--only", "process,docker,gvisor,qemu", "--runsc", nowhere, "--kernel", nowhere)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	want := []string{"docker is left out: --docker-image names", "gvisor cannot work here: ", "qemu cannot work here: "}
+	if os.Geteuid() == 0 {
+		want = append(want, "gvisor.dev/gvisor/runsc@", "linux-image-cloud-amd64")
+	}
+	for _, said := range want {
+		if !strings.Contains(string(out), said) {
+			t.Errorf("it does not say %q:\n%s", said, out)
+		}
+	}
 }
 
 // TestCompareRefusesUnknownDrivers: with the names of those there are.

@@ -48,12 +48,15 @@ func (e *Engine) HostImage(ctx context.Context, name string, packages, programs 
 	slices.Sort(list)
 	var names bytes.Buffer
 	for _, file := range slices.Compact(list) {
-		if _, err := os.Lstat(file); err == nil {
+		if _, err := os.Lstat(file); err == nil && !slices.Contains(bareTree, strings.TrimPrefix(file, "/")) {
 			fmt.Fprintln(&names, "."+file)
 		}
 	}
 	return e.importTree(ctx, name, &names)
 }
+
+// bareTree are the directories of an image in which nothing is.
+var bareTree = strings.Fields("dev etc home home/user proc root run sys tmp usr usr/bin usr/lib usr/lib64 usr/sbin var var/tmp")
 
 // importTree packs files of the host's that are listed, over a bare tree.
 func (e *Engine) importTree(ctx context.Context, name string, list io.Reader) error {
@@ -63,11 +66,11 @@ func (e *Engine) importTree(ctx context.Context, name string, list io.Reader) er
 	}
 	defer os.RemoveAll(bare) //nolint:errcheck // a temporary directory
 	const tree = `set -e
-mkdir -p dev etc home/user proc root run sys tmp usr/bin usr/lib usr/lib64 usr/sbin var/tmp
+mkdir -p "$@"
 ln -s usr/bin bin; ln -s usr/sbin sbin; ln -s usr/lib lib; ln -s usr/lib64 lib64
 printf 'root:x:0:0::/:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n' >etc/passwd
-exec tar -c . -C / --no-recursion --ignore-failed-read -T -`
-	pack := exec.CommandContext(ctx, "/bin/sh", "-c", tree)
+exec tar -c . -C / --no-recursion -T -`
+	pack := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", tree, "sh"}, bareTree...)...) //nolint:gosec // a test's own
 	pack.Dir, pack.Stdin = bare, list
 	var said bytes.Buffer
 	pack.Stderr = &said

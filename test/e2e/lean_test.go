@@ -46,6 +46,8 @@ func TestLeanProgram(t *testing.T) {
 				{args: []string{"run", "--language", "sh", "-"}, stdin: "echo $((6 * 7))", stdout: "42\n"},
 				{args: []string{"run", "--language", "sh", "--template", template, "-"}, stdin: "read x < /etc/said; echo $x", stdout: "of the image\n"},
 				{args: []string{"run", "--spec", "-"}, stdin: `{"language": "sh", "code": "exit", "template": "` + template + `"}`, stderr: "--template " + template, code: 125},
+				{args: []string{"run", "--language", "sh", "--driver", "gvisr", "-"}, stdin: "exit", stderr: "auto, native, process, gvisor, qemu", code: 125},
+				{args: []string{"run", "--spec", "-"}, stdin: `{"language": "sh", "code": "exit", "isolation": "kernel"}`, stderr: "--isolation kernel", code: 125},
 				{args: []string{"version"}, stdout: "pinfold "},
 				{args: []string{"--version"}, stdout: "pinfold "},
 				{args: []string{"run", "--help"}, stdout: "--memory"},

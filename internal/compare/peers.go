@@ -136,20 +136,23 @@ func times(f figure, v float64) figure { return func(c *comparison) float64 { re
 
 // judge says which aims were reached, of those of drivers that were compared.
 func (c *comparison) judge() {
+	t := &bench.Table{ID: "aims", First: "aim", Last: "how it stands"}
 	for _, a := range aims {
 		if !c.compared(a.driver) {
 			continue
 		}
-		t := bench.Target{Group: "Beside what else there is", Aim: a.text, State: bench.NotMeasured}
-		value, most := a.value(c), a.most(c)
-		if value == value && most == most { // else one of them was not measured
-			t.State = bench.NotReached
+		state := bench.NotMeasured
+		if value, most := a.value(c), a.most(c); value == value && most == most { // else one of them was not measured
+			state = bench.NotReached
 			if value <= most {
-				t.State = bench.Reached
+				state = bench.Reached
 			}
-			t.Measured = a.unit.Format(value) + ", at most " + a.unit.Format(most)
+			state += bench.State(": " + a.unit.Format(value) + " of " + a.unit.Format(most))
 		}
-		c.report.Targets = append(c.report.Targets, t)
+		t.Add(a.text, string(state))
+	}
+	if len(t.Rows) > 0 {
+		c.done(&bench.Section{Part: "aims", Title: "What we want of it", Text: "They are aims, not promises: how they stand is what this run measured.", Tables: []*bench.Table{t}})
 	}
 }
 

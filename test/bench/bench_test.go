@@ -39,11 +39,6 @@ type report struct {
 			Rows []map[string]any `json:"rows"`
 		} `json:"tables"`
 	} `json:"sections"`
-	Targets []struct {
-		Aim      string `json:"aim"`
-		State    string `json:"state"`
-		Measured string `json:"measured"`
-	} `json:"targets"`
 	Failures []string `json:"failures"`
 }
 

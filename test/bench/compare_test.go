@@ -113,14 +113,13 @@ func TestCompareBesidePeers(t *testing.T) {
 			}
 		}
 	}
-	judged := 0
-	for _, target := range r.Targets {
-		if target.Measured != "" {
-			judged++
+	for aim, measured := range map[string]bool{
+		"docker: a cold run takes at most `docker run` + 30 ms": true, "gvisor: a cold run takes at most `runsc run` + 20 ms": true, "gvisor: a run from a pool takes at most 40 ms": true,
+		"docker: a run from a pool takes at most 3 × a cold run of native": false, // which is not compared
+	} {
+		if stands := r.note("aims", aim); stands == "" || strings.Contains(stands, " ms of ") != measured {
+			t.Errorf("%s: %q", aim, stands)
 		}
-	}
-	if judged < 3 || judged == len(r.Targets) { // there is no cold run of native to judge by
-		t.Errorf("%+v", r.Targets)
 	}
 }
 

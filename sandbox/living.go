@@ -204,8 +204,8 @@ type Command struct {
 	Shell string   `json:"shell,omitempty"`
 	// Env is added to the sandbox's.
 	Env map[string]string `json:"env,omitempty"`
-	// Dir is the working directory, default the home directory. A relative one
-	// is relative to that.
+	// Dir is the working directory, default the one that the template's image
+	// says, or else the home directory. A relative one is relative to the home.
 	Dir string `json:"dir,omitempty"`
 	// Stdin keeps the standard input open for later writes; otherwise it is
 	// empty. A terminal's is always open.

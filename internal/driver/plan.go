@@ -52,6 +52,9 @@ type Report struct {
 	Processors []int
 	// Places is copied into every plan.
 	Places string
+	// Template is what machines show in place of the template that was asked for; nil:
+	// that one.
+	Template *image.Template
 }
 
 // Choose plans a machine by the first report whose driver can make it as it is asked
@@ -98,6 +101,9 @@ func MakePlan(spec sandbox.MachineSpec, template image.Template, report Report, 
 	doors, err := doorsOf(spec, report)
 	if err != nil {
 		return Plan{}, err
+	}
+	if report.Template != nil {
+		template = *report.Template
 	}
 	plan := Plan{
 		Doors:    doors,

@@ -171,3 +171,18 @@ func TestDoorsOfDeclaredEndpoints(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// What a driver shows in place of a template is what the plan says.
+func TestPlanOfAnotherTemplate(t *testing.T) {
+	asked, shown := image.Template{ID: "asked"}, image.Template{ID: "shown", User: image.User{UID: 7}}
+	spec := sandbox.Spec{Code: "x"}.WithDefaults().Machine()
+	for _, test := range []struct {
+		shows *image.Template
+		want  string
+	}{{nil, "asked"}, {&shown, "shown"}} {
+		p, err := MakePlan(spec, asked, Report{Level: sandbox.LevelContainer, Template: test.shows}, "id")
+		if err != nil || p.Template.ID != test.want || (p.User.UID == 7) != (test.want == "shown") {
+			t.Errorf("%+v, %v", p.Template, err)
+		}
+	}
+}

@@ -30,6 +30,7 @@ type Template struct {
 	Name     string
 	ID       string   // changes with what is in it, as far as that is not the host's to change
 	User     User     // who programs are
+	WorkDir  string   // where commands start that say nothing of it; "": at home
 	Layers   Layers   // of an image, below everything else; none: the root begins empty
 	Env      []string // of programs, K=V, as the image says
 	Dirs     []Dir    // directories of the root, parents first

@@ -51,6 +51,27 @@ func Layered(root fs.FS, name, id string, layers Layers, user User, env, names [
 	return t
 }
 
+// StartIn has commands start in a directory of the image, as the image says, if programs see
+// it: nothing is seen of what an image has in the sandbox's own places. Where it is not
+// there, or nothing but the root, they start at home.
+func (t *Template) StartIn(root fs.FS, dir string) {
+	v := newView(root)
+	v.steps = maxSteps
+	end, info, ok := v.resolve(path.Clean("/" + dir))
+	own := append([]string{t.User.Home}, ownPlaces...)
+	if ok && end != "/" && info.IsDir() && !below(path.Clean(dir), own) && !below(end, own) {
+		t.WorkDir = path.Clean(dir)
+	}
+}
+
+// Elsewhere is the template with the programs of another root, which stands in the place of
+// the host's. The id is that root's.
+func (t Template) Elsewhere(root fs.FS, id string, names []string) Template {
+	t.ID, t.Binds, t.Programs = id, nil, nil
+	t.addCommands(root, names)
+	return t
+}
+
 // ofNoUser leaves out what names a user.
 func ofNoUser(env []string) (rest []string) {
 	for _, kv := range env {

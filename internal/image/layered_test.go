@@ -108,3 +108,23 @@ func TestLayeredCommands(t *testing.T) {
 		t.Errorf("environment, -want +got:\n%s", diff)
 	}
 }
+
+// Commands start where the image says, if that is a directory that programs see.
+func TestStartIn(t *testing.T) {
+	dir := &fstest.MapFile{Mode: fs.ModeDir | 0o755}
+	root := fstest.MapFS{
+		"app/src": dir, "srv/ann/app": dir, "proc/1": dir, "tmp/x": dir, "app/file": {Mode: 0o644},
+		"link": {Mode: fs.ModeSymlink | 0o777, Data: []byte("app/src")}, "out": {Mode: fs.ModeSymlink | 0o777, Data: []byte("/proc/1")},
+		"round": {Mode: fs.ModeSymlink | 0o777, Data: []byte("round")},
+	}
+	for says, want := range map[string]string{
+		"": "", "/": "", "/..": "", "/app/src": "/app/src", "/app/src/": "/app/src", "/app/../app": "/app", "/link": "/link", "/srv": "/srv",
+		"/srv/ann": "", "/srv/ann/app": "", "/proc/1": "", "/out": "", "/tmp/x": "", "/tmp": "", "/app/file": "", "/absent": "", "/round": "",
+	} {
+		got := Layered(root, "name", "id", Layers{Dirs: []string{"x"}}, User{UID: 7, GID: 7, Home: "/srv/ann"}, nil, nil)
+		got.StartIn(root, says)
+		if got.WorkDir != want {
+			t.Errorf("%q: commands start in %q, want %q", says, got.WorkDir, want)
+		}
+	}
+}

@@ -27,18 +27,27 @@ func (m merged) spent() bool { return m.looks.Load() < 0 }
 // ReadLink fail where a link is on the way. Directories can be stated, not listed. close
 // must be called.
 func (u *Use) Files() (root merged, done func(), err error) {
-	m := merged{looks: new(atomic.Int64)}
+	root, done, err = merge(u.visible())
+	return root, done, failed("look into the template", err)
+}
+
+// Directories shows the directories of somebody else's overlay in the same way, the topmost
+// first.
+func Directories(dirs []string) (root fs.FS, done func(), err error) { return merge(dirs) }
+
+func merge(dirs []string) (m merged, done func(), err error) {
+	m.looks = new(atomic.Int64)
 	m.looks.Store(maxLooks)
 	done = func() {
 		for _, l := range m.layers {
 			_ = l.Close()
 		}
 	}
-	for _, dir := range u.visible() {
+	for _, dir := range dirs {
 		l, err := os.OpenRoot(dir)
 		if err != nil {
 			done()
-			return merged{}, nil, failed("look into the template", err)
+			return merged{}, nil, err
 		}
 		m.layers = append(m.layers, l)
 	}

@@ -59,6 +59,17 @@ func TestResolveLayers(t *testing.T) {
 	}
 }
 
+// Commands start where the image says.
+func TestResolveWorkDir(t *testing.T) {
+	s := open(t, Limits{})
+	l := ociLayout(t, gzipped, tarOf(t, entry{name: "etc/passwd", content: "app:x:7:7::/home/app:/bin/sh\n"}, entry{name: "srv/app/main", content: "x"}))
+	add(t, s, "works", l.tar(t))
+	got, err := s.Resolve("works", nil)
+	if err != nil || got.WorkDir != "/srv" {
+		t.Errorf("%q, %v", got.WorkDir, err)
+	}
+}
+
 // An image through which looking takes without end is refused in time.
 func TestResolveEnds(t *testing.T) {
 	s := open(t, Limits{})

@@ -21,7 +21,7 @@ func (s *Store) Save(ctx context.Context, name string, w io.Writer) error {
 	}
 	defer u.Close()
 	image := u.Template.Image
-	out := &saving{ctx: ctx, tar: tar.NewWriter(w)}
+	out := &saving{tar: tar.NewWriter(w)}
 	if err := out.small("oci-layout", []byte(`{"imageLayoutVersion":"1.0.0"}`)); err != nil {
 		return err
 	}
@@ -30,7 +30,8 @@ func (s *Store) Save(ctx context.Context, name string, w io.Writer) error {
 	config.Config.Env, config.Config.User, config.Config.WorkingDir = image.Config.Env, image.Config.User, image.Config.WorkingDir
 	config.RootFS.Type = "layers"
 	for i := range u.Layers {
-		d, err := out.layer(u.Layers[len(u.Layers)-1-i])
+		dir := u.Layers[len(u.Layers)-1-i]
+		d, err := out.layer(func(w io.Writer) error { return pack(ctx, dir, w) })
 		if err != nil {
 			return failed("save a layer", err)
 		}
@@ -60,7 +61,6 @@ func (s *Store) Save(ctx context.Context, name string, w io.Writer) error {
 
 // saving is one archive on its way out.
 type saving struct {
-	ctx     context.Context //nolint:containedctx // the call's own
 	tar     *tar.Writer
 	written map[string]bool
 }
@@ -84,12 +84,12 @@ func (o *saving) document(v any, mediaType string) (Descriptor, error) {
 	return d, o.small(blobName(d.Digest), text)
 }
 
-// layer writes a layer: once for its digest and length, which come first in the archive,
-// and once into it.
-func (o *saving) layer(dir string) (Descriptor, error) {
+// layer writes a layer, which pack writes: once for its digest and length, which come first
+// in the archive, and once into it.
+func (o *saving) layer(pack func(io.Writer) error) (Descriptor, error) {
 	h := sha256.New()
 	var length lengthOf
-	if err := pack(o.ctx, dir, io.MultiWriter(h, &length)); err != nil {
+	if err := pack(io.MultiWriter(h, &length)); err != nil {
 		return Descriptor{}, err
 	}
 	d := Descriptor{MediaType: "application/vnd.oci.image.layer.v1.tar", Digest: string(idOf(h)), Size: int64(length)}
@@ -104,7 +104,7 @@ func (o *saving) layer(dir string) (Descriptor, error) {
 	if err != nil {
 		return d, err
 	}
-	return d, pack(o.ctx, dir, o.tar)
+	return d, pack(o.tar)
 }
 
 type lengthOf int64

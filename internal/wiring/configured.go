@@ -18,7 +18,7 @@ import (
 func Configured(c *config.Config) (all []driver.Driver) {
 	if d := c.Drivers.Docker; d.Image != "" {
 		all = append(all, docker.New(docker.Options{
-			Image: d.Image, Engine: d.Engine, Runtime: d.Runtime,
+			Image: d.Image, Programs: programs(), Engine: d.Engine, Runtime: d.Runtime,
 			StateDir: filepath.Join(c.State, "docker"), Agent: agentbin.Open,
 		}))
 	}

@@ -28,13 +28,22 @@ func Import(t *testing.T, dir, name, said string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	file := packed(t, said)
+	defer file.Close() //nolint:errcheck // only for this test
+	if _, err := s.Import(t.Context(), file, template.Import{Name: name, Format: template.Root}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// packed is the image's root in a file, from its beginning.
+func packed(t *testing.T, said string) *os.File {
+	t.Helper()
 	c := exec.CommandContext(t.Context(), "/bin/sh", "-c", script, "sh", said)
 	c.Dir = t.TempDir()
 	file, err := os.Create(filepath.Join(c.Dir, "root.tar"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close() //nolint:errcheck // only for this test
 	c.Stdout = file
 	if err := c.Run(); err != nil {
 		t.Fatal(err)
@@ -42,7 +51,5 @@ func Import(t *testing.T, dir, name, said string) {
 	if _, err := file.Seek(0, 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Import(t.Context(), file, template.Import{Name: name, Format: template.Root}); err != nil {
-		t.Fatal(err)
-	}
+	return file
 }

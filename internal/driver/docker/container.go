@@ -1,6 +1,8 @@
 package docker
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"github.com/moby/moby/client"
 	ours "pinfold/internal/container"
 	"pinfold/internal/driver"
+	"pinfold/internal/image"
 	"pinfold/internal/wire"
 )
 
@@ -38,11 +41,31 @@ var masked = []string{
 // name is a machine's container.
 func name(id string) string { return "pinfold-" + id }
 
-// Labels of containers.
+// Labels of containers, and of the engine's copies of templates.
 const (
-	labelID    = "pinfold.id"
-	labelState = "pinfold.state"
+	labelID     = "pinfold.id"
+	labelState  = "pinfold.state"
+	labelRecord = "pinfold.record" // the file that is there for as long as the template is
 )
+
+// copiesName names the engine's copies of templates; a hash of what is in them is the tag.
+// Podman and Docker understand the same by it.
+const copiesName = "localhost/pinfold-template"
+
+// image is what the engine calls what a template shows: the configured image is its host.
+// Who has another state directory has copies of his own.
+func (o Options) image(t image.Template) string {
+	if len(t.Layers.Dirs) == 0 {
+		return o.Image
+	}
+	h := sha256.New()
+	t.Name, t.Env, t.Programs, t.Commands = "", nil, nil, nil         // which are not in it
+	_ = json.NewEncoder(h).Encode([]any{copiesFormat, o.StateDir, t}) // which never fails
+	return fmt.Sprintf("%s:%x", copiesName, h.Sum(nil))
+}
+
+// copiesFormat changes with what we make of a template.
+const copiesFormat = 1
 
 // oomScore has the kernel end what is in a container before anything of the host's.
 const oomScore = 500
@@ -56,7 +79,7 @@ func (o Options) options(plan driver.Plan, dir, seccomp string, more []ours.Rlim
 	return client.ContainerCreateOptions{
 		Name: name(plan.ID),
 		Config: &container.Config{
-			Image: o.Image, Hostname: plan.Hostname, User: user, WorkingDir: "/", NetworkDisabled: true,
+			Image: o.image(plan.Template), Hostname: plan.Hostname, User: user, WorkingDir: "/", NetworkDisabled: true,
 			Entrypoint: []string{insideAgent, fetch, insideHost}, Env: []string{"GOMAXPROCS=1"},
 			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // the image's would run inside
 			Labels:      map[string]string{labelID: plan.ID, labelState: o.StateDir},

@@ -182,6 +182,14 @@ func (d *Driver) removeHalf(ctx context.Context) {
 func (m *machine) make(ctx context.Context, common local) error {
 	h := &handover{}
 	defer h.close()
+	has, err := m.driver.haveImage(ctx, m.Plan.Template)
+	if known := new(sandbox.Error); errors.As(err, &known) {
+		return known
+	}
+	if err != nil {
+		return failed("give the engine the template", err)
+	}
+	defer has()
 	for _, step := range []struct {
 		what string
 		do   func() error

@@ -23,6 +23,11 @@
 // the engine could not pass on. As the agent is dialled by a name, and everything else is
 // the engine's, a machine outlives this process, and is adopted by the next one.
 //
+// # Templates
+//
+// The template host is the configured image. Of another one the engine gets a copy with the
+// first machine (copies_linux.go), which it keeps by a hash of what is in it.
+//
 // # What the engine has to be
 //
 // One that runs as root on this host, and so do we: we mount the disk, read the counters
@@ -35,7 +40,6 @@
 package docker
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -58,9 +62,11 @@ type Options struct {
 	// Engine is where the engine listens ("unix:///run/user/docker.sock"). Empty: what
 	// DOCKER_HOST says, or Docker's own default.
 	Engine string
-	// Image is what every machine shows, a name or an id that the engine has. It is not
-	// fetched. It needs nothing for us; what programs need in it is theirs.
+	// Image is what machines of the template host show, a name or an id that the engine has.
+	// It is not fetched. It needs nothing for us; what programs need in it is theirs.
 	Image string
+	// Programs are those that somebody may look up in it.
+	Programs []string
 	// Runtime is one of the engine's ("runsc"); empty: its default. It must be one whose
 	// containers can connect to a socket of the host's.
 	Runtime string
@@ -81,9 +87,11 @@ type Driver struct {
 	o       Options
 	timeout time.Duration // for an engine that is asked for what it knows
 
-	mu    sync.Mutex
-	conn  *client.Client // nil until it is needed
-	local local
+	mu     sync.Mutex
+	conn   *client.Client // nil until it is needed
+	local  local
+	copies copies
+	image  *image.Template // what the configured image was seen to show last
 }
 
 // New returns the driver. It does nothing yet.
@@ -132,16 +140,15 @@ func (d *Driver) Probe(ctx context.Context, t image.Template) (driver.Report, er
 	r := driver.Report{Driver: Name, Level: sandbox.LevelContainer}
 	asking, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	s, refusal := d.look(asking)
+	s, refusal := d.look(asking, t)
 	switch {
 	case ctx.Err() != nil:
 		return r, failed("ask the Docker engine", context.Cause(ctx))
 	case refusal != nil:
 		r.Blocked = refusal
 	default:
-		r.Findings = s.findings()
+		r.Findings, r.Template = s.findings(), d.shown(t, s)
 	}
-	r.Blocked = cmp.Or(r.Blocked, t.OnlyHost(Name))
 	return r, nil
 }
 

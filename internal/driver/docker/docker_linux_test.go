@@ -13,6 +13,7 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
+	"pinfold/internal/image"
 )
 
 // testImage is the name of the image that the tests make.
@@ -105,9 +106,13 @@ func TestConformanceOfPodman(t *testing.T) {
 }
 
 // conform runs the contract's tests. A step of that name fails for want of memory.
-func conform(t *testing.T, e *testEngine, step string) {
+func conform(t *testing.T, e *testEngine, step string) { conformOf(t, e, step, nil) }
+
+// conformOf does so with machines of a template.
+func conformOf(t *testing.T, e *testEngine, step string, template func(testing.TB) image.Template) {
 	where, state := e.address(t), e.stateDir(t)
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return open(t, where, state) }, drivertest.Options{
+		Template:  template,
 		Kernel:    true,
 		Kept:      true,
 		Isolated:  true,

@@ -103,7 +103,7 @@ func (d *Driver) Leftovers(ctx context.Context) ([]driver.Leftover, error) {
 }
 
 // strays removes the containers that the engine made after their maker, and then what was
-// known of them, were gone: a machine has its directory before and after its container.
+// known of them, were gone, and the copies of templates that nobody needs: a machine has its directory before and after its container.
 // Where there never was a machine, no engine is asked; where none answers, there is
 // nothing to be done.
 func (d *Driver) strays(ctx context.Context) (gone []driver.Leftover) {
@@ -127,7 +127,7 @@ func (d *Driver) strays(ctx context.Context) (gone []driver.Leftover) {
 			gone = append(gone, driver.Leftover{Kind: "container", Name: c.Labels[labelID], Err: m.removeContainer(ctx)})
 		}
 	}
-	return gone
+	return append(gone, d.collect(ctx, engine)...)
 }
 
 // ofDead says whether the name of a file of a driver's is of a process that is no more.

@@ -13,6 +13,8 @@ import (
 // local is nothing here.
 type local struct{}
 
+type copies struct{}
+
 func (d *Driver) closeLocal() error { return nil }
 
 // usableHere says that machines are not made here.

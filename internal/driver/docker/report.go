@@ -10,9 +10,12 @@ import (
 	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
+	engineimage "github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 	"pinfold/internal/driver"
+	"pinfold/internal/image"
+	"pinfold/internal/template"
 	"pinfold/sandbox"
 )
 
@@ -23,14 +26,15 @@ type seen struct {
 	// nested says that this host is itself in a user namespace, in which runtimes cannot
 	// make device files, and show the host's.
 	nested bool
-	podman bool // it is Podman
+	podman bool                        // it is Podman
+	image  engineimage.InspectResponse // the configured one; zero where it is not asked for
 }
 
 // machines are Docker's names of architectures; Podman's are Go's.
 var machines = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
 
 // look asks the engine, or says why it cannot be used.
-func (d *Driver) look(ctx context.Context) (seen, *sandbox.Error) {
+func (d *Driver) look(ctx context.Context, t image.Template) (seen, *sandbox.Error) {
 	if e := usableHere(); e != nil {
 		return seen{}, e
 	}
@@ -65,19 +69,58 @@ func (d *Driver) look(ctx context.Context) (seen, *sandbox.Error) {
 	if s.podman, err = isPodman(ctx, engine); err != nil {
 		return seen{}, noEngine(engine.DaemonHost(), err)
 	}
-	image, err := engine.ImageInspect(ctx, d.o.Image)
-	if err != nil {
-		return seen{}, noImage(d.o.Image, err)
-	}
-	if image.Config != nil && len(image.Config.Volumes) > 0 {
-		e := unavailable("the image " + sandbox.SafeText(d.o.Image, 200) + " declares volumes, which are disk without a limit")
-		return seen{}, e.WithHint("take an image without VOLUME")
+	if len(t.Layers.Dirs) == 0 {
+		found, e := d.lookAtImage(ctx, engine)
+		if e != nil {
+			return seen{}, e
+		}
+		s.image = found
 	}
 	text, _ := os.ReadFile("/proc/sys/kernel/randomize_va_space") // what is not known is no
 	s.aslr = strings.TrimSpace(string(text))
 	text, _ = os.ReadFile("/proc/self/uid_map")
 	s.nested = !slices.Equal(strings.Fields(string(text)), []string{"0", "0", "4294967295"})
 	return s, nil
+}
+
+// lookAtImage describes the configured image, or says why it cannot be used.
+func (d *Driver) lookAtImage(ctx context.Context, engine *client.Client) (engineimage.InspectResponse, *sandbox.Error) {
+	found, err := engine.ImageInspect(ctx, d.o.Image)
+	if err != nil {
+		return found.InspectResponse, noImage(d.o.Image, err)
+	}
+	if found.Config != nil && len(found.Config.Volumes) > 0 {
+		e := unavailable("the image " + sandbox.SafeText(d.o.Image, 200) + " declares volumes, which are disk without a limit")
+		return found.InspectResponse, e.WithHint("take an image without VOLUME")
+	}
+	return found.InspectResponse, nil
+}
+
+// shown is what machines of the template host show: the programs of the configured image. It
+// looks into the engine's own directories, where the engine says which they are, and once
+// for each image. nil: they are taken to be where the host's are.
+func (d *Driver) shown(host image.Template, s seen) *image.Template {
+	id := Name + ":" + s.image.ID
+	if s.image.GraphDriver == nil || len(d.o.Programs) == 0 || host.ID == "" {
+		return nil
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.image == nil || d.image.ID != id {
+		data := s.image.GraphDriver.Data
+		dirs := []string{data["UpperDir"]}
+		if lower := data["LowerDir"]; lower != "" {
+			dirs = append(dirs, strings.Split(lower, ":")...)
+		}
+		root, done, err := template.Directories(dirs)
+		if err != nil {
+			return nil // as the comment says
+		}
+		defer done()
+		found := host.Elsewhere(root, id, d.o.Programs)
+		d.image = &found
+	}
+	return d.image
 }
 
 func unavailable(message string) *sandbox.Error {

@@ -138,7 +138,7 @@ func (s *Sandbox) guestCommand(c sandbox.Command) guest.Command {
 		terminal["TERM"] = "xterm-256color"
 	}
 	g := s.machine.Command(c.Argv(), language.BaseEnv(execution.Places(s.machine.Plan)), s.info.Limits, terminal, s.request.Env, c.Env)
-	g.Dir = cmp.Or(c.Dir, g.Dir)
+	g.Dir = cmp.Or(c.Dir, s.machine.Plan.Template.WorkDir, g.Dir)
 	if c.Terminal != nil {
 		g.Terminal = &wire.TerminalSize{Cols: c.Terminal.Cols, Rows: c.Terminal.Rows}
 	}

@@ -218,7 +218,7 @@ func (p *pool) maintain() {
 		})
 		p.mu.Unlock()
 		p.discard(bad)
-		if err == nil && template.ID != p.shape.template { // its name stands for another image
+		if err == nil && template.ID != p.shape.template { // its name stands for another image, or its driver shows another
 			p.set.background.Go(func() { _, _ = p.set.Set(context.Background(), p.description()) })
 		}
 		p.fill()

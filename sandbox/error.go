@@ -29,6 +29,7 @@ const (
 	CodeCommandNotRunnable  = "command_not_runnable" // it exists but cannot be executed
 	CodeResourceUnavailable = "resource_unavailable" // the host ran out of something Pinfold needs
 	CodePortClosed          = "port_closed"          // no server inside listens on that port
+	CodeBuildFailed         = "build_failed"         // a step of a template's build failed
 )
 
 // Error is a refusal or a failure, said the same way at every edge. Message

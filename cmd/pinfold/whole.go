@@ -13,8 +13,11 @@ import (
 	"pinfold/internal/compare"
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/probe"
 	"pinfold/internal/serve"
+	"pinfold/internal/store/memstore"
+	"pinfold/internal/template/build"
 	"pinfold/internal/wiring"
 )
 
@@ -37,7 +40,8 @@ func whole() cli.Whole {
 			o.NewDriver, o.AgentSize, o.Program = wiring.NewDriver, wiring.AgentSize, program()
 			return bench.Run(ctx, o)
 		},
-		Compare: compareDrivers,
+		Compare:   compareDrivers,
+		Sandboxes: sandboxes,
 	}
 }
 
@@ -51,6 +55,19 @@ func newStronger(ctx context.Context) (cli.Runner, error) {
 		_, _ = e.Leftovers(ctx) // what cannot be removed is in nobody's way
 	}
 	return e, err
+}
+
+// sandboxes opens an engine for the steps of a template's build.
+func sandboxes(ctx context.Context, images string) (build.Sandboxes, func() error, error) {
+	e, err := wiring.NewEngine(engine.Options{Store: memstore.New(memstore.Options{})}, wiring.Parts{Images: images})
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := e.Open(ctx); err != nil {
+		_ = e.Close()
+		return nil, nil, err
+	}
+	return build.In(e.Manager, records.LocalTenant), e.Close, nil
 }
 
 // compareDrivers compares all drivers of this program.

@@ -42,6 +42,7 @@ func statuses() map[string]int {
 		sandbox.CodeDriverUnknown:       http.StatusUnprocessableEntity,
 		sandbox.CodeDriverUnavailable:   http.StatusUnprocessableEntity,
 		sandbox.CodeTemplateUnknown:     http.StatusUnprocessableEntity,
+		sandbox.CodeBuildFailed:         http.StatusUnprocessableEntity,
 		sandbox.CodeNetworkUnsupported:  http.StatusUnprocessableEntity,
 		sandbox.CodeCommandNotFound:     http.StatusUnprocessableEntity,
 		sandbox.CodeCommandNotRunnable:  http.StatusUnprocessableEntity,

@@ -77,6 +77,11 @@ var importRules = []struct {
 		reason: "the agent runs beside hostile code: it holds as little of Pinfold as it can",
 	},
 	{
+		name: "templates", from: []string{"internal/template", "internal/template/registry", "internal/template/engineimage"},
+		deny:   append([]string{"internal/engine/...", "internal/guest/...", "internal/store/..."}, edges...),
+		reason: "images are kept without anything being run; only package build runs something, and that in sandboxes of the engine's",
+	},
+	{
 		name: "warden", from: []string{"internal/warden/...", "cmd/pinfold-warden"},
 		deny:   append([]string{"internal/engine/...", "internal/guest/...", "internal/store/...", "internal/agent/..."}, edges...),
 		reason: "a virtual machine's first process makes one sandbox and passes bytes on: what is said to the agent is none of its business",
@@ -266,7 +271,7 @@ var dependencies = []struct {
 	{"github.com/spf13/pflag", []string{"internal/cli/...", "cmd/pinfold"}, "flags are the command line's business"},
 	{"github.com/danielgtaylor/huma", []string{"internal/api/..."}, "the OpenAPI document and its schemas are made of it; nobody else needs to know"},
 	{"github.com/coder/websocket", []string{"internal/api/...", "client", "test/..."}, "terminals are the only thing that needs frames both ways"},
-	{"go.yaml.in/yaml/v4", []string{"internal/config"}, "one configuration file, read strictly"},
+	{"go.yaml.in/yaml/v4", []string{"internal/config", "internal/template/build"}, "the configuration and declarations of templates, read strictly"},
 	{"github.com/google/go-cmp", []string{"internal/driver/drivertest/...", "test/..."}, "it panics by design; tests only"},
 	{"modernc.org/sqlite", []string{"internal/store"}, "one package knows the database"},
 	{"github.com/klauspost/compress", []string{"internal/template"}, "layers of images come compressed with zstd, too, which the standard library does not read, and with gzip, which it reads half as fast"},

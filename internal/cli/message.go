@@ -59,7 +59,14 @@ func (a *app) fail(e *sandbox.Error) int {
 	if e.Field != "" && !strings.HasPrefix(message, "-") { // a flag has its own name
 		message = e.Field + ": " + message
 	}
+	printed := ""
+	if e.Code == sandbox.CodeBuildFailed { // it ends with what a step printed, line by line
+		message, printed, _ = strings.Cut(message, "\n")
+	}
 	a.say("%s", sandbox.SafeText(message, maxMessage))
+	for line := range strings.Lines(printed) {
+		_, _ = fmt.Fprintln(a.Stderr, "  "+sandbox.SafeText(strings.TrimRight(line, "\n"), maxMessage))
+	}
 	if e.Hint != "" {
 		_, _ = fmt.Fprintf(a.Stderr, "hint: %s\n", sandbox.SafeText(e.Hint, maxMessage))
 	}

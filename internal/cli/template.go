@@ -25,8 +25,8 @@ const templateLong = `A template is what is inside a sandbox when it starts. The
 unpacked once, kept by their content, shared by all sandboxes that use them.
 
 Pulling and importing go on where they stopped: layers that came whole are kept.
-Nothing of an image is ever executed by these commands. Run something in one with
-pinfold run --template NAME.
+Nothing of an image is ever executed by these commands, but by build, which does so in a
+sandbox. Run something in one with pinfold run --template NAME.
 
 DIR is what the server was given as --state. Without it, that is $PINFOLD_STATE,
 or /var/lib/pinfold for root and ~/.local/state/pinfold for others, where
@@ -35,6 +35,7 @@ pinfold run looks, too.`
 const templateExamples = `  pinfold template pull python:3.13-slim
   pinfold template pull --docker my-app:latest      from the Docker of this machine
   pinfold template import --name base rootfs.tar.gz
+  pinfold template build python                     of Debian's packages
   pinfold template list
   pinfold run --template base main.py
   pinfold template save python:3.13-slim > python.tar
@@ -49,10 +50,10 @@ type templateFlags struct {
 
 func (a *app) templateCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "template", Short: "Fetch, list and remove what can be inside a sandbox", Long: templateLong, Example: templateExamples,
+		Use: "template", Short: "Fetch, build, list and remove what can be inside a sandbox", Long: templateLong, Example: templateExamples,
 		Args: unknownCommand, RunE: helpOnly,
 	}
-	cmd.AddCommand(a.templatePullCommand(), a.templateImportCommand(), a.templateListCommand(), a.templateShowCommand(),
+	cmd.AddCommand(a.templatePullCommand(), a.templateImportCommand(), a.templateBuildCommand(), a.templateListCommand(), a.templateShowCommand(),
 		a.templateCheckCommand(), a.templateRemoveCommand(), a.templateSaveCommand(), a.templateLoadCommand())
 	for _, c := range append(cmd.Commands(), cmd) {
 		c.Annotations = map[string]string{localOnly: "true"}
@@ -69,11 +70,10 @@ func (f *templateFlags) bind(set *pflag.FlagSet) {
 
 // templates opens the store and gives it to do, whose context ends with Ctrl-C.
 func (f *templateFlags) templates(ctx context.Context, do func(ctx context.Context, s *template.Store) error) error {
-	dir := cmp.Or(f.state, defaults.State())
-	if dir == "" {
+	if f.stateDir() == "" {
 		return usageError("no directory for the state is known").WithHint("name one with --state DIR, or set HOME")
 	}
-	s, err := template.Open(filepath.Join(dir, "templates"), template.Limits{})
+	s, err := template.Open(f.imagesDir(), template.Limits{})
 	if err != nil {
 		return err
 	}
@@ -86,6 +86,11 @@ func (f *templateFlags) templates(ctx context.Context, do func(ctx context.Conte
 	}
 	return err
 }
+
+func (f *templateFlags) stateDir() string { return cmp.Or(f.state, defaults.State()) }
+
+// imagesDir is the directory of the images.
+func (f *templateFlags) imagesDir() string { return filepath.Join(f.stateDir(), "templates") }
 
 func (a *app) templatePullCommand() *cobra.Command {
 	f := &templateFlags{}

@@ -9,6 +9,7 @@ import (
 	"pinfold/internal/config"
 	"pinfold/internal/probe"
 	"pinfold/internal/serve"
+	"pinfold/internal/template/build"
 )
 
 // Whole is what the commands work with that only the whole program has (see package
@@ -27,6 +28,9 @@ type Whole struct {
 	Bench func(ctx context.Context, o bench.Options) (*bench.Report, error)
 	// Compare measures the drivers beside each other, for "compare".
 	Compare func(ctx context.Context, o CompareOptions) (*bench.Report, error)
+	// Sandboxes are those of an engine of our own that knows the images of a directory,
+	// for "template build". done ends it.
+	Sandboxes func(ctx context.Context, images string) (boxes build.Sandboxes, done func() error, err error)
 }
 
 // wholeCommands are those of a server, of the host, and the benchmark.

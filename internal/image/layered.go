@@ -72,6 +72,32 @@ func (t Template) Elsewhere(root fs.FS, id string, names []string) Template {
 	return t
 }
 
+// AddPlaces makes further directories writable. They must be clean absolute paths that
+// hide nothing a sandbox needs, see CanBePlace.
+func (t *Template) AddPlaces(places []string) {
+	if len(places) == 0 {
+		return
+	}
+	dirs := map[string]bool{}
+	for _, p := range places {
+		t.Writable = append(t.Writable, Dir{Path: p, Mode: 0o755, UID: t.User.UID})
+		addParents(dirs, p)
+	}
+	for _, d := range t.Dirs {
+		delete(dirs, d.Path)
+	}
+	for p := range dirs {
+		t.Dirs = append(t.Dirs, Dir{Path: p, Mode: 0o755})
+	}
+	slices.SortFunc(t.Dirs, func(a, b Dir) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// CanBePlace says whether a directory can be made writable without hiding what a sandbox
+// needs: below /usr that is /usr/local and what is in it.
+func CanBePlace(p string) bool {
+	return p == "/opt" || p == "/srv" || below(p, []string{"/usr/local"}) && path.Clean(p) == p || canBeHome(p)
+}
+
 // ofNoUser leaves out what names a user.
 func ofNoUser(env []string) (rest []string) {
 	for _, kv := range env {

@@ -12,6 +12,7 @@
 //	diffs/HASH         which layer a tar of that hash became
 //	images/HASH        an image: its configuration and its layers
 //	names/NAME         which image a name stands for
+//	builds/HASH        which image a declaration of that hash became (package build)
 //	tmp/               what is not whole yet
 //
 // A layer's hash is that of what was unpacked (see digest), an image's that of its

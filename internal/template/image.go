@@ -25,6 +25,9 @@ type Config struct {
 	Env        []string `json:"env,omitempty"` // K=V
 	User       string   `json:"user,omitempty"`
 	WorkingDir string   `json:"working_dir,omitempty"`
+	// Places are directories that are empty and writable in sandboxes of the image, which
+	// only one that is being built has.
+	Places []string `json:"places,omitempty"`
 }
 
 // Layer is one layer of an image.

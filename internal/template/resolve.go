@@ -39,6 +39,7 @@ func (s *Store) Resolve(name string, programs []string) (image.Template, error) 
 	user := image.User{UID: int(who.UID), GID: int(who.GID), Name: who.Name, Home: who.Home}
 	t := image.Layered(root, name, string(i.ID), layers, user, i.Config.Env, programs)
 	t.StartIn(root, i.Config.WorkingDir)
+	t.AddPlaces(i.Config.Places)
 	if root.spent() {
 		return image.Template{}, tooMuch("takes too long to look through: too many links lead through too many layers")
 	}

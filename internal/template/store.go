@@ -29,7 +29,7 @@ type Store struct {
 // is another user already. Nobody else comes to where it begins.
 const passable = 0o711
 
-var folders = []string{"layers", "diffs", "images", "names", "tmp"}
+var folders = []string{"layers", "diffs", "images", "names", "builds", "tmp"}
 
 // Open returns the store in a directory, which is made if it is not there. It removes
 // what a process that died had not finished.
@@ -109,7 +109,7 @@ func (s *Store) lock(alone, wait bool) (*os.File, error) {
 func (s *Store) clean() error {
 	list, err := os.ReadDir(s.path("tmp"))
 	for _, e := range list {
-		err = errors.Join(err, os.RemoveAll(s.path("tmp", e.Name())))
+		err = errors.Join(err, s.forgetUnfinished(e.Name()), os.RemoveAll(s.path("tmp", e.Name())))
 	}
 	return failed("remove what was left unfinished", err)
 }

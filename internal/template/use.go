@@ -239,6 +239,9 @@ func (s *Store) collectLayers(ctx context.Context, needed map[ID]bool, c *Collec
 
 // collectDiffs removes what leads to a layer that is gone.
 func (s *Store) collectDiffs() error {
+	if err := s.collectBuilds(); err != nil {
+		return err
+	}
 	list, err := os.ReadDir(s.path("diffs"))
 	if err != nil {
 		return err

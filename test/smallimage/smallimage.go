@@ -20,9 +20,34 @@ files=$(for f in /usr/bin/python3 /bin/sh /usr/lib/python3*/lib-dynload/*.so; do
 printf '%s\n' "$1" > said
 exec tar chf - --transform 's,^said$,etc/said,' said /usr/bin/python3 /bin/sh $(ls -d /usr/lib/python3.*[0-9]) $files`
 
+// tools is script for a base on which templates are built: with pip, npm, and what an
+// installer and a shell script need.
+const tools = `set -e
+programs="/usr/bin/python3 /bin/sh $(for p in env tar mkdir rm ln mv cp cat ls date chmod touch sleep head dpkg-deb node gzip xz; do command -v $p; done)"
+files=$(for f in $programs /usr/lib/python3*/lib-dynload/*.so; do ldd "$f" 2>/dev/null || true; done | grep -o '/[^ ]*' | sort -u)
+npm=$(dirname "$(dirname "$(readlink -f "$(command -v npm)")")")
+printf '%s\n' "$1" > said
+mkdir -p usr/bin usr/local/share opt
+printf '#!/bin/sh\nexec node %s/bin/npm-cli.js "$@"\n' "$npm" > usr/bin/npm
+chmod 755 usr/bin/npm
+echo old > usr/local/share/old
+echo kept > usr/local/share/kept
+exec tar chf - --transform 's,^said$,etc/said,' said usr opt $programs $(ls -d /usr/lib/python3.*[0-9]) /usr/lib/python3/dist-packages/pip "$npm" $files`
+
 // Import makes the template of that name in the directory of images, which is made if it
 // is not there. Its /etc/said says what is said.
 func Import(t *testing.T, dir, name, said string) {
+	t.Helper()
+	importOf(t, script, dir, name, said)
+}
+
+// Tools makes a template that has, besides, what building one on top of it needs.
+func Tools(t *testing.T, dir, name string) {
+	t.Helper()
+	importOf(t, tools, dir, name, "tools")
+}
+
+func importOf(t *testing.T, script, dir, name, said string) {
 	t.Helper()
 	s, err := template.Open(dir, template.Limits{})
 	if err != nil {

@@ -1,0 +1,103 @@
+package build
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"pinfold/internal/strictjson"
+)
+
+// Declaration says what a template is made of.
+type Declaration struct {
+	Name     string            `json:"name,omitempty"`
+	Base     Base              `json:"base"`
+	Packages Packages          `json:"packages,omitzero"`
+	Files    []File            `json:"files,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+	User     string            `json:"user,omitempty"`     // of the image's /etc/passwd, or a number
+	Workdir  string            `json:"workdir,omitempty"`  // where commands of Run start
+	Writable []string          `json:"writable,omitempty"` // beside the usual places
+	Run      []string          `json:"run,omitempty"`      // lines for /bin/sh
+	Limits   Limits            `json:"limits,omitzero"`
+
+	// Sandboxes start nothing by themselves, so these are refused.
+	Start string `json:"start,omitempty"`
+	Ready string `json:"ready,omitempty"`
+}
+
+// Base is what a template begins with: another template, or Debian's packages.
+type Base struct {
+	Template string  `json:"template,omitempty"`
+	Debian   *Debian `json:"debian,omitempty"`
+}
+
+// Debian is a root file system of Debian's packages, of the essential ones and of those
+// that are named, with what they depend on.
+type Debian struct {
+	Suite    string   `json:"suite"`
+	Packages []string `json:"packages,omitempty"`
+}
+
+// Packages are files beside the declaration.
+type Packages struct {
+	Debian []string `json:"debian,omitempty"` // unpacked: .deb
+	Python []string `json:"python,omitempty"` // wheels: .whl
+	Npm    []string `json:"npm,omitempty"`    // .tgz
+}
+
+// File is a file of the template. Its content is that of a file beside the declaration, or
+// stands in it.
+type File struct {
+	Path          string  `json:"path"`
+	From          string  `json:"from,omitempty"`
+	Content       *string `json:"content,omitempty"`
+	ContentBase64 []byte  `json:"content_base64,omitempty"`
+	Mode          string  `json:"mode,omitempty"` // "0644" or "0755"; default that of From
+}
+
+// Limits bound a build. Sizes and times are written as elsewhere: 1GiB, 10m.
+type Limits struct {
+	Time   string `json:"time,omitempty"`   // of each step
+	Memory string `json:"memory,omitempty"` // of what runs
+	Disk   string `json:"disk,omitempty"`   // of what is installed
+}
+
+// UnmarshalJSON implements json.Unmarshaler: a name, or an object.
+func (b *Base) UnmarshalJSON(text []byte) error {
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte{'"'}) {
+		return json.Unmarshal(text, &b.Template)
+	}
+	type plain Base // without this method
+	if err := strictjson.Decode(text, (*plain)(b)); err != nil {
+		return below("base", err)
+	}
+	if b.Template != "" && b.Debian != nil {
+		return invalid("base", "is either a template or Debian's packages").WithHint("leave one of them out")
+	}
+	return nil
+}
+
+// usualPlaces are where packages that no distribution made are installed.
+var usualPlaces = []string{"/opt", "/srv", "/usr/local"}
+
+// Places are the directories that commands can write to and whose changes are kept.
+func (d *Declaration) Places() []string {
+	places := slices.Clone(usualPlaces)
+	for _, w := range d.Writable {
+		if !slices.ContainsFunc(places, func(p string) bool { return within(w, p) }) {
+			places = append(places, w)
+		}
+	}
+	slices.Sort(places)
+	return places
+}
+
+// within says whether a path is a directory or lies in it.
+func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+// runsAnything says whether a sandbox is needed.
+func (d *Declaration) runsAnything() bool {
+	return len(d.Packages.Python)+len(d.Packages.Npm)+len(d.Run) > 0
+}

@@ -2,6 +2,9 @@ package engine_test
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,15 +22,19 @@ func TestStateMachine(t *testing.T) {
 	s := serve(t, engine.Options{Capacity: admission.Capacity{Sandboxes: 8, QueueTimeout: time.Millisecond}}, nil)
 	tenants := []string{"alice", "bob"}
 	rapid.Check(t, func(rt *rapid.T) {
-		m := &model{rt: rt, s: s, alive: map[string]*living.Sandbox{}, owner: map[string]string{}, ended: map[string]string{}}
+		m := &model{rt: rt, s: s, alive: map[string]*living.Sandbox{}, owner: map[string]string{}, ended: map[string]string{}, says: map[string]string{}, kept: map[string]kept{}}
 		defer m.end()
 		rt.Repeat(map[string]func(*rapid.T){
-			"create":  func(rt *rapid.T) { m.create(rapid.SampledFrom(tenants).Draw(rt, "tenant")) },
-			"destroy": func(rt *rapid.T) { m.destroy(rt) },
-			"exec":    func(rt *rapid.T) { m.exec(rt) },
-			"pause":   func(rt *rapid.T) { m.pause(rt) },
-			"extend":  func(rt *rapid.T) { m.extend(rt) },
-			"":        func(*rapid.T) { m.check() },
+			"create":   func(rt *rapid.T) { m.create(rapid.SampledFrom(tenants).Draw(rt, "tenant")) },
+			"destroy":  func(rt *rapid.T) { m.destroy(rt) },
+			"exec":     func(rt *rapid.T) { m.exec(rt) },
+			"pause":    func(rt *rapid.T) { m.pause(rt) },
+			"extend":   func(rt *rapid.T) { m.extend(rt) },
+			"write":    func(rt *rapid.T) { m.write(rt) },
+			"snapshot": func(rt *rapid.T) { m.snapshot(rt) },
+			"restore":  func(rt *rapid.T) { m.restore(rt) },
+			"fork":     func(rt *rapid.T) { m.fork(rt) },
+			"":         func(*rapid.T) { m.check() },
 		})
 	})
 }
@@ -38,11 +45,86 @@ type model struct {
 	alive map[string]*living.Sandbox
 	owner map[string]string
 	ended map[string]string // id → tenant
+	says  map[string]string // what the file of each says
+	kept  map[string]kept   // snapshots
 }
+
+// kept is a snapshot as the model knows it.
+type kept struct{ tenant, says string }
 
 func (m *model) end() {
 	for _, x := range m.alive {
 		_, _ = x.Destroy(context.Background())
+	}
+	for id, k := range m.kept {
+		_ = m.s.RemoveSnapshot(context.Background(), k.tenant, id)
+	}
+}
+
+// write changes what the file of one says.
+func (m *model) write(rt *rapid.T) {
+	x := m.any(rt)
+	if x == nil {
+		return
+	}
+	text := rapid.StringMatching(`[a-z]{1,5}`).Draw(rt, "text")
+	if err := x.WriteFile(context.Background(), "file", 0o600, int64(len(text)), strings.NewReader(text)); err != nil {
+		rt.Fatal(err)
+	}
+	m.says[x.ID()] = text
+}
+
+// snapshot keeps what one says.
+func (m *model) snapshot(rt *rapid.T) {
+	x := m.any(rt)
+	if x == nil {
+		return
+	}
+	s, err := x.Snapshot(context.Background(), sandbox.TakeSnapshot{})
+	if err != nil {
+		rt.Fatal(err)
+	}
+	m.kept[s.ID] = kept{m.owner[x.ID()], m.says[x.ID()]}
+}
+
+// restore makes one of a snapshot, and perhaps removes that.
+func (m *model) restore(rt *rapid.T) {
+	ids := slices.Sorted(maps.Keys(m.kept))
+	if len(ids) == 0 {
+		return
+	}
+	id := rapid.SampledFrom(ids).Draw(rt, "snapshot")
+	k := m.kept[id]
+	x, err := m.s.Create(context.Background(), k.tenant, sandbox.Create{Snapshot: id})
+	m.grown(rt, []*living.Sandbox{x}, k.tenant, k.says, err)
+	if rapid.Bool().Draw(rt, "removed") {
+		if err := m.s.RemoveSnapshot(context.Background(), k.tenant, id); err != nil {
+			rt.Fatal(err)
+		}
+		delete(m.kept, id)
+	}
+}
+
+// fork makes two of one.
+func (m *model) fork(rt *rapid.T) {
+	x := m.any(rt)
+	if x == nil {
+		return
+	}
+	made, err := m.s.Fork(context.Background(), x, sandbox.ForkSandbox{Count: 2})
+	m.grown(rt, made, m.owner[x.ID()], m.says[x.ID()], err)
+}
+
+// grown takes up what was made, each of which says what it must, or none.
+func (m *model) grown(rt *rapid.T, made []*living.Sandbox, tenant, says string, err error) {
+	if len(m.alive)+len(made) > 8 || err != nil {
+		if code(err) != sandbox.CodeBusy || len(m.alive) < 7 {
+			rt.Fatalf("%d of 8 live: %v", len(m.alive), err)
+		}
+		return
+	}
+	for _, x := range made {
+		m.alive[x.ID()], m.owner[x.ID()], m.says[x.ID()] = x, tenant, says
 	}
 }
 
@@ -153,6 +235,24 @@ func (m *model) check() {
 		}
 		if _, err := m.s.Sandbox(other, id); code(err) != sandbox.CodeNotFound {
 			m.rt.Fatalf("%s as %s: %v", id, other, err)
+		}
+	}
+	for id, x := range m.alive {
+		var b strings.Builder
+		_, err := x.ReadFile(context.Background(), "file", 0, -1, &b)
+		if err != nil && (m.says[id] != "" || code(err) != sandbox.CodeFileNotFound) || b.String() != m.says[id] {
+			m.rt.Fatalf("%s says %q, want %q: %v", id, b.String(), m.says[id], err)
+		}
+	}
+	for _, tenant := range []string{"alice", "bob"} {
+		all, err := m.s.Snapshots(context.Background(), tenant)
+		for _, s := range all {
+			if m.kept[s.ID].tenant != tenant {
+				m.rt.Fatalf("%s has %s", tenant, s.ID)
+			}
+		}
+		if err != nil {
+			m.rt.Fatal(err)
 		}
 	}
 	if m.s.driver.Living() != len(m.alive) {

@@ -98,13 +98,14 @@ type crash struct {
 	keys      []string                   // idempotency keys that were sent
 	answers   map[string]*sandbox.Result // by key
 	detached  map[string]string          // runs that were acknowledged, by the key that they were asked for with
+	kept      map[string]bool            // snapshots that were acknowledged; false: their removal was asked for
 }
 
 func (c *crash) play() {
-	c.answers, c.detached = map[string]*sandbox.Result{}, map[string]string{}
+	c.answers, c.detached, c.kept = map[string]*sandbox.Result{}, map[string]string{}, map[string]bool{}
 	armed := c.options
 	armed.Env = []string{failpoint.Env + "=" + c.moment}
-	if strings.HasPrefix(c.moment, "recover.") {
+	if strings.HasPrefix(c.moment, "recover.") || c.moment == "snapshot.collected" {
 		c.dieAtWork()
 	}
 	first, err := server.Launch(c.t.Context(), armed)
@@ -139,6 +140,9 @@ func (c *crash) dieAtWork() {
 		c.t.Fatal(err)
 	}
 	c.sandboxes = append(c.sandboxes, x.ID())
+	if c.snapshots() {
+		c.copy(ctx, s.Client, x)
+	}
 	go c.run(ctx, s.Client, "asleep", "sleep 20")
 	c.detach(ctx, s.Client, "detached-asleep", "sleep 20")
 	time.Sleep(300 * time.Millisecond)
@@ -185,6 +189,9 @@ func (c *crash) live(ctx context.Context, cl *client.Client) {
 	c.sandboxes = append(c.sandboxes, x.ID())
 	c.mu.Unlock()
 	_, _ = x.Exec(ctx, sandbox.Command{Args: []string{"/bin/true"}}, client.ExecOptions{})
+	if c.snapshots() {
+		c.copy(ctx, cl, x)
+	}
 	_, _ = x.Destroy(ctx)
 }
 
@@ -266,6 +273,9 @@ func (c *crash) check(s *server.Server) {
 	}
 	c.checkDetached(ctx, s.Client)
 	c.checkFirstKey(ctx)
+	if c.snapshots() {
+		c.checkSnapshots(ctx, s.Client)
+	}
 }
 
 // checkFirstKey opens the server with the key in its file.

@@ -149,6 +149,10 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	failpoint.Hit("create.running")
 	if ctx.Err() != nil { // nobody would learn its id
 		s.endFor(sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "the caller went away while it was made"})
+		select {
+		case <-s.Ended():
+		case <-mg.quit:
+		}
 		return nil, context.Cause(ctx)
 	}
 	return s, nil

@@ -133,7 +133,7 @@ var fieldMeanings = map[string]string{
 	"Command.args":         "The command line; the first word is looked up in the PATH. Give args or shell, not both.",
 	"Command.shell":        "A line for /bin/sh.",
 	"Command.env":          "Environment variables, added to the sandbox's.",
-	"Command.dir":          "The working directory, absolute or relative to /home/user, the default.",
+	"Command.dir":          "The working directory, absolute or relative to /home/user: the default, where the image of the template names no other.",
 	"Command.stdin":        "Keep the standard input open for later writes; otherwise it is empty. A terminal's is always open.",
 	"Command.terminal":     "Give it a terminal of that size instead of pipes. Everything that it prints is then in stdout.",
 	"Command.wall_time_ms": "Milliseconds after which it is ended; default the sandbox's limits.wall_time_ms, or else the sandbox's own end.",

@@ -69,7 +69,7 @@ func (a *app) execCommand() *cobra.Command {
 	set.BoolVarP(&f.stdin, "interactive", "i", false, "the command's stdin is ours")
 	set.BoolVarP(&f.terminal, "tty", "t", false, "give it a terminal")
 	set.VarP(pairs{f.command.Env, "a variable"}, "env", "e", "set a variable; may be repeated")
-	set.StringVarP(&f.command.Dir, "dir", "w", "", "the working directory (default /home/user)")
+	set.StringVarP(&f.command.Dir, "dir", "w", "", "the working directory (default /home/user, or the image's)")
 	set.BoolVar(&f.shell, "shell", false, "COMMAND is one line for /bin/sh")
 	set.BoolVarP(&f.detach, "detach", "d", false, "start it, print its id and go")
 	set.Var(pairs{f.command.Metadata, "metadata"}, "metadata", "a note of yours on the process; may be repeated")

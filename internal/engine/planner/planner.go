@@ -37,6 +37,19 @@ func (p *Planner) Forget() { p.reports.forget() }
 // Template describes what the sandboxes of a template hold.
 func (p *Planner) Template(name string) (image.Template, error) { return p.template(name) }
 
+// Shown describes what the sandboxes of a template hold that a driver makes.
+func (p *Planner) Shown(ctx context.Context, d driver.Driver, name string) (image.Template, error) {
+	t, err := p.template(name)
+	if err != nil {
+		return t, err
+	}
+	r, err := p.report(ctx, d, t)
+	if err == nil && r.Template != nil {
+		t = *r.Template
+	}
+	return t, err
+}
+
 // Lookup looks for programs in a template.
 func (p *Planner) Lookup(t image.Template) language.Lookup {
 	return func(candidates []string) (string, bool) {

@@ -201,7 +201,7 @@ func (p *pool) maintain() {
 		case <-p.check:
 		case <-time.After(checkInterval):
 		}
-		template, err := p.set.planner.Template(p.description().Template)
+		template, err := p.set.planner.Shown(p.alive, p.driver, p.description().Template)
 		removed := err != nil && sandbox.AsError(err).Code == sandbox.CodeTemplateUnknown
 		p.mu.Lock()
 		if removed {
@@ -218,7 +218,7 @@ func (p *pool) maintain() {
 		})
 		p.mu.Unlock()
 		p.discard(bad)
-		if err == nil && template.ID != p.shape.template { // its name stands for another image, or its driver shows another
+		if err == nil && template.ID != p.shape.template { // its name stands for another image
 			p.set.background.Go(func() { _, _ = p.set.Set(context.Background(), p.description()) })
 		}
 		p.fill()

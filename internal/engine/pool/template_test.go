@@ -71,3 +71,43 @@ func TestTemplateOfAPool(t *testing.T) {
 	now.Store(&image.Template{Name: "tiny", ID: "second"})
 	holds("another", full("second"))
 }
+
+// A driver may show something else than the template that was asked for: then a pool is of
+// that, until the driver shows another.
+func TestPoolOfWhatADriverShows(t *testing.T) {
+	var shows atomic.Pointer[image.Template]
+	shows.Store(&image.Template{Name: "host", ID: "first"})
+	d := fake.New(fake.Options{Report: func(r *driver.Report) { r.Template = shows.Load() }})
+	plans := planner.New([]driver.Driver{d}, func(string) (image.Template, error) { return image.Template{Name: "host", ID: "host"}, nil }, nil)
+	pools := New(Options{Log: slog.New(slog.DiscardHandler), Planner: plans})
+	t.Cleanup(func() {
+		pools.Drain(errors.New("over"))
+		pools.Close()
+	})
+	if _, err := pools.Set(t.Context(), sandbox.PoolSpec{Name: "p", Template: "host", Min: 1}); err != nil {
+		t.Fatal(err)
+	}
+	now := func() *pool {
+		pools.mu.Lock()
+		defer pools.mu.Unlock()
+		return pools.pools["p"]
+	}
+	first := now()
+	for range 3 { // each is taken after the one before was looked into
+		first.check <- struct{}{}
+	}
+	if p := now(); p != first || p.shape.template != "first" {
+		t.Fatalf("it is another pool, of %s", p.shape.template)
+	}
+	shows.Store(&image.Template{Name: "host", ID: "second"})
+	plans.Forget()
+	for deadline := time.Now().Add(time.Minute); now().shape.template != "second"; time.Sleep(time.Millisecond) {
+		select {
+		case first.check <- struct{}{}:
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it stays a pool of %s", now().shape.template)
+		}
+	}
+}

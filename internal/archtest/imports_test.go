@@ -67,6 +67,11 @@ var importRules = []struct {
 		reason: "one kernel mechanism per package, of use without the rest",
 	},
 	{
+		name: "egress", from: []string{"internal/egress/..."},
+		deny:   append([]string{"internal/engine/...", "internal/driver/...", "internal/agent/...", "internal/guest/...", "internal/linux/...", "internal/store/..."}, edges...),
+		reason: "what may leave is decided by doors and declarations, whoever made the machine",
+	},
+	{
 		name: "containers", from: []string{"internal/container/..."},
 		deny:   append([]string{"internal/engine/...", "internal/agent/...", "internal/guest/...", "internal/store/..."}, edges...),
 		reason: "what several drivers have in common stands between the contract and them",

@@ -1,0 +1,127 @@
+package egress
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"pinfold/sandbox"
+)
+
+// ledger is what went on with a machine's endpoints. It is bounded, whatever a guest does.
+type ledger struct {
+	endpoints []*endpoint
+
+	up, down atomic.Int64 // what is left
+
+	mu     sync.Mutex
+	denied []sandbox.Denial
+	more   int64
+}
+
+// endpoint is one declared endpoint and what went on with it.
+type endpoint struct {
+	sandbox.Endpoint
+
+	connections, up, down, errors atomic.Int64
+	last                          atomic.Pointer[string]
+}
+
+func newLedger(n sandbox.Network) *ledger {
+	l := &ledger{}
+	l.up.Store(n.Limits.BytesUp)
+	l.down.Store(n.Limits.BytesDown)
+	for _, e := range n.Endpoints {
+		l.endpoints = append(l.endpoints, &endpoint{Endpoint: e})
+	}
+	return l
+}
+
+// find returns a declared endpoint, or nil.
+func (l *ledger) find(host string) *endpoint {
+	for _, e := range l.endpoints {
+		if e.Host == host {
+			return e
+		}
+	}
+	return nil
+}
+
+// deny writes down what was refused.
+func (l *ledger) deny(host string, port int, reason sandbox.DenialReason, evidence string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, d := range l.denied {
+		if d.Host == host && d.Port == port && d.Reason == reason {
+			l.denied[i].Count++
+			return
+		}
+	}
+	if len(l.denied) == sandbox.MaxDenials {
+		l.more++
+		return
+	}
+	l.denied = append(l.denied, sandbox.Denial{Host: host, Port: port, Reason: reason, Evidence: sandbox.SafeText(evidence, 200), Count: 1})
+}
+
+// fail writes down a connection that came to nothing.
+func (e *endpoint) fail(why error) {
+	text := why.Error()
+	e.errors.Add(1)
+	e.last.Store(&text)
+}
+
+// use is what went on until now.
+func (l *ledger) use() *sandbox.NetworkUse {
+	u := &sandbox.NetworkUse{Endpoints: []sandbox.EndpointUse{}}
+	var declared []sandbox.Endpoint
+	for _, e := range l.endpoints {
+		declared = append(declared, e.Endpoint)
+		one := sandbox.EndpointUse{
+			Host: e.Host, Connections: e.connections.Load(), BytesUp: e.up.Load(), BytesDown: e.down.Load(), Errors: e.errors.Load(),
+		}
+		if last := e.last.Load(); last != nil {
+			one.LastError = *last
+		}
+		u.Endpoints = append(u.Endpoints, one)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	u.Denied, u.DeniedMore = slices.Clone(l.denied), l.more
+	for i, d := range u.Denied {
+		u.Denied[i] = d.WithAdvice(adviceFor(d, declared))
+	}
+	return u
+}
+
+// adviceFor says how something that was denied would be allowed.
+func adviceFor(d sandbox.Denial, declared []sandbox.Endpoint) sandbox.Advice {
+	add := func(e sandbox.Endpoint) sandbox.Fix {
+		return sandbox.Set("network", sandbox.Network{Endpoints: append(slices.Clone(declared), e)})
+	}
+	switch d.Reason {
+	case sandbox.DeniedUndeclared:
+		return sandbox.Advise("if it may be reached, declare it: %s", add(sandbox.Endpoint{Host: d.Host}))
+	case sandbox.DeniedAddress:
+		return sandbox.Advise("only the operator can say that a name is at such an address: NAME:PORT=ADDRESS with pinfold run --allow, or in %s", sandbox.Config("network.allow"))
+	case sandbox.DeniedSNI, sandbox.DeniedHost:
+		return sandbox.Advise("each name has an endpoint of its own: declare that one, too, and connect to it by its name")
+	case sandbox.DeniedNoSNI:
+		return sandbox.Advise("connect by the name, not by its address inside, and have TLS send it (server_hostname, -servername)")
+	case sandbox.DeniedHidden:
+		return sandbox.Advise("turn off encrypted ClientHello (ECH), also as GREASE, in the program")
+	case sandbox.DeniedNotTLS:
+		return sandbox.Advise("port 443 is for TLS; what speaks something else needs another port")
+	case sandbox.DeniedNotHTTP:
+		return sandbox.Advise("port 80 is for HTTP/1; what speaks something else needs another port")
+	case sandbox.DeniedMalformed:
+		return sandbox.Advise("send what has one reading only: plain HTTP/1.1, or a usual ClientHello; the evidence says what has not")
+	case sandbox.DeniedConnections:
+		return sandbox.Advise("close connections, or raise network.limits.connections")
+	case sandbox.DeniedBytesUp, sandbox.DeniedBytesDown:
+		return sandbox.Advise("raise network.limits." + map[sandbox.DenialReason]string{sandbox.DeniedBytesUp: "bytes_up", sandbox.DeniedBytesDown: "bytes_down"}[d.Reason])
+	case sandbox.DeniedBusy:
+		return sandbox.Advise("try again: other sandboxes have all the connections that this host passes on at once")
+	}
+	return nil
+}

@@ -1,0 +1,150 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"pinfold/sandbox"
+)
+
+// Door is a listener of one machine, for a declared name at a port of its.
+type Door struct {
+	Listener net.Listener
+	Host     string // canonical
+	Port     int
+	At       netip.Addr // inside
+}
+
+// Relay is the way out of one machine. It is safe for concurrent use.
+type Relay struct {
+	host   *Host
+	limits sandbox.NetworkLimits
+	ledger *ledger
+	doors  []Door
+	names  net.PacketConn // where programs look names up; nil: nowhere
+	life   context.Context
+	end    context.CancelFunc
+
+	going sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	open   map[*connection]bool
+}
+
+// Open begins to pass on what arrives at the doors. They are the relay's from now on, also
+// after an error, and so is names, where programs look up names; it may be nil. The
+// declaration must be canonical, and the doors be of it.
+func Open(h *Host, n sandbox.Network, doors []Door, names net.PacketConn) (*Relay, error) {
+	r := &Relay{host: h, limits: n.Limits, ledger: newLedger(n), doors: doors, names: names, open: map[*connection]bool{}}
+	r.life, r.end = context.WithCancel(context.Background())
+	at := map[string]netip.Addr{}
+	for _, d := range doors {
+		at[d.Host] = d.At
+		if r.ledger.find(d.Host) == nil {
+			r.Close()
+			return nil, fmt.Errorf("egress: a door for %s, which is not declared", d.Host)
+		}
+	}
+	for _, d := range doors {
+		r.going.Go(func() { r.accept(d) })
+	}
+	if names != nil {
+		r.going.Go(func() { r.lookUps(at) })
+	}
+	return r, nil
+}
+
+// Close ends everything: connections break off, listeners close. It returns when nothing
+// goes on any more, and may be called again.
+func (r *Relay) Close() {
+	r.end()
+	r.mu.Lock()
+	r.closed = true
+	for c := range r.open {
+		c.cut()
+	}
+	r.mu.Unlock()
+	for _, d := range r.doors {
+		_ = d.Listener.Close()
+	}
+	if r.names != nil {
+		_ = r.names.Close()
+	}
+	r.going.Wait()
+}
+
+// Use is what went on until now.
+func (r *Relay) Use() *sandbox.NetworkUse { return r.ledger.use() }
+
+// acceptPause is between two attempts where the host is short of something.
+const acceptPause = 20 * time.Millisecond
+
+// accept takes what arrives at a door, until the end.
+func (r *Relay) accept(d Door) {
+	for {
+		guest, err := d.Listener.Accept()
+		if err == nil && r.admit(guest, d) {
+			continue
+		}
+		if r.life.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return
+		}
+		select {
+		case <-r.life.Done():
+			return
+		case <-time.After(acceptPause):
+		}
+	}
+}
+
+// admit begins with a connection, where there is room for it, or says that there is none.
+// Then others wait in the kernel for a moment, at the cost of who made them.
+func (r *Relay) admit(guest net.Conn, d Door) (admitted bool) {
+	e := r.ledger.find(d.Host)
+	e.connections.Add(1)
+	c := &connection{relay: r, endpoint: e, door: d, guest: guest}
+	r.mu.Lock()
+	full, closed := int64(len(r.open)) >= r.limits.Connections, r.closed
+	switch {
+	case closed:
+	case full:
+		r.ledger.deny(d.Host, d.Port, sandbox.DeniedConnections, "")
+	case !r.host.enter():
+		full = true
+		r.ledger.deny(d.Host, d.Port, sandbox.DeniedBusy, "")
+	default:
+		r.open[c] = true
+		r.going.Go(func() {
+			defer r.forget(c)
+			c.serve()
+		})
+	}
+	r.mu.Unlock()
+	if full || closed {
+		breakOff(guest)
+	}
+	return !full && !closed
+}
+
+// forget ends with a connection that is over.
+func (r *Relay) forget(c *connection) {
+	c.cut()
+	r.mu.Lock()
+	delete(r.open, c)
+	r.mu.Unlock()
+	r.host.leave()
+}
+
+// breakOff closes a connection so that the other end learns that it did not end well.
+func breakOff(c net.Conn) {
+	if tcp, ok := c.(interface{ SetLinger(int) error }); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
+}

@@ -50,3 +50,30 @@ func timeCause(kind sandbox.CauseKind, field string, limit, observed int64, evid
 		WithAdvice(sandbox.Advise("extend it while you use it, or ask for more time: %s", sandbox.Set(field, min(2*limit, sandbox.MaxTTLMS))))
 	return &c
 }
+
+// Extend lets the sandbox live that many milliseconds from now.
+func (s *Sandbox) Extend(ttlMS int64) (sandbox.Info, error) {
+	if err := sandbox.CheckTTL(ttlMS); err != nil {
+		return sandbox.Info{}, err
+	}
+	if err := s.manager.checkTTL(ttlMS); err != nil {
+		return sandbox.Info{}, err
+	}
+	s.mu.Lock()
+	if !s.stays() {
+		defer s.mu.Unlock()
+		return sandbox.Info{}, s.notRunning()
+	}
+	now := time.Now()
+	s.expires = now.Add(time.Duration(ttlMS) * time.Millisecond)
+	s.info.ExpiresAt = s.expires.UTC().Round(0)
+	if !s.idles {
+		s.info.IdleMS = ttlMS
+	}
+	s.used = now
+	s.timer.Reset(s.untilEnd(now))
+	info := s.describe()
+	s.mu.Unlock()
+	s.save(info)
+	return info, nil
+}

@@ -308,33 +308,6 @@ func (s *Sandbox) save(info sandbox.Info) {
 	s.manager.records.KeepSandbox(s.tenant, info)
 }
 
-// Extend lets the sandbox live that many milliseconds from now.
-func (s *Sandbox) Extend(ttlMS int64) (sandbox.Info, error) {
-	if err := sandbox.CheckTTL(ttlMS); err != nil {
-		return sandbox.Info{}, err
-	}
-	if err := s.manager.checkTTL(ttlMS); err != nil {
-		return sandbox.Info{}, err
-	}
-	s.mu.Lock()
-	if !s.stays() {
-		defer s.mu.Unlock()
-		return sandbox.Info{}, s.notRunning()
-	}
-	now := time.Now()
-	s.expires = now.Add(time.Duration(ttlMS) * time.Millisecond)
-	s.info.ExpiresAt = s.expires.UTC().Round(0)
-	if !s.idles {
-		s.info.IdleMS = ttlMS
-	}
-	s.used = now
-	s.timer.Reset(s.untilEnd(now))
-	info := s.describe()
-	s.mu.Unlock()
-	s.save(info)
-	return info, nil
-}
-
 // stays says whether the sandbox is there and does not end. The lock is held.
 func (s *Sandbox) stays() bool {
 	return s.info.State == sandbox.StateRunning || s.info.State == sandbox.StatePaused

@@ -98,6 +98,8 @@ func (s flagWords) lists(call string) string {
 	switch {
 	case call == sandbox.CallListPools:
 		return "pinfold pool ls lists them"
+	case call == sandbox.CallListSnapshots:
+		return "pinfold snapshot ls lists them"
 	case slices.Contains([]string{"runs", "result", "cancel"}, s.command):
 		return "pinfold runs lists the runs that the server still has"
 	}

@@ -98,7 +98,7 @@ func cancelled() *sandbox.Error {
 // isID says whether a word looks like the id of a sandbox, a process or a run.
 func isID(word string) bool {
 	kind, rest, _ := strings.Cut(word, "_")
-	return (kind == "sbx" || kind == "prc" || kind == "run") && len(rest) == idLength && strings.Trim(rest, idLetters) == ""
+	return (kind == "sbx" || kind == "prc" || kind == "run" || kind == "snp") && len(rest) == idLength && strings.Trim(rest, idLetters) == ""
 }
 
 const (
@@ -112,7 +112,7 @@ func checkIDs(prefix, what string, ids ...string) error {
 		if !isID(id) || !strings.HasPrefix(id, prefix) {
 			return (&sandbox.Error{
 				Code: sandbox.CodeNotFound, Message: fmt.Sprintf("\"%s\" is not the id of a %s", sandbox.SafeText(id, maxID), what),
-			}).WithHint(map[string]string{"sbx_": "pinfold ls lists the sandboxes", "prc_": "pinfold ps SANDBOX lists the processes", "run_": "pinfold runs lists the runs"}[prefix])
+			}).WithHint(map[string]string{"sbx_": "pinfold ls lists the sandboxes", "prc_": "pinfold ps SANDBOX lists the processes", "run_": "pinfold runs lists the runs", "snp_": "pinfold snapshot ls lists the snapshots"}[prefix])
 		}
 	}
 	return nil

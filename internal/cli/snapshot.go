@@ -135,6 +135,9 @@ func (a *app) forkCommand() *cobra.Command {
 			if f.Count == 0 {
 				return usageError("--count: at least one")
 			}
+			if err := f.Validate(); err != nil {
+				return err
+			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.fork(ctx, c.Sandbox(args[0]), f, asJSON) })
 		},
 	}

@@ -134,26 +134,32 @@ func (o *order) next(e Entry) error {
 		return checkMode(e)
 	case Dir:
 		o.depth++
+		return checkName(e.Name)
+	case File, Link, Symlink:
+		return errors.Join(checkName(e.Name), o.file(e))
+	}
+	return broken("an unknown entry")
+}
+
+// file says whether a file, another name of one, or a link can be.
+func (o *order) file(e Entry) error {
+	switch e.Kind {
 	case File:
 		if e.Size < 0 || e.Number != 0 && e.Number != o.numbers+1 {
 			return broken("a file that cannot be")
 		}
 		o.numbers, o.left = max(o.numbers, e.Number), e.Size
-		if err := checkMode(e); err != nil {
-			return err
-		}
+		return checkMode(e)
 	case Link:
 		if e.Number == 0 || e.Number > o.numbers {
 			return broken("another name of an unknown file")
 		}
-	case Symlink:
+	default:
 		if e.Target == "" || len(e.Target) > MaxTarget || strings.Contains(e.Target, "\x00") {
 			return broken("a link that cannot be")
 		}
-	default:
-		return broken("an unknown entry")
 	}
-	return checkName(e.Name)
+	return nil
 }
 
 func checkMode(e Entry) error {

@@ -87,7 +87,7 @@ func TestComesBack(t *testing.T) {
 // elsewhere.
 func TestHostileStreams(t *testing.T) {
 	whole := sample(t)
-	for n := range len(whole) {
+	for n := range whole {
 		if _, _, err := read(whole[:n]); !errors.Is(err, errBroken) {
 			t.Fatalf("cut after %d bytes: %v", n, err)
 		}

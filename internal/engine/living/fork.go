@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 
 	"pinfold/internal/engine/execution"
@@ -96,7 +95,11 @@ func (mg *Manager) forked(ctx context.Context, tenant string, c sandbox.Create, 
 func (mg *Manager) fromSnapshot(ctx context.Context, tenant string, c sandbox.Create) (sandbox.Create, *origin, error) {
 	r, content, err := mg.snapshots.Open(ctx, tenant, c.Snapshot)
 	if err != nil {
-		return c, nil, sandbox.AsError(err).WithField("snapshot")
+		e := sandbox.AsError(err).WithField("snapshot")
+		if e.Code == sandbox.CodeNotFound {
+			e = e.WithAdvice(sandbox.Advise("list yours with %s", sandbox.Call(sandbox.CallListSnapshots)))
+		}
+		return c, nil, e
 	}
 	from := &origin{content: content, image: r.Image, limits: r.Info.Limits}
 	if c.Template != "" && c.Template != r.Info.Template {
@@ -134,8 +137,7 @@ func (o *origin) suits(limits sandbox.Limits, image, template string) error {
 // nobody knows it. After an error its machine is gone.
 func (s *Sandbox) restore(ctx context.Context, from *origin) error {
 	failpoint.Hit("restore.machine")
-	var files io.Reader = from.content.Reader()
-	err := s.machine.Restore(ctx, files)
+	err := s.machine.Restore(ctx, from.content.Reader())
 	failpoint.Hit("restore.files")
 	if err == nil {
 		return nil

@@ -89,7 +89,7 @@ func TestDeepTrees(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &after); err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &before) //nolint:errcheck // as it was
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &before)
 	s, err := readAll(t, dir, wide, io.Discard)
 	if err != nil || s.Dirs != levels || s.Left != 1 { // there is no tmp
 		t.Errorf("%+v, %v", s, err)

@@ -69,7 +69,7 @@ func (t *tree) regular(dir int, name string, st unix.Stat_t) error {
 	e := filetree.Entry{Kind: filetree.File, Name: name, Mode: st.Mode & 0o777, MtimeNS: st.Mtim.Nano(), Size: st.Size}
 	if st.Nlink > 1 {
 		e.Number = t.base + uint64(len(t.numbers)) + 1
-		t.numbers[st.Ino] = &several{e.Number, uint64(st.Nlink) - 1}
+		t.numbers[st.Ino] = &several{e.Number, uint64(st.Nlink) - 1} //nolint:unconvert // not everywhere as long
 	}
 	if err := t.entry(e); err != nil {
 		return err

@@ -30,6 +30,7 @@ type box interface { //nolint:interfacebloat // the whole of it must be the same
 	Info(ctx context.Context) (sandbox.Info, error)
 	Extend(ctx context.Context, ttlMS int64) (sandbox.Info, error)
 	Destroy(ctx context.Context) (sandbox.Info, error)
+	Snapshot(ctx context.Context, t sandbox.TakeSnapshot) (sandbox.Snapshot, error)
 	Exec(ctx context.Context, c sandbox.Command, o client.ExecOptions) (sandbox.Process, error)
 	Processes(ctx context.Context) ([]sandbox.Process, error)
 	Stat(ctx context.Context, path string) (sandbox.FileInfo, error)
@@ -74,6 +75,9 @@ type pinfoldAPI interface { //nolint:interfacebloat // as above
 	SetPool(ctx context.Context, p sandbox.PoolSpec) (sandbox.PoolInfo, error)
 	RemovePool(ctx context.Context, name string) error
 	Usage(ctx context.Context, from, to time.Time) ([]client.Day, error)
+	Snapshots(ctx context.Context) ([]sandbox.Snapshot, error)
+	Snapshot(ctx context.Context, id string) (sandbox.Snapshot, error)
+	RemoveSnapshot(ctx context.Context, id string) error
 }
 
 // way is one of the two.
@@ -81,6 +85,7 @@ type way struct {
 	pinfoldAPI
 
 	create func(t *testing.T, c sandbox.Create) box
+	fork   func(t *testing.T, b box, f sandbox.ForkSandbox) []box
 	start  func(t *testing.T, b box, c sandbox.Command) process
 	port   func(t *testing.T, b box, port int) http.RoundTripper
 }
@@ -126,6 +131,12 @@ func inProcess(t *testing.T) way {
 		create: func(t *testing.T, c sandbox.Create) box {
 			return must(local.Create(t.Context(), c))(t)
 		},
+		fork: func(t *testing.T, b box, f sandbox.ForkSandbox) (all []box) {
+			for _, fork := range must(must(local.Sandbox(b.ID()))(t).Fork(t.Context(), f))(t) {
+				all = append(all, fork)
+			}
+			return all
+		},
 		start: func(t *testing.T, b box, c sandbox.Command) process {
 			return must(must(local.Sandbox(b.ID()))(t).Start(t.Context(), c))(t)
 		},
@@ -152,6 +163,12 @@ func throughServer(t *testing.T) way {
 	return way{
 		pinfoldAPI: c,
 		create:     func(t *testing.T, create sandbox.Create) box { return must(c.Create(t.Context(), create))(t) },
+		fork: func(t *testing.T, b box, f sandbox.ForkSandbox) (all []box) {
+			for _, fork := range must(c.Sandbox(b.ID()).Fork(t.Context(), f))(t) {
+				all = append(all, fork)
+			}
+			return all
+		},
 		start: func(t *testing.T, b box, command sandbox.Command) process {
 			return must(c.Sandbox(b.ID()).Start(t.Context(), command))(t)
 		},

@@ -198,6 +198,8 @@ func (mg *Manager) destroyUnknown(ctx context.Context, found map[machineKey]driv
 // leave lets go of a sandbox whose machine outlives us, for the next process to adopt.
 // It says whether that is so. What runs in there ends.
 func (s *Sandbox) leave() bool {
+	s.changing.Lock() // it must not be left standing still for a snapshot
+	defer s.changing.Unlock()
 	s.mu.Lock()
 	if !s.kept || !s.stays() {
 		s.mu.Unlock()

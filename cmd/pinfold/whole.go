@@ -79,11 +79,11 @@ func compareDrivers(ctx context.Context, o cli.CompareOptions) (*bench.Report, e
 	defer os.RemoveAll(state) //nolint:errcheck // a temporary directory
 	c := config.Default()
 	c.State, c.Drivers = state, config.Found()
-	c.Drivers.Docker.Image = o.DockerImage
+	c.Drivers.Docker.Image = o.Image
 	c.Drivers.GVisor.Runsc = cmp.Or(o.Runsc, c.Drivers.GVisor.Runsc)
 	c.Drivers.QEMU.Kernel = cmp.Or(o.Kernel, c.Drivers.QEMU.Kernel)
-	o.Options.Image, o.Options.Runsc = o.DockerImage, c.Drivers.GVisor.Runsc
-	if o.DockerImage == "" {
+	o.Runsc = c.Drivers.GVisor.Runsc
+	if o.Image == "" {
 		o.LeftOut = map[string]string{"docker": "--docker-image names an image of the engine's in which Python lies where it lies here"}
 	}
 	o.NewEngine = func() (*engine.Engine, error) {

@@ -38,9 +38,7 @@ const compareExamples = `  pinfold compare --quick                    does it al
 type CompareOptions struct {
 	compare.Options
 
-	DockerImage string // what the docker driver's sandboxes show; empty: it is not compared
-	Runsc       string // the gvisor driver's program; empty: the one that is found
-	Kernel      string // of virtual machines; empty: the one that is found
+	Kernel string // of virtual machines; empty: the one that is found
 }
 
 func (a *app) compareCommand() *cobra.Command {
@@ -55,7 +53,7 @@ func (a *app) compareCommand() *cobra.Command {
 	set.BoolVar(&o.Quick, "quick", false, "few rounds: coarse numbers")
 	set.StringSliceVar(&o.Only, "only", nil, "only these drivers")
 	set.IntVar(&o.Rounds, "rounds", 0, "how often each driver takes its turn (default 20)")
-	set.StringVar(&o.DockerImage, "docker-image", "", "compare containers, too, of this image of the engine's")
+	set.StringVar(&o.Image, "docker-image", "", "compare containers, too, of this image of the engine's")
 	set.StringVar(&o.Runsc, "runsc", "", "gVisor's program (default $PINFOLD_RUNSC, or runsc in PATH)")
 	set.StringVar(&o.Kernel, "kernel", "", "what virtual machines boot (default $PINFOLD_KERNEL, or the newest in /boot)")
 	group(set, "What", "quick", "only DRIVER,...", "rounds N", "docker-image IMAGE", "runsc PATH", "kernel FILE")

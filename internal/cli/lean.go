@@ -29,7 +29,7 @@ func (a *app) prepareFor(w wish, read bool) error {
 	flag := ""
 	switch {
 	case a.remote():
-	case w.image():
+	case w.template != "" && w.template != sandbox.TemplateHost:
 		flag = "--template " + sandbox.SafeText(w.template, 130)
 	case w.stronger() && w.driver != "":
 		flag = "--driver " + sandbox.SafeText(w.driver, 60)

@@ -9,9 +9,6 @@ import (
 // wish is what a run on this host asks for that not every program and engine has.
 type wish struct{ template, driver, isolation string }
 
-// image says that the template is one.
-func (w wish) image() bool { return w.template != "" && w.template != sandbox.TemplateHost }
-
 // everywhere are the drivers that every engine of this program has.
 var everywhere = []string{"", sandbox.DriverAuto, "native", "process"}
 

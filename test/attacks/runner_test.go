@@ -3,11 +3,9 @@
 package attacks
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -101,10 +99,7 @@ func TestAttacksOnGVisor(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the gvisor driver needs root")
 	}
-	runsc, err := exec.LookPath(cmp.Or(os.Getenv("PINFOLD_RUNSC"), "runsc"))
-	if err != nil {
-		drivertest.Missing(t, "there is no runsc: %v", err)
-	}
+	runsc := drivertest.Runsc(t)
 	ledger.Check(t)
 	before := hostState(t)
 	a := newArenaOf(t, readPrelude(t), runsc)

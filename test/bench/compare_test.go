@@ -4,7 +4,6 @@ package bench
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -74,10 +73,7 @@ func TestCompareBesidePeers(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("containers and gVisor are root's")
 	}
-	runsc, err := exec.LookPath(cmp.Or(os.Getenv("PINFOLD_RUNSC"), "runsc"))
-	if err != nil {
-		drivertest.Missing(t, "there is no runsc: %v", err)
-	}
+	runsc := drivertest.Runsc(t)
 	if missing := dockerengine.Missing(dockerengine.Docker); missing != "" {
 		drivertest.Missing(t, "%s", missing)
 	}

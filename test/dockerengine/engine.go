@@ -208,7 +208,7 @@ func (e *Engine) call(ctx context.Context, method, path string, body io.Reader) 
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close()
+	defer answer.Body.Close() //nolint:errcheck // only read
 	said, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	if err == nil && answer.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", answer.Status, said)

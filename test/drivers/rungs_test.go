@@ -3,10 +3,8 @@
 package drivers
 
 import (
-	"cmp"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -38,10 +36,7 @@ func ladder(t *testing.T) *engine.Engine {
 	if os.Geteuid() != 0 {
 		t.Skip("containers, gVisor and virtual machines are root's")
 	}
-	runsc, err := exec.LookPath(cmp.Or(os.Getenv("PINFOLD_RUNSC"), "runsc"))
-	if err != nil {
-		drivertest.Missing(t, "there is no runsc: %v", err)
-	}
+	runsc := drivertest.Runsc(t)
 	for _, missing := range []string{dockerengine.Missing(dockerengine.Docker), vm.Missing()} {
 		if missing != "" {
 			drivertest.Missing(t, "%s", missing)

@@ -3,9 +3,7 @@
 package e2e
 
 import (
-	"cmp"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,14 +17,12 @@ import (
 // found is where a runsc is, and a kernel for virtual machines, or the test ends.
 func found(t *testing.T) (runsc, kernel string) {
 	t.Helper()
-	runsc, err := exec.LookPath(cmp.Or(os.Getenv(config.RunscEnv), "runsc"))
-	if err != nil {
-		drivertest.Missing(t, "there is no runsc: set %s=$(scripts/tool runsc): %v", config.RunscEnv, err)
-	}
+	runsc = drivertest.Runsc(t)
 	if missing := vm.Missing(); missing != "" {
 		drivertest.Missing(t, "%s", missing)
 	}
-	if kernel, err = vm.Kernel(t.Context()); err != nil {
+	kernel, err := vm.Kernel(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
 	return runsc, kernel

@@ -5,11 +5,9 @@
 package faults
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -56,7 +54,7 @@ func TestCrashes(t *testing.T) {
 				c.driver = "process"
 			case strings.HasPrefix(name, "gvisor."):
 				c.driver = "gvisor"
-				c.options.Config += "drivers: {gvisor: {runsc: " + runsc(t) + "}}\n"
+				c.options.Config += "drivers: {gvisor: {runsc: " + drivertest.Runsc(t) + "}}\n"
 			}
 			if c.driver != "" {
 				c.options.Config = strings.ReplaceAll(c.options.Config, "\n    min:", "\n    driver: "+c.driver+"\n    min:")
@@ -64,16 +62,6 @@ func TestCrashes(t *testing.T) {
 			c.play()
 		})
 	}
-}
-
-// runsc is the gvisor driver's program.
-func runsc(t *testing.T) string {
-	t.Helper()
-	path, err := exec.LookPath(cmp.Or(os.Getenv("PINFOLD_RUNSC"), "runsc"))
-	if err != nil {
-		drivertest.Missing(t, "there is no runsc: %v", err)
-	}
-	return path
 }
 
 // stateDir is short: the path of a socket has at most 107 bytes.

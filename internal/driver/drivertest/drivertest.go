@@ -13,11 +13,13 @@ package drivertest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -191,6 +193,16 @@ func Missing(tb testing.TB, format string, args ...any) {
 		tb.Fatal(text)
 	}
 	tb.Skip(text)
+}
+
+// Runsc is gVisor's program, that of PINFOLD_RUNSC or PATH, or ends the test.
+func Runsc(tb testing.TB) string {
+	tb.Helper()
+	path, err := exec.LookPath(cmp.Or(os.Getenv("PINFOLD_RUNSC"), "runsc"))
+	if err != nil {
+		Missing(tb, "there is no runsc: set PINFOLD_RUNSC=$(scripts/tool runsc): %v", err)
+	}
+	return path
 }
 
 var serial atomic.Int64

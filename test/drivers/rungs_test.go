@@ -27,7 +27,7 @@ import (
 const dockerImage = "pinfold-ladder"
 
 var imagePackages = []string{
-	"dash", "coreutils", "sed", "grep", "python3-minimal", "libpython3-stdlib", "perl", "ruby", "php-cli", "lua5.4", "tcl", "gcc", "g++", "libc6-dev", "r-base-core",
+	"bash", "dash", "coreutils", "sed", "grep", "python3-minimal", "libpython3-stdlib", "perl", "ruby", "php-cli", "lua5.4", "tcl", "gcc", "g++", "libc6-dev", "r-base-core",
 }
 
 // ladder is an engine with all drivers, each with the real thing behind it.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,7 +41,7 @@ const stay = "\nimport time; time.sleep(600)"
 var ends = map[string]end{
 	"exit status":  {language: "sh", code: "exit 3"},
 	"signal":       {language: "sh", code: "kill -SEGV $$"},
-	"memory":       {"python", "a = []\nwhile 1: a.append(bytearray(1 << 20))", sandbox.Limits{MemoryBytes: 100 << 20}, sandbox.FeatureMemory},
+	"memory":       {"python", "a = []\nwhile 1: a.append(bytearray(1 << 20))", sandbox.Limits{}, sandbox.FeatureMemory},
 	"wall time":    {"python", "import time; time.sleep(600)", sandbox.Limits{WallTimeMS: 1500}, sandbox.FeatureWallTime},
 	"CPU time":     {"python", "while 1: pass", sandbox.Limits{CPUTimeMS: 1000}, sandbox.FeatureCPUTime},
 	"disk":         {"python", "for i in range(50): open(f'{i}', 'wb').write(bytes(1 << 20))" + stay, sandbox.Limits{DiskBytes: 20 << 20}, sandbox.FeatureDisk},
@@ -49,6 +50,9 @@ var ends = map[string]end{
 	"size of file": {"python", "open('x', 'wb').write(bytes(5 << 20))", sandbox.Limits{FileSizeBytes: 1 << 20}, sandbox.FeatureFileSize},
 	"threads":      {language: "python", code: "import threading, time\nall = [threading.Thread(target=time.sleep, args=(0.5,)) for _ in range(40)]\nfor t in all: t.start()\nfor t in all: t.join()\nprint(len(all))"},
 }
+
+// heavy are languages whose programs want more than the usual limits.
+var heavy = []string{"c++", "rust", "java", "r", "javascript", "typescript"}
 
 // rungs are the drivers whose results are those of native. What is left out on one is left
 // out for speed alone.
@@ -61,8 +65,8 @@ var rungs = []struct {
 	{driver: "docker", without: []string{"rust", "java"}, because: "they would make the image three times as large"},
 	{driver: "gvisor"},
 	{
-		driver: "qemu", without: []string{"c++", "rust", "java", "r", "javascript", "typescript"},
-		because: "emulated, each takes ten seconds and more; C is a compiler, too",
+		driver: "qemu", without: heavy,
+		because: "emulated, each takes ten seconds and more; C has a compiler, too",
 	},
 }
 
@@ -78,8 +82,9 @@ func TestSameResults(t *testing.T) {
 	e := ladder(t)
 	want := map[string]said{}
 	for language, code := range answers {
-		if want[language], _ = ran(t, e, native.Name, answer(language, code)); want[language].Stdout == "" {
-			t.Errorf("%s: %+v", language, want[language])
+		var r *sandbox.Result
+		if want[language], r = ran(t, e, native.Name, answer(language, code)); !strings.HasPrefix(r.Stdout, "42") {
+			t.Errorf("%s: %+v %.1000s", language, want[language], r.Stderr)
 		}
 	}
 	for name, c := range ends {
@@ -102,8 +107,12 @@ func TestSameResults(t *testing.T) {
 	})
 }
 
-// answer is a program of a language, with room for its compiler.
+// answer is a program of a language. Other limits than the usual ones are other machines,
+// which an emulator boots in seconds.
 func answer(language, code string) end {
+	if !slices.Contains(heavy, language) {
+		return end{language: language, code: code}
+	}
 	return end{language: language, code: code, limits: sandbox.Limits{
 		MemoryBytes: 1 << 30, Processes: 256, DiskBytes: 512 << 20,
 	}}
@@ -113,21 +122,21 @@ func answer(language, code string) end {
 // one expect.
 func same(t *testing.T, e *engine.Engine, driver, name string, c end, native said) {
 	t.Helper()
-	got, enforced := ran(t, e, driver, c)
+	got, r := ran(t, e, driver, c)
 	want := native
-	if c.feature != "" && !slices.Contains(enforced, c.feature) {
+	if c.feature != "" && !slices.Contains(r.Isolation.Enforced, c.feature) {
 		want = said{Status: string(sandbox.StatusKilled), Signal: "SIGKILL", Cause: native.Cause, Exit: -1}
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-native +%s)\n%s", name, driver, diff)
+		t.Errorf("%s (-native +%s)\n%s%.1000s", name, driver, diff, r.Stderr)
 	}
 }
 
 // patience is many times what the slowest of these programs takes, in milliseconds.
 const patience = 300_000
 
-// ran is what became of a program, and what was enforced.
-func ran(t *testing.T, e *engine.Engine, driver string, c end) (said, []string) {
+// ran is what became of a program.
+func ran(t *testing.T, e *engine.Engine, driver string, c end) (said, *sandbox.Result) {
 	t.Helper()
 	// What is not the limit in question is far away: a machine may be emulated on a busy host.
 	c.limits.WallTimeMS, c.limits.CPUTimeMS = cmp.Or(c.limits.WallTimeMS, patience), cmp.Or(c.limits.CPUTimeMS, patience)
@@ -137,10 +146,7 @@ func ran(t *testing.T, e *engine.Engine, driver string, c end) (said, []string) 
 	r, err := e.Run(ctx, runs.Request{Spec: sandbox.Spec{Driver: driver, Language: c.language, Code: c.code, Limits: c.limits}})
 	if err != nil {
 		t.Errorf("%s, %s: %v", driver, c.language, err)
-		return said{}, nil
-	}
-	if r.Stderr != "" {
-		t.Logf("%s, %s: %.300s", driver, c.language, r.Stderr)
+		return said{}, &sandbox.Result{}
 	}
 	if took := time.Since(begun); took > 5*time.Second {
 		t.Logf("%s, %s: took %s", driver, c.language, took.Round(time.Second))
@@ -155,5 +161,5 @@ func ran(t *testing.T, e *engine.Engine, driver string, c end) (said, []string) 
 	if r.Status == sandbox.StatusSucceeded {
 		s.Stdout = r.Stdout
 	}
-	return s, r.Isolation.Enforced
+	return s, r
 }

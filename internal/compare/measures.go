@@ -39,7 +39,7 @@ func (c *comparison) starts() error {
 		Part: "starts", Title: "What a run of `print(1)` takes", Tables: []*bench.Table{t},
 		Text: "From the request to the complete result, one at a time, medians. Cold: everything is made for the run. Warm: a sandbox with an interpreter waits in a pool. Bare is `python3 -c` by itself.",
 	}
-	m := starting{cold: map[string][]time.Duration{}, create: map[string][]time.Duration{}}
+	m := starting{cold: map[string][]time.Duration{}, create: map[string][]time.Duration{}, failed: map[string]bool{}}
 	for round := range c.o.Rounds + 1 { // the first one, in which things are made once, does not count
 		c.o.Progress(fmt.Sprintf("cold runs, round %d of %d", round, c.o.Rounds))
 		if err := c.round(&m, round > 0); err != nil {
@@ -54,6 +54,9 @@ func (c *comparison) starts() error {
 		all, err := c.warm(d.Driver)
 		if err != nil {
 			note = "no warm one: " + sandbox.SafeText(err.Error(), 200)
+		}
+		if m.failed[d.Driver] {
+			note = strings.TrimSuffix("a cold one failed; "+note, "; ")
 		}
 		ms, warm := median(m.cold[d.Driver]), median(all)
 		t.Add(d.Driver, note, ms, median(m.create[d.Driver]), warm, ms/base)
@@ -78,6 +81,7 @@ func (c *comparison) starts() error {
 type starting struct {
 	bare         []time.Duration
 	cold, create map[string][]time.Duration // by driver
+	failed       map[string]bool            // drivers that are left out from then on
 }
 
 // round is one turn of everything.
@@ -91,16 +95,22 @@ func (c *comparison) round(m *starting, count bool) error {
 	}
 	c.turn(count)
 	for _, d := range c.all {
+		if m.failed[d.Driver] {
+			continue
+		}
 		program := spec(d.Driver, printing)
 		program.Cold = true
 		r, took, err := c.run(program)
 		if err == nil {
 			err = printed(r)
 		}
-		if err != nil {
-			return err
-		}
-		if count {
+		switch {
+		case c.ctx.Err() != nil:
+			return c.ctx.Err()
+		case err != nil:
+			m.failed[d.Driver] = true
+			c.fail(err)
+		case count:
 			m.cold[d.Driver] = append(m.cold[d.Driver], took)
 			m.create[d.Driver] = append(m.create[d.Driver], time.Duration(r.Timings.CreateMS*float64(time.Millisecond)))
 		}
@@ -145,7 +155,7 @@ func (c *comparison) pooled(name string, size int, do func(sandbox.PoolSpec) err
 }
 
 // filledTime is how long a pool may take to be full.
-const filledTime = time.Minute
+const filledTime = 3 * time.Minute
 
 // filled waits until a pool is.
 func (c *comparison) filled(p sandbox.PoolSpec) error {
@@ -187,8 +197,8 @@ func (c *comparison) throughput() error {
 	for _, d := range c.all {
 		c.o.Progress("throughput: " + d.Driver)
 		cold, cpu, err := c.rate(d.Driver, true)
-		if err != nil {
-			return err
+		if err != nil && c.ctx.Err() == nil {
+			c.fail(fmt.Errorf("throughput: %w", err))
 		}
 		warm, warmCPU, err := c.warmRate(d.Driver)
 		if err != nil {
@@ -210,9 +220,9 @@ func (c *comparison) warmRate(name string) (rate, cpu float64, err error) {
 		return err
 	})
 	if err != nil {
-		return math.NaN(), math.NaN(), err
+		rate, cpu = math.NaN(), math.NaN()
 	}
-	return rate, cpu, nil
+	return rate, cpu, err
 }
 
 // rate is how many runs a second there are, and what each takes of the processors, in ms.
@@ -241,7 +251,7 @@ func (c *comparison) rate(name string, cold bool) (rate, cpu float64, err error)
 	busy = busyTime() - busy
 	for _, err := range errs {
 		if err != nil {
-			return 0, 0, err
+			return math.NaN(), math.NaN(), err
 		}
 	}
 	return all / took.Seconds(), float64(busy) / all / float64(time.Millisecond), nil
@@ -277,8 +287,8 @@ func (c *comparison) memory() error {
 	for _, d := range c.all {
 		c.o.Progress("memory: " + d.Driver)
 		each, err := middle(func() (float64, error) { return c.living(d.Driver) })
-		if err != nil {
-			return fmt.Errorf("%s: %w", d.Driver, err)
+		if err != nil && c.ctx.Err() == nil {
+			c.fail(fmt.Errorf("memory: %s: %w", d.Driver, err))
 		}
 		python, err := middle(func() (float64, error) { return c.waiting(d.Driver) })
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pinfold/internal/bench"
@@ -225,14 +226,18 @@ func (c *comparison) warmRate(name string) (rate, cpu float64, err error) {
 	return rate, cpu, err
 }
 
+// rateTime is from when on no further round is begun.
+const rateTime = 20 * time.Second
+
 // rate is how many runs a second there are, and what each takes of the processors, in ms.
 func (c *comparison) rate(name string, cold bool) (rate, cpu float64, err error) {
 	var wg sync.WaitGroup
+	var done atomic.Int64
 	errs := make([]error, together)
 	busy, begun := busyTime(), time.Now()
 	for i := range together {
 		wg.Go(func() {
-			for range c.o.Rounds {
+			for n := 0; n < c.o.Rounds && (n == 0 || time.Since(begun) < rateTime); n++ {
 				program := spec(name, printing)
 				program.Cold = cold
 				r, _, err := c.run(program)
@@ -243,11 +248,12 @@ func (c *comparison) rate(name string, cold bool) (rate, cpu float64, err error)
 					errs[i] = err
 					return
 				}
+				done.Add(1)
 			}
 		})
 	}
 	wg.Wait()
-	took, all := time.Since(begun), float64(together*c.o.Rounds)
+	took, all := time.Since(begun), float64(done.Load())
 	busy = busyTime() - busy
 	for _, err := range errs {
 		if err != nil {

@@ -28,19 +28,29 @@ type owned struct {
 	Supervisor proctree.Process
 }
 
+// mkdirTries is how often the directory of machines is made again.
+const mkdirTries = 10
+
 // makePlaces makes the machine's directory and locks it.
 func (m *machine) makePlaces() error {
 	mode := uint32(0o700)
 	if m.uid >= 0 {
 		mode = 0o711 // its user passes through
 	}
-	if err := unix.Mkdir(m.dir, mode); err != nil {
+	err := unix.Mkdir(m.dir, mode)
+	for try := 0; errors.Is(err, unix.ENOENT) && try < mkdirTries; try++ {
+		// Another process has closed its driver and found the directory of machines empty.
+		if err := m.driver.makeDir(); err != nil {
+			return err
+		}
+		err = unix.Mkdir(m.dir, mode)
+	}
+	if err != nil {
 		return &os.PathError{Op: "mkdir", Path: m.dir, Err: err}
 	}
 	if err := os.Chmod(m.dir, os.FileMode(mode)); err != nil {
 		return err
 	}
-	var err error
 	if m.lock, err = takeLock(m.dir); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
+	"pinfold/sandbox"
 	"pinfold/test/asuser"
 )
 
@@ -78,4 +79,22 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceAsUser(t *testing.T) {
 	asuser.Rerun(t, "TestConformance", []string{agenttest.Agent, drivertest.Probe}, nil)
+}
+
+// A process that ends takes nothing from the others on the host: the directory of machines,
+// which it finds empty and removes, is made again.
+func TestDirectoryIsMadeAgain(t *testing.T) {
+	dir := place(t)
+	d := newDriver(t, dir, 0)
+	made := func(t *testing.T, d *Driver) {
+		if err := newBox(t, d, sandbox.Limits{}).Destroy(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	made(t, d)
+	t.Run("another process", func(t *testing.T) { made(t, newDriver(t, dir, 0)) })
+	if _, err := os.Stat(d.o.Dir); !os.IsNotExist(err) {
+		t.Fatalf("control: the directory is not removed: %v", err)
+	}
+	made(t, d)
 }

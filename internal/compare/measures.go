@@ -61,7 +61,7 @@ func (c *comparison) starts() error {
 		}
 		ms, warm := median(m.cold[d.Driver]), median(all)
 		t.Add(d.Driver, note, ms, median(m.create[d.Driver]), warm, ms/base)
-		chart.AddBar(d.Driver, ms, true)
+		chart.AddBar(d.Driver+", cold", ms, true)
 		chart.AddBar(d.Driver+", warm", warm, true)
 		for _, p := range c.peers {
 			if p.beside == d.Driver {
@@ -206,7 +206,7 @@ func (c *comparison) throughput() error {
 			s.Note("%s: no warm ones: %v", d.Driver, err)
 		}
 		t.Add(d.Driver, "", cold, cpu, warm, warmCPU)
-		chart.AddBar(d.Driver, cold, true)
+		chart.AddBar(d.Driver+", cold", cold, true)
 		chart.AddBar(d.Driver+", warm", warm, true)
 	}
 	s.Charts = []bench.Chart{chart}

@@ -54,7 +54,21 @@ func packImage(t *testing.T) []byte {
 			add(&tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(name, "/"), Mode: 0o755}, content)
 		}
 	}
-	for _, p := range []string{"sh", "cat", "echo", "sleep", "stty", "tty", "test", "true", "env", "ls", "seq", "head"} {
+	pythons, err := filepath.Glob("/usr/lib/python3.[0-9]*/*.py")
+	if err != nil || len(pythons) == 0 {
+		t.Fatal("there is no Python: ", err)
+	}
+	for _, pattern := range []string{"encodings", "collections", "importlib", "re"} { // beside what is built in
+		more, _ := filepath.Glob(filepath.Join(filepath.Dir(pythons[0]), pattern, "*.py"))
+		pythons = append(pythons, more...)
+	}
+	for _, p := range pythons {
+		file(p, p)
+	}
+	for _, p := range []string{
+		"sh", "cat", "echo", "sleep", "stty", "tty", "test", "true", "env", "ls", "seq", "head",
+		"bash", "chmod", "dd", "ln", "mkdir", "mkfifo", "python3", "rm", "touch", "truncate",
+	} {
 		path := "/usr/bin/" + p
 		file(path, path)
 		said, _ := exec.CommandContext(t.Context(), "ldd", path).Output() //nolint:gosec // the names above

@@ -22,9 +22,14 @@ import (
 	"pinfold/test/ledger"
 )
 
-// stored makes a template of the programs of testImage, and two layers of others over them:
-// what the engine has under the name testImage has no part in it.
+// stored makes a template of the programs of testImage, with a layer over them that hides
+// some: what the engine has under the name testImage has no part in it.
 func stored(t *testing.T) ours.Template {
+	t.Helper()
+	return storedFor(t, ours.User{UID: 1001, GID: 1002, Name: "app", Home: "/srv/app"})
+}
+
+func storedFor(t *testing.T, user ours.User) ours.Template {
 	t.Helper()
 	dir := t.TempDir()
 	s, err := template.Open(filepath.Join(dir, "templates"), template.Limits{})
@@ -41,26 +46,27 @@ func stored(t *testing.T) ours.Template {
 	top, record := filepath.Join(dir, "top"), filepath.Join(dir, "record")
 	lower := filepath.Join(small.Layers.Under, small.Layers.Dirs[0])
 	for _, err := range []error{
-		os.MkdirAll(filepath.Join(top, "usr/bin"), 0o755), os.WriteFile(record, nil, 0o600),
+		os.MkdirAll(filepath.Join(top, "usr/bin"), 0o755), os.Mkdir(filepath.Join(top, "etc"), 0o755), os.WriteFile(record, nil, 0o600),
 		os.WriteFile(filepath.Join(top, "said"), []byte("of the upper layer\n"), 0o644),
 		unix.Mknod(filepath.Join(top, "usr/bin/seq"), unix.S_IFCHR, 0),
+		unix.Mknod(filepath.Join(top, "etc/shadow"), unix.S_IFCHR, 0), unix.Mknod(filepath.Join(top, "root"), unix.S_IFCHR, 0), // which everybody may read in an image
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	layers := ours.Layers{Under: "/", Dirs: []string{top[1:], lower[1:]}, Record: record}
-	return ours.Layered(os.DirFS(lower), "small", dir, layers, ours.User{UID: 1001, GID: 1002, Name: "app", Home: "/srv/app"}, []string{"GREETING=hello"}, []string{"sh"})
+	return ours.Layered(os.DirFS(lower), "small", dir, layers, user, []string{"GREETING=hello"}, []string{"sh"})
 }
 
 func TestConformanceOfImages(t *testing.T) {
-	small := stored(t)
+	small := storedFor(t, ours.User{})
 	conformOf(t, &theDaemon, "create the container", func(testing.TB) ours.Template { return small })
 }
 
 // Podman has the same copies by the same names.
 func TestConformanceOfImagesOfPodman(t *testing.T) {
-	small := stored(t)
+	small := storedFor(t, ours.User{})
 	conformOf(t, &thePodman, "start the container", func(testing.TB) ours.Template { return small })
 }
 
@@ -240,6 +246,34 @@ func TestNoCopy(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(d.o.StateDir); err != nil || len(entries) != 1 { // the agent's
 		t.Errorf("there is %v, %v", entries, err)
+	}
+}
+
+// A copy that nobody waits for any more is whole or not there, and is made when it is asked
+// for again.
+func TestCopyIsCutShort(t *testing.T) {
+	where := engineForTests(t)
+	d, of := open(t, where, stateDir(t)), stored(t)
+	cut := 0
+	for after := time.Millisecond; after < time.Minute; after *= 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		done, err := d.haveImage(ctx, of)
+		cancel()
+		if has := copiesOf(t, d); len(has) > 1 || len(has) == 1 && (len(has[0].RepoTags) != 1 || has[0].RepoTags[0] != d.o.image(of)) {
+			t.Fatalf("after %v the engine has %+v", after, has)
+		}
+		if err == nil {
+			done()
+			break
+		}
+		cut++
+	}
+	if cut == 0 {
+		t.Error("none was cut short")
+	}
+	plan := planOf(t, d, of, "whole")
+	if out := run(t, created(t, d, plan), plan, "/bin/cat", "/said"); out != "of the upper layer\n" {
+		t.Errorf("it says %q", out)
 	}
 }
 

@@ -113,6 +113,7 @@ type (
 // Local is an engine in this process. Close it.
 type Local struct {
 	engine *engine.Engine
+	images string // the directory of images; "": there is none
 	store  closer // nil: in memory
 }
 
@@ -124,7 +125,7 @@ func Open(ctx context.Context, o Options) (*Local, error) {
 	if err := wiring.CheckAgent(o.Agent); err != nil {
 		return nil, withAgentHint(err)
 	}
-	l := &Local{}
+	l := &Local{images: o.images()}
 	options := engine.Options{
 		Store: memstore.New(memstore.Options{}), Capacity: admission.Capacity(o.Capacity), Pools: o.Pools, Retention: o.Retention, Log: o.Log,
 	}

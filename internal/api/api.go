@@ -40,6 +40,8 @@ type Options struct {
 	// SpoolDir is where an archive that must be read twice waits, in a file
 	// without a name; default the system's temporary directory.
 	SpoolDir string
+	// Build makes templates; nil: there are no images.
+	Build Builder
 	// Heartbeat is how often a silent stream sends a sign of life, default
 	// 15 s. ClientTimeout is how long a client may neither send nor read what it
 	// has to, default 30 s.

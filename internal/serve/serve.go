@@ -140,7 +140,7 @@ func (s *server) open(ctx context.Context) error {
 		Engine: s.engine, Access: s.access, Version: s.o.Version, Domain: s.config.Domain,
 		AllowedHosts: hostsWithoutPorts(s.config.AllowedHosts), AllowedOrigins: s.config.AllowedOrigins,
 		Metrics: s.telemetry.Handler(), Middleware: s.telemetry.Middleware, Log: s.log,
-		SpoolDir: s.config.State,
+		SpoolDir: s.config.State, Build: s.builder(),
 	})
 	if err != nil {
 		return err

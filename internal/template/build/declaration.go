@@ -14,13 +14,13 @@ type Declaration struct {
 	Name     string            `json:"name,omitempty"`
 	Base     Base              `json:"base"`
 	Packages Packages          `json:"packages,omitzero"`
-	Files    []File            `json:"files,omitempty"`
+	Files    []PlacedFile      `json:"files,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`
 	User     string            `json:"user,omitempty"`     // of the image's /etc/passwd, or a number
 	Workdir  string            `json:"workdir,omitempty"`  // where commands of Run start
 	Writable []string          `json:"writable,omitempty"` // beside the usual places
 	Run      []string          `json:"run,omitempty"`      // lines for /bin/sh
-	Limits   Limits            `json:"limits,omitzero"`
+	Limits   Bounds            `json:"limits,omitzero"`
 
 	// Sandboxes start nothing by themselves, so these are refused.
 	Start string `json:"start,omitempty"`
@@ -47,9 +47,9 @@ type Packages struct {
 	Npm    []string `json:"npm,omitempty"`    // .tgz
 }
 
-// File is a file of the template. Its content is that of a file beside the declaration, or
+// PlacedFile is a file of the template. Its content is that of a file beside the declaration, or
 // stands in it.
-type File struct {
+type PlacedFile struct {
 	Path          string  `json:"path"`
 	From          string  `json:"from,omitempty"`
 	Content       *string `json:"content,omitempty"`
@@ -57,8 +57,8 @@ type File struct {
 	Mode          string  `json:"mode,omitempty"` // "0644" or "0755"; default that of From
 }
 
-// Limits bound a build. Sizes and times are written as elsewhere: 1GiB, 10m.
-type Limits struct {
+// Bounds are the limits of a build. Sizes and times are written as elsewhere: 1GiB, 10m.
+type Bounds struct {
 	Time   string `json:"time,omitempty"`   // of each step
 	Memory string `json:"memory,omitempty"` // of what runs
 	Disk   string `json:"disk,omitempty"`   // of what is installed

@@ -94,7 +94,7 @@ func (in *inputs) all(d *Declaration) error {
 }
 
 // file takes in what a file of the declaration is: one file, or a directory's.
-func (in *inputs) file(field string, f File) error {
+func (in *inputs) file(field string, f PlacedFile) error {
 	if f.From == "" {
 		content := f.ContentBase64
 		if f.Content != nil {
@@ -131,7 +131,7 @@ func (in *inputs) file(field string, f File) error {
 
 // directory takes in the regular files of a directory. Links and the like are refused: a
 // template that lacks something of what was named would be a surprise.
-func (in *inputs) directory(field string, f File) error {
+func (in *inputs) directory(field string, f PlacedFile) error {
 	if f.Mode != "" {
 		return invalid(field+".mode", "is a file's, and \""+sandbox.SafeText(f.From, 100)+"\" is a directory").WithHint("leave it out: files in it that are programs stay programs")
 	}

@@ -32,7 +32,7 @@ func Parse(text []byte) (*Declaration, error) {
 	if err := strictjson.Decode(asJSON, d); err != nil {
 		return nil, err
 	}
-	return d, d.validate()
+	return d, d.Validate()
 }
 
 // toJSON makes JSON of YAML, which JSON is, too.
@@ -78,11 +78,11 @@ const maxNested = 16
 func plain(n *yaml.Node, depth int) error {
 	switch {
 	case depth > maxNested:
-		return invalid("", "the declaration's values lie too deep in each other")
+		return invalid("", "the declaration's values lie too deep in each other").WithHint("docs/templates.md has an example")
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
 		return invalid("", fmt.Sprintf("line %d: anchors and aliases are not accepted", n.Line)).WithHint("write the value out where it is used")
 	case n.Style&yaml.TaggedStyle != 0:
-		return invalid("", fmt.Sprintf("line %d: tags such as %s are not accepted", n.Line, sandbox.SafeText(n.Tag, 40)))
+		return invalid("", fmt.Sprintf("line %d: tags such as %s are not accepted", n.Line, sandbox.SafeText(n.Tag, 40))).WithHint("leave them out")
 	}
 	for _, c := range n.Content {
 		if err := plain(c, depth+1); err != nil {

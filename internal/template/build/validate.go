@@ -28,7 +28,8 @@ var (
 	localName = regexp.MustCompile(`^[A-Za-z0-9_@+~.-]+(/[A-Za-z0-9_@+~.-]+)*$`)
 )
 
-func (d *Declaration) validate() error {
+// Validate checks what can be known without a base and without the files that it names.
+func (d *Declaration) Validate() error {
 	for _, check := range []func() error{d.checkUnused, d.checkBase, d.checkPackages, d.checkFiles, d.checkEnv, d.checkPlaces, d.checkCommands} {
 		if err := check(); err != nil {
 			return err
@@ -130,7 +131,7 @@ func (d *Declaration) checkFiles() error {
 	return nil
 }
 
-func (f File) check() error {
+func (f PlacedFile) check() error {
 	if f.Path == "/" || !isAbsolute(f.Path) {
 		return invalid("path", fmt.Sprintf("\"%s\" is not the absolute path of a file in the template", sandbox.SafeText(f.Path, 100))).WithHint("write it like /etc/app.conf")
 	}
@@ -161,7 +162,7 @@ func isAbsolute(p string) bool {
 func (d *Declaration) checkEnv() error {
 	for k, v := range d.Env {
 		if k == "" || strings.ContainsAny(k, "=\x00") || strings.ContainsRune(v, 0) || len(k)+len(v) > 32<<10 {
-			return invalid("env", fmt.Sprintf("\"%s\" cannot be a variable's name, or its value is too long", sandbox.SafeText(k, 60)))
+			return invalid("env", fmt.Sprintf("\"%s\" cannot be a variable's name, or its value is too long", sandbox.SafeText(k, 60))).WithHint("write NAME: text, with at most 32 KiB")
 		}
 		if k == "HOME" || k == "USER" || k == "LOGNAME" {
 			return invalid("env."+k, "is the user's, whatever a template says").WithHint("leave it out")
@@ -203,7 +204,7 @@ func (d *Declaration) checkCommands() error {
 	}
 	for i, r := range d.Run {
 		if strings.TrimSpace(r) == "" || len(r) > 64<<10 || strings.ContainsRune(r, 0) {
-			return invalid(fmt.Sprintf("run[%d]", i), "is no line for a shell")
+			return invalid(fmt.Sprintf("run[%d]", i), "is no line for a shell").WithHint("write a command, or leave it out")
 		}
 	}
 	return nil
@@ -224,7 +225,7 @@ const (
 	mostBytes = 1 << 40
 )
 
-func (l Limits) amounts() (a amounts, err error) {
+func (l Bounds) amounts() (a amounts, err error) {
 	a = amounts{usualTimeMS, usualMemory, usualDisk}
 	for _, one := range []struct {
 		field, text string

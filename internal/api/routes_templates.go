@@ -1,0 +1,89 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+
+	"pinfold/internal/template/build"
+	"pinfold/sandbox"
+)
+
+// Builder makes templates of declarations, in the server's own sandboxes.
+type Builder func(ctx context.Context, d *build.Declaration, o build.Options) (build.Result, error)
+
+// BuiltTemplate is what became of a declaration.
+type BuiltTemplate struct {
+	Name   string `json:"name"`
+	Image  string `json:"image"`  // the hash of its content
+	Bytes  int64  `json:"bytes"`  // of all its files
+	Cached bool   `json:"cached"` // an earlier build's image is taken
+	WallMS int64  `json:"wall_ms"`
+}
+
+// BuildEvent says how far a build is.
+type BuildEvent struct {
+	Step   string `json:"step"` // the field of the declaration that it carries out, "base" or "layer"
+	Number int    `json:"number"`
+	Of     int    `json:"of"`
+	Says   string `json:"says,omitempty"`   // what begins, for people
+	Output string `json:"output,omitempty"` // what the step printed
+	Bytes  int64  `json:"bytes,omitempty"`  // of a layer that is being kept, so far
+}
+
+const buildDescription = `Makes a template of a declaration: a base, packages, files and commands; docs/templates.md says what each field means. Its steps run in sandboxes of the server's. Files beside a declaration are for the command line: here a file has content or content_base64. One template is built at a time.
+
+With "Accept: text/event-stream" the answer is a stream: progress (BuildEvents), and at the end result (a BuiltTemplate) or error. When the client goes away, the build is cancelled and nothing of it is kept.`
+
+func templateRoutes(admin []string) []route {
+	return []route{{
+		method: http.MethodPost, path: "/v1/templates", id: "buildTemplate", tag: "Host", summary: "Build a template", description: buildDescription,
+		scopes: admin, body: jsonBody[build.Declaration]("The declaration."), maxBody: build.MaxDeclaration,
+		params: []param{{name: "fresh", kind: kindBool, fallback: "false", doc: "Take nothing from earlier builds."}},
+		answers: []reply{
+			jsonReply[BuiltTemplate](http.StatusOK, "The template."),
+			{http.StatusOK, typeEvents, reflect.TypeFor[BuildEvent](), ""},
+		},
+		errors:  []int{http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage, http.StatusNotAcceptable},
+		example: `curl -sN $SERVER/v1/templates -H "Authorization: Bearer $KEY" -H "Accept: text/event-stream" -H "Content-Type: application/json" -d '{"name": "tools", "base": {"debian": {"suite": "bookworm", "packages": ["python3"]}}}'`,
+		handle:  (*call).buildTemplate,
+	}}
+}
+
+func (c *call) buildTemplate() error {
+	var d build.Declaration
+	done, err := c.decode(build.MaxDeclaration, &d)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := d.Validate(); err != nil {
+		return err
+	}
+	if c.o.Build == nil {
+		return &sandbox.Error{Code: sandbox.CodeConflict, Message: "this server keeps no images", Hint: "build where the images are: pinfold template build FILE"}
+	}
+	o := build.Options{Fresh: c.query.bool("fresh")}
+	if c.wants != typeEvents {
+		r, err := c.o.Build(c.r.Context(), &d, o)
+		return c.ok(shownBuilt(r), err)
+	}
+	ctx, cancel := context.WithCancel(c.r.Context())
+	defer cancel()
+	e := c.newEvents(c.w)
+	defer e.end()
+	o.Progress = func(b build.Event) {
+		if e.send("progress", "", BuildEvent(b)) != nil {
+			cancel()
+		}
+	}
+	r, err := c.o.Build(ctx, &d, o)
+	if err != nil {
+		return c.cutOff(e, err)
+	}
+	return e.send("result", "", shownBuilt(r))
+}
+
+func shownBuilt(r build.Result) BuiltTemplate {
+	return BuiltTemplate{Name: r.Name, Image: string(r.Image.ID), Bytes: r.Image.Bytes(), Cached: r.Cached, WallMS: r.WallMS}
+}

@@ -16,6 +16,8 @@ import (
 	"pinfold/internal/bench"
 	"pinfold/internal/cli"
 	"pinfold/internal/probe"
+	"pinfold/internal/template/build"
+	"pinfold/sandbox"
 )
 
 func TestMain(m *testing.M) {
@@ -32,8 +34,19 @@ func pinfold() {
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Version:   "1.2.3-test",
 		NewRunner: func(context.Context) (cli.Runner, error) { return player{}, nil },
-		Whole:     cli.Whole{Probe: hostFromEnv, Bench: benchFromEnv},
+		Whole:     cli.Whole{Probe: hostFromEnv, Bench: benchFromEnv, Sandboxes: noSandboxes},
 	}))
+}
+
+// noSandboxes has none: what a script builds needs none, or says that it did.
+func noSandboxes(context.Context, string) (build.Sandboxes, func() error, error) {
+	return nowhere{}, func() error { return nil }, nil
+}
+
+type nowhere struct{}
+
+func (nowhere) Create(context.Context, sandbox.Create) (build.Sandbox, error) {
+	return nil, sandbox.Errorf(sandbox.CodeDriverUnavailable, "there are no sandboxes in this test")
 }
 
 // benchFromEnv measures nothing: a script chooses what was found.

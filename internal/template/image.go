@@ -28,6 +28,7 @@ type Config struct {
 	// Places are directories that are empty and writable in sandboxes of the image, which
 	// only one that is being built has.
 	Places []string `json:"places,omitempty"`
+	Lent   string   `json:"lent,omitempty"` // of one that exists for a build only: nobody else has it
 }
 
 // Layer is one layer of an image.

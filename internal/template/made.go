@@ -62,32 +62,31 @@ func (s *Store) Keep(name string, image Image, from Origin) (Template, error) {
 // unfinished is how the note of an image begins that exists for a build only.
 const unfinished = "image-"
 
-// Lend puts an image that was composed where sandboxes can be made of it, by its ID,
-// until back is called. Should this process die, the next Open removes it. The store is
-// held.
-func (s *Store) Lend(image Image) (back func(), err error) {
-	note := s.path("tmp", unfinished+image.ID.Hex()+"-"+rand.Text())
-	if err := os.WriteFile(note, nil, 0o600); err != nil {
-		return nil, failed("note the image", err)
-	}
-	back = func() {
-		if other, _ := filepath.Glob(s.path("tmp", unfinished+image.ID.Hex()+"-*")); len(other) < 2 {
-			_, _ = s.removeImage(image.ID) // who still has it leaves it to Collect
-		}
-		_ = os.Remove(note)
+// Lend puts an image that was composed where sandboxes can be made of it, under an ID that
+// no other has, until back is called. Should this process die, the next Open removes it.
+// The store is held.
+func (s *Store) Lend(image Image) (id ID, back func(), err error) {
+	image.Config.Lent = rand.Text()
+	if err := image.identify(); err != nil {
+		return "", nil, failed("name the image", err)
 	}
 	text, err := json.Marshal(image)
-	if err == nil {
-		record := s.path("images", image.ID.Hex()+".json")
-		if _, there := os.Lstat(record); there != nil {
-			err = s.write(text, "images", image.ID.Hex()+".json")
-		}
-	}
 	if err != nil {
-		back()
-		return nil, failed("write down the image", err)
+		return "", nil, failed("write down the image", err)
 	}
-	return back, nil
+	note := s.path("tmp", unfinished+image.ID.Hex())
+	if err := os.WriteFile(note, nil, 0o600); err != nil {
+		return "", nil, failed("note the image", err)
+	}
+	back = func() {
+		_, _ = s.removeImage(image.ID) // what still uses it leaves it to Collect
+		_ = os.Remove(note)
+	}
+	if err := s.write(text, "images", image.ID.Hex()+".json"); err != nil {
+		back()
+		return "", nil, failed("write down the image", err)
+	}
+	return image.ID, back, nil
 }
 
 // forgetUnfinished removes the image of a build that died. The store's lock is held alone.
@@ -96,8 +95,7 @@ func (s *Store) forgetUnfinished(note string) error {
 	if !ok {
 		return nil
 	}
-	digits, _, _ := strings.Cut(rest, "-")
-	id, ok := parseID(hashPrefix + digits)
+	id, ok := parseID(hashPrefix + rest)
 	if !ok {
 		return nil
 	}

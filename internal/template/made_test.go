@@ -50,12 +50,12 @@ func TestWalk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := s.Lend(image)
+	id, back, err := s.Lend(image)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer back()
-	u, err := s.Use(string(image.ID))
+	u, err := s.Use(string(id))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,15 +109,23 @@ func TestLendAndBuilt(t *testing.T) {
 		}
 		return len(list)
 	}
-	back, err := s.Lend(image)
-	if err != nil || records() != 1 {
-		t.Fatalf("%v, %d records", err, records())
+	one, back, err := s.Lend(image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, backToo, err := s.Lend(image)
+	if err != nil || records() != 2 || one == two {
+		t.Fatalf("%v, %d records, %s and %s", err, records(), one, two)
 	}
 	back()
-	if n := records(); n != 0 {
-		t.Errorf("%d records after it was given back", n)
+	if _, err := s.Get(string(two)); err != nil {
+		t.Errorf("one build gives back what another has: %v", err)
 	}
-	if _, err := s.Lend(image); err != nil {
+	backToo()
+	if n := records(); n != 0 {
+		t.Errorf("%d records after they were given back", n)
+	}
+	if _, _, err := s.Lend(image); err != nil {
 		t.Fatal(err)
 	}
 	key := Hash([]byte("declaration"))

@@ -48,6 +48,7 @@ func newBuilder(t *testing.T) *builder {
 	b.local = b.open(pinfold.Options{Agent: filepath.Join(agenttest.Install(t, agenttest.Agent), "pinfold-agent")})
 	b.wheel()
 	b.npm()
+	b.deb()
 	b.file("app/main.py", "print('the app')\n", 0o644)
 	b.file("app/bin/tool", "#!/bin/sh\necho tool\n", 0o755)
 	return b
@@ -72,7 +73,7 @@ func (b *builder) open(o pinfold.Options) *pinfold.Local {
 func (b *builder) file(name, text string, mode os.FileMode) {
 	b.t.Helper()
 	to := filepath.Join(b.dir, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, []byte(text), mode)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, []byte(text), mode)); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -121,6 +122,17 @@ func (b *builder) npm() {
 		b.t.Fatal(err)
 	}
 	b.file("packed-1.0.0.tgz", text.String(), 0o644)
+}
+
+// deb makes a package whose script would leave a mark.
+func (b *builder) deb() {
+	b.t.Helper()
+	b.file("deb/DEBIAN/control", "Package: extra\nVersion: 1.0\nArchitecture: all\nMaintainer: Nobody <nobody@example.com>\nDescription: extra\n", 0o644)
+	b.file("deb/DEBIAN/postinst", "#!/bin/sh\ntouch /usr/share/extra/script\n", 0o755)
+	b.file("deb/usr/share/extra/said", "the deb says\n", 0o644)
+	if out, err := exec.CommandContext(b.t.Context(), "dpkg-deb", "--root-owner-group", "--build", filepath.Join(b.dir, "deb"), filepath.Join(b.dir, "extra_1.0_all.deb")).CombinedOutput(); err != nil {
+		b.t.Fatalf("%v: %s", err, out)
+	}
 }
 
 func (b *builder) build(declaration string, o pinfold.BuildOptions) (pinfold.BuiltTemplate, error) {
@@ -174,7 +186,7 @@ func (b *builder) kept() string {
 const whole = `
 name: whole
 base: tools
-packages: {python: [wheels/wheeled-1.0-py3-none-any.whl], npm: [packed-1.0.0.tgz]}
+packages: {python: [wheels/wheeled-1.0-py3-none-any.whl], npm: [packed-1.0.0.tgz], debian: [extra_1.0_all.deb]}
 files:
   - {path: /etc/app.conf, content: "level = 3\n"}
   - {path: /opt/app, from: app}
@@ -198,7 +210,7 @@ func TestBuild(t *testing.T) {
 			steps = append(steps, fmt.Sprintf("%d/%d %s", e.Number, e.Of, e.Step))
 		}
 	}}})
-	if want := []string{"1/7 base", "2/7 files", "3/7 packages.python", "4/7 packages.npm", "5/7 run[0]", "6/7 run[1]", "7/7 layer"}; !slices.Equal(steps, want) {
+	if want := []string{"1/8 base", "2/8 packages.debian[0]", "3/8 files", "4/8 packages.python", "5/8 packages.npm", "6/8 run[0]", "7/8 run[1]", "8/8 layer"}; !slices.Equal(steps, want) {
 		t.Errorf("the steps were %q", steps)
 	}
 	got := b.run("whole", "python", `
@@ -207,12 +219,13 @@ print(wheeled.said(), os.environ["LEVEL"], open("/etc/app.conf").read().strip())
 print(subprocess.run(["packed"], capture_output=True, text=True).stdout.strip())
 print(open("/srv/link").read().strip(), os.access("/opt/work/made", os.X_OK), open("/data/tool").read().strip())
 print(sorted(os.listdir("/usr/local/share")), open("/usr/local/share/kept").read().strip(), os.listdir("/opt/app/bin"), "not-kept" in os.listdir("/tmp") + os.listdir("/home/user"))
+print(open("/usr/share/extra/said").read().strip(), os.listdir("/usr/share/extra"))
 print(open("/opt/app/main.py").read().strip(), wheeled.__cached__ and os.path.exists(wheeled.__cached__))
 for p in ("/opt/work/x", "/usr/local/x", "/data/x"):
     try: open(p, "w")
     except OSError as e: print(e.strerror)
 `)
-	if want := "the wheel says 3 level = 3\nthe package says\nmade True tool\n['kept'] old [] False\nprint('the app') True\n" + strings.Repeat("Read-only file system\n", 3); got != want {
+	if want := "the wheel says 3 level = 3\nthe package says\nmade True tool\n['kept'] old [] False\nthe deb says ['said']\nprint('the app') True\n" + strings.Repeat("Read-only file system\n", 3); got != want {
 		t.Errorf("programs find\n%s\nwant\n%s", got, want)
 	}
 	if got := b.run("whole", "javascript", `console.log(require("packed")())`); got != "the package says\n" {

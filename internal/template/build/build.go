@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"pinfold/internal/template"
@@ -24,7 +25,8 @@ type Options struct {
 	Name  string // of the template; empty: the declaration's
 	Dir   string // where the files that it names are; empty: it may name none
 	Fresh bool   // take nothing from earlier builds
-	// Progress is told how far the build is, and what its steps print. It may be nil.
+	// Progress is told how far the build is, and what its steps print, one thing after the
+	// other, by any goroutine. It may be nil.
 	Progress func(Event)
 }
 
@@ -90,10 +92,7 @@ func Build(ctx context.Context, s *template.Store, boxes Sandboxes, d *Declarati
 		return Result{}, err
 	}
 	defer hold.Close() //nolint:errcheck // only a lock
-	b := &building{store: s, boxes: boxes, d: d, in: in, limits: limits, fresh: o.Fresh, tell: o.Progress}
-	if b.tell == nil {
-		b.tell = func(Event) {}
-	}
+	b := &building{store: s, boxes: boxes, d: d, in: in, limits: limits, fresh: o.Fresh, tell: inTurns(o.Progress)}
 	b.output = printed{b}
 	b.event.Of = b.count()
 	image, cached, err := b.image(ctx)
@@ -102,6 +101,19 @@ func Build(ctx context.Context, s *template.Store, boxes Sandboxes, d *Declarati
 	}
 	t, err := s.Keep(name, image, template.Origin{Kind: "build", Reference: cmp.Or(d.Base.Template, b.debianName())})
 	return Result{Template: t, Cached: cached, WallMS: time.Since(began).Milliseconds()}, err
+}
+
+// inTurns has events come one after the other, though a step's output and the layer that
+// is made of it come together.
+func inTurns(tell func(Event)) func(Event) {
+	var mu sync.Mutex
+	return func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if tell != nil {
+			tell(e)
+		}
+	}
 }
 
 func (b *building) debianName() string {

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -126,5 +127,22 @@ func TestChangesRefuses(t *testing.T) {
 	into := &atMost{w: io.Discard, left: 10}
 	if _, err := into.Write(make([]byte, 11)); fieldOf(err) != "limits.disk" {
 		t.Errorf("more than may be: %v", err)
+	}
+}
+
+// Files of a package go where a link of the image's leads, as Debian has for /lib.
+func TestLed(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Symlink("usr/lib", filepath.Join(root, "lib")); err != nil {
+		t.Fatal(err)
+	}
+	files, ok := os.DirFS(root).(fs.ReadLinkFS)
+	if !ok {
+		t.Fatal("links of a directory cannot be read")
+	}
+	for name, want := range map[string]string{"./lib/x/y": "usr/lib/x/y", "lib": "", "./": "", "usr/lib/x": "usr/lib/x", "opt/lib/x": "opt/lib/x", "../lib/x": "usr/lib/x"} {
+		if got := led(files, name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strings"
 
+	"pinfold/internal/archive"
 	"pinfold/internal/template"
 	"pinfold/sandbox"
 )
@@ -83,6 +84,9 @@ func (s *stepping) rewrite(ctx context.Context, from io.Reader, to *tar.Writer) 
 			return context.Cause(ctx)
 		case err != nil && !errors.Is(err, tar.ErrInsecurePath):
 			return noArchive(err)
+		}
+		if archive.Sparse(h) {
+			return noArchive(errors.New("it has a sparse file"))
 		}
 		name, link := led(files, h.Name), h.Linkname
 		if name == "" {

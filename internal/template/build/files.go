@@ -69,14 +69,16 @@ func (b *building) add(ctx context.Context, image template.Image, blob template.
 	return b.store.Compose(ctx, template.Composition{Layers: image.Layers, More: []template.Blob{blob}, Config: image.Config}, b.came)
 }
 
-// lent has an image where it can be looked into, and sandboxes can be made of it.
+// lent has an image where it can be looked into, and sandboxes can be made of it in which
+// the places can be written to.
 func (b *building) lent(image template.Image, do func(u *template.Use) error) error {
-	back, err := b.store.Lend(image)
+	image.Config.Places = b.d.Places()
+	id, back, err := b.store.Lend(image)
 	if err != nil {
 		return err
 	}
 	defer back()
-	u, err := b.store.Use(string(image.ID))
+	u, err := b.store.Use(string(id))
 	if err != nil {
 		return err
 	}
@@ -87,10 +89,6 @@ func (b *building) lent(image template.Image, do func(u *template.Use) error) er
 // checkWays refuses a file below what is a symbolic link in the image: a layer with a
 // directory there would hide the link, and all that it leads to.
 func (b *building) checkWays(image template.Image) error {
-	image, err := b.relabelled(image)
-	if err != nil {
-		return err
-	}
 	return b.lent(image, func(u *template.Use) error {
 		for _, f := range b.in.files {
 			if err := checkWay(u, path.Dir(f.path)); err != nil {
@@ -99,13 +97,6 @@ func (b *building) checkWays(image template.Image) error {
 		}
 		return nil
 	})
-}
-
-// relabelled is an image that is for this build only, and has a hash of its own.
-func (b *building) relabelled(image template.Image) (template.Image, error) {
-	c := image.Config
-	c.Places = b.d.Places()
-	return b.store.Compose(context.Background(), template.Composition{Layers: image.Layers, Config: c}, nil)
 }
 
 // checkWay refuses a directory whose way leads through something that is none.

@@ -60,10 +60,6 @@ type stepping struct {
 // inSandbox makes a sandbox of the image, in which the declaration's places can be written
 // to, for as long as do goes on.
 func (b *building) inSandbox(ctx context.Context, image template.Image, do func(*stepping) error) error {
-	image, err := b.relabelled(image)
-	if err != nil {
-		return err
-	}
 	return b.lent(image, func(u *template.Use) (err error) {
 		if err := b.checkPlaces(u); err != nil {
 			return err
@@ -194,10 +190,6 @@ func (b *building) runSteps(ctx context.Context, image template.Image) (template
 
 // checkUser says whether sandboxes of the image could be made.
 func (b *building) checkUser(image template.Image) error {
-	image, err := b.relabelled(image)
-	if err != nil {
-		return err
-	}
 	return b.lent(image, func(u *template.Use) error {
 		if _, err := b.store.Resolve(string(u.Template.Image.ID), nil); err != nil {
 			return b.noSandbox(err)

@@ -86,13 +86,14 @@ func (b *building) inSandbox(ctx context.Context, image template.Image, do func(
 // noSandbox says in the declaration's words why there is no sandbox.
 func (b *building) noSandbox(err error) error {
 	e := sandbox.AsError(err)
-	if e.Field == "template" {
-		if b.d.User != "" {
-			return e.WithField("user")
-		}
-		return e.WithField("base")
+	field := map[string]string{"template": "base", "limits.memory_bytes": "limits.memory", "limits.disk_bytes": "limits.disk", "limits.file_size_bytes": "limits.disk", "ttl_ms": "limits.time"}[e.Field]
+	switch {
+	case field == "":
+		return err
+	case field == "base" && b.d.User != "": // nothing else of an image that is here is refused
+		field = "user"
 	}
-	return err
+	return e.WithField(field)
 }
 
 // checkPlaces refuses a declared place that the image has as something else.

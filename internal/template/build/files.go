@@ -73,6 +73,7 @@ func (b *building) add(ctx context.Context, image template.Image, blob template.
 // the places can be written to.
 func (b *building) lent(image template.Image, do func(u *template.Use) error) error {
 	image.Config.Places = b.d.Places()
+	image.Config.WorkingDir = "" // what the image has there may be in a place, which begins empty
 	id, back, err := b.store.Lend(image)
 	if err != nil {
 		return err

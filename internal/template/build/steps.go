@@ -22,6 +22,10 @@ const (
 	nodeModules = "/usr/local/lib/node_modules"
 )
 
+// stepDriver makes the sandboxes of builds: others make a copy of an image, and one that
+// is lent is used once.
+const stepDriver = "native"
+
 // Limits of a build's sandbox that a declaration does not set.
 const (
 	boxInodes    = 400_000
@@ -65,7 +69,7 @@ func (b *building) inSandbox(ctx context.Context, image template.Image, do func(
 			return err
 		}
 		box, err := b.boxes.Create(ctx, sandbox.Create{
-			Template: string(u.Template.Image.ID), Env: stepEnv, TTLMS: min(sandbox.MaxTTLMS, b.limits.timeMS*int64(b.event.Of+2)),
+			Template: string(u.Template.Image.ID), Driver: stepDriver, Env: stepEnv, TTLMS: min(sandbox.MaxTTLMS, b.limits.timeMS*int64(b.event.Of+2)),
 			Limits: sandbox.Limits{
 				MemoryBytes: b.limits.memory, DiskBytes: b.limits.disk, FileSizeBytes: b.limits.disk, Inodes: boxInodes,
 				Processes: boxProcesses, OpenFiles: boxOpenFiles,
@@ -179,7 +183,7 @@ func (b *building) runSteps(ctx context.Context, image template.Image) (template
 		if err := s.install(ctx); err != nil {
 			return err
 		}
-		if err := s.commands(ctx); err != nil {
+		if err := s.commands(ctx, image.Config.WorkingDir); err != nil {
 			return err
 		}
 		b.step("layer", "keep what changed")
@@ -253,10 +257,10 @@ func (s *stepping) install(ctx context.Context) error {
 	return nil
 }
 
-// commands runs the declaration's.
-func (s *stepping) commands(ctx context.Context) error {
-	dir := s.d.Workdir
-	if dir != "" && len(s.d.Run) > 0 {
+// commands runs the declaration's, in a directory of the image, which is made if it is the
+// declaration that names it.
+func (s *stepping) commands(ctx context.Context, dir string) error {
+	if s.d.Workdir != "" && len(s.d.Run) > 0 {
 		if err := s.exec(ctx, "workdir", sandbox.Command{Args: []string{"mkdir", "-p", dir}}, nil, nil); err != nil {
 			return err
 		}

@@ -74,14 +74,13 @@ func New(o Options) *Keeper {
 
 // TTL is how long a snapshot is kept that asks for so many milliseconds, 0 for the default.
 func (k *Keeper) TTL(ms int64) (time.Duration, error) {
-	ttl := time.Duration(ms) * time.Millisecond
-	if ttl > k.o.TTL {
+	if ms > k.o.TTL.Milliseconds() { // before it is multiplied, which may overflow
 		return 0, &sandbox.Error{
 			Code: sandbox.CodeLimitInvalid, Field: "ttl_ms", Message: fmt.Sprintf("%s is more than this server keeps a snapshot", sandbox.FormatQuantity(ms, sandbox.UnitMilliseconds)),
 			Hint: fmt.Sprintf("ask for at most %s", sandbox.FormatQuantity(k.o.TTL.Milliseconds(), sandbox.UnitMilliseconds)),
 		}
 	}
-	return cmp.Or(ttl, k.o.TTL), nil
+	return cmp.Or(time.Duration(ms)*time.Millisecond, k.o.TTL), nil
 }
 
 // unfinished begins the names of files that are being written.

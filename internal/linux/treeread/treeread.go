@@ -40,9 +40,12 @@ func Read(ctx context.Context, places []Place, l Limits, w *filetree.Writer) err
 	base := uint64(0)
 	for _, p := range places {
 		fd, err := openBelow(p.Root, strings.TrimPrefix(p.Path, "/"), unix.O_DIRECTORY)
-		if err != nil {
+		if unreadable(err) {
 			w.LeaveOut()
 			continue
+		}
+		if err != nil { // a want of descriptors, say: no sandbox without its home is whole
+			return fmt.Errorf("opening %s: %w", p.Name, err)
 		}
 		t := &tree{ctx: ctx, w: w, limits: l, base: base, numbers: map[uint64]*several{}, entries: make([]byte, 8<<10)}
 		if err := w.Entry(filetree.Entry{Kind: filetree.Place, Name: p.Name}); err != nil {

@@ -12,8 +12,8 @@ import (
 )
 
 // hostSources are the lines of the host's apt that have packages of a suite, of its
-// updates and of its security updates, in apt's one-line form. Where the host has none,
-// mmdebstrap takes Debian's own mirror.
+// updates and of its security updates, in apt's one-line form, but for those that hold a
+// password. Where the host has none, mmdebstrap takes Debian's own mirror.
 func hostSources(suite string) ([]string, error) { return sourcesBelow("/etc/apt", suite) }
 
 func sourcesBelow(dir, suite string) ([]string, error) {
@@ -59,6 +59,15 @@ func ofSuite(name, suite string) bool {
 	return name == suite || name == suite+"-updates" || name == suite+"-security" || name == suite+"/updates"
 }
 
+// secret says whether an address names a user, and so may hold a password. Such a source is
+// not taken: it would stand in the command line, and in the image's own sources, for every
+// sandbox to read.
+func secret(uri string) bool {
+	_, rest, _ := strings.Cut(uri, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	return strings.Contains(host, "@")
+}
+
 // oneLiners takes what fits from lines like "deb [options] URI suite component...".
 func oneLiners(text, suite string) (found []string) {
 	for line := range strings.Lines(text) {
@@ -74,7 +83,7 @@ func oneLiners(text, suite string) (found []string) {
 			}
 			options += "] "
 		}
-		if f := strings.Fields(rest); len(f) >= 3 && ofSuite(f[1], suite) {
+		if f := strings.Fields(rest); len(f) >= 3 && ofSuite(f[1], suite) && !secret(f[0]) {
 			found = append(found, "deb "+options+strings.Join(f, " "))
 		}
 	}
@@ -116,7 +125,7 @@ func lines(fields map[string]string, suite string) (found []string) {
 	}
 	for _, uri := range strings.Fields(fields["uris"]) {
 		for _, s := range strings.Fields(fields["suites"]) {
-			if ofSuite(s, suite) && fields["components"] != "" {
+			if ofSuite(s, suite) && fields["components"] != "" && !secret(uri) {
 				found = append(found, "deb "+options+uri+" "+s+" "+strings.Join(strings.Fields(fields["components"]), " "))
 			}
 		}

@@ -168,6 +168,12 @@ func (c *changes) each(ctx context.Context, do func(name string, h *tar.Header, 
 		if !slices.ContainsFunc(c.places, func(p string) bool { return within("/"+name, p) && "/"+name != p }) {
 			continue
 		}
+		if strings.Contains("/"+name, "/.wh.") { // in a layer it would hide a file
+			return &sandbox.Error{
+				Code: sandbox.CodeBuildFailed, Field: "layer", Message: fmt.Sprintf("\"%s\" is a name that no file of a layer can have", sandbox.SafeText(name, 200)),
+				Hint: "have the last command rename or remove it",
+			}
+		}
 		if archive.Sparse(h) {
 			return noArchive(errors.New("it has a sparse file"))
 		}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 
 	"pinfold/sandbox"
 )
@@ -150,10 +151,22 @@ func (in *inputs) directory(field string, f PlacedFile) error {
 		if err != nil {
 			return err
 		}
-		one.path = path.Join(f.Path, strings.TrimPrefix(name, f.From))
+		below := name
+		if f.From != "." { // below which all names are as they are, also those that begin with a point
+			below = strings.TrimPrefix(name, f.From+"/")
+		}
+		if one.path = path.Join(f.Path, below); !canStand(one.path) {
+			return invalid(field+".from", fmt.Sprintf("\"%s\" is a name that no file of a layer can have", sandbox.SafeText(name, 100))).WithHint("rename it")
+		}
 		in.files = append(in.files, one)
 		return nil
 	})
+}
+
+// canStand says whether a layer can have a file of that name. One that begins with .wh. would
+// hide another file instead, and what is no text has no hash of its own (key.go).
+func canStand(name string) bool {
+	return !strings.Contains("/"+name, "/.wh.") && utf8.ValidString(name)
 }
 
 // local looks at one file.

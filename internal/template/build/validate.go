@@ -147,6 +147,8 @@ func (f PlacedFile) check() error {
 	switch {
 	case contents != 1:
 		return invalid("content", "a file has exactly one of from, content and content_base64").WithHint("write from: FILE for one beside the declaration, or content: TEXT")
+	case !canStand(f.Path):
+		return invalid("path", "no file of a layer can have that name").WithHint("take one that does not begin with .wh.")
 	case f.From != "" && !isLocal(f.From):
 		return invalid("from", fmt.Sprintf("\"%s\" is not a file beside the declaration", sandbox.SafeText(f.From, 100))).WithHint("copy it there; names have letters, digits and . _ - + ~ @ /")
 	case !slices.Contains([]string{"", "0644", "0755"}, f.Mode):

@@ -72,7 +72,7 @@ func sandboxes(ctx context.Context, images string) (build.Sandboxes, func() erro
 
 // compareDrivers compares all drivers of this program.
 func compareDrivers(ctx context.Context, o cli.CompareOptions) (*bench.Report, error) {
-	state, err := os.MkdirTemp("", "pinfold-compare-")
+	state, err := os.MkdirTemp("", "pinfold-") // short: sockets are in it
 	if err != nil {
 		return nil, err
 	}

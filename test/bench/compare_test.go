@@ -89,7 +89,7 @@ func TestCompareBesidePeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), server.Build(t), "compare", "--rounds", "1", "--only", "docker,gvisor", "--docker-image", "python", "--runsc", runsc, "--json", "-")
-	cmd.Env = append(os.Environ(), "TMPDIR="+d.StateDir(t), "DOCKER_HOST="+d.Address())
+	cmd.Env = append(os.Environ(), "TMPDIR="+d.Machines, "DOCKER_HOST="+d.Address())
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

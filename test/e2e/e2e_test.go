@@ -24,7 +24,7 @@ import (
 )
 
 // programs are what the tests start.
-var programs = []string{"pinfold/cmd/pinfold", agenttest.Agent}
+var programs = []string{"pinfold/cmd/pinfold", agenttest.Agent, agenttest.Warden}
 
 // again runs a test as an ordinary user, too.
 func again(t *testing.T) {

@@ -137,7 +137,7 @@ func checkout(t *testing.T) string {
 		t.Fatal(err)
 	}
 	bin := filepath.Dir(pinfold(t))
-	for _, name := range []string{"pinfold", "pinfold-agent"} {
+	for _, name := range []string{"pinfold", "pinfold-agent", "pinfold-warden"} {
 		if err := os.Link(filepath.Join(bin, name), filepath.Join(dir, "bin", name)); err != nil {
 			t.Fatal(err)
 		}

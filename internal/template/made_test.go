@@ -73,7 +73,7 @@ func TestWalk(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			defer f.Close() //nolint:errcheck // only read
+			defer f.Close()
 			content, err := io.ReadAll(f)
 			text += " = " + string(content)
 			got = append(got, text)

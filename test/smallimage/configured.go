@@ -49,7 +49,7 @@ func Configured(t *testing.T, dir, name, said string, c template.Config, files m
 
 func pack(t *testing.T, said string) []byte {
 	t.Helper()
-	f := packed(t, said)
+	f := packed(t, script, said)
 	defer f.Close() //nolint:errcheck // only for this test
 	all, err := io.ReadAll(f)
 	if err != nil {

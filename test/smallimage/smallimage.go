@@ -53,7 +53,7 @@ func importOf(t *testing.T, script, dir, name, said string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := packed(t, said)
+	file := packed(t, script, said)
 	defer file.Close() //nolint:errcheck // only for this test
 	if _, err := s.Import(t.Context(), file, template.Import{Name: name, Format: template.Root}); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func importOf(t *testing.T, script, dir, name, said string) {
 }
 
 // packed is the image's root in a file, from its beginning.
-func packed(t *testing.T, said string) *os.File {
+func packed(t *testing.T, script, said string) *os.File {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "/bin/sh", "-c", script, "sh", said)
 	c.Dir = t.TempDir()

@@ -415,7 +415,7 @@ func TestBuildByServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Stop() //nolint:errcheck // the ledger looks at what is left
+	defer s.Stop()
 	var steps []string
 	o := client.BuildOptions{Progress: func(e client.BuildEvent) { steps = append(steps, e.Step+":"+strings.TrimSpace(e.Output)) }}
 	got, err := s.Client.BuildTemplate(t.Context(), []byte(`{"name": "built", "base": "tools", "files": [{"path": "/etc/x", "content_base64": "aGVsbG8="}], "run": ["echo working; cat /etc/x > /opt/x"]}`), o)

@@ -26,7 +26,7 @@ func layerOf(t *testing.T, base map[string]held, list []tar.Header, contents map
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer spool.Close() //nolint:errcheck // only for this test
+	defer spool.Close()
 	w := tar.NewWriter(spool)
 	for _, h := range list {
 		h.Size, h.ModTime = int64(len(contents[h.Name])), time.Now()
@@ -116,7 +116,7 @@ func TestChangesRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer spool.Close() //nolint:errcheck // only for this test
+	defer spool.Close()
 	if _, err := spool.Write(bytes.Repeat([]byte("no archive"), 1000)); err != nil {
 		t.Fatal(err)
 	}

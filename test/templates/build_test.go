@@ -27,6 +27,7 @@ import (
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/template"
 	"pinfold/sandbox"
+	"pinfold/test/asuser"
 	"pinfold/test/ledger"
 	"pinfold/test/server"
 	"pinfold/test/smallimage"
@@ -245,6 +246,8 @@ for p in ("/opt/work/x", "/usr/local/x", "/data/x"):
 	}
 	t.Logf("built in %d ms, again in %d ms, cached in %d ms", first.WallMS, again.WallMS, cached.WallMS)
 }
+
+func TestBuildAsUser(t *testing.T) { asuser.Rerun(t, "TestBuild", []string{agenttest.Agent}, nil) }
 
 // A step that fails, or goes beyond a limit, is named with what it printed last, and
 // leaves nothing.

@@ -81,7 +81,7 @@ var questions = []question{
 	},
 	{
 		code: "kvm", title: "KVM runs guests", good: Yes, bad: Info, unknown: Info, ask: kvmRuns,
-		means: "it could run a sandbox's virtual machine faster than emulation, where a kernel boots in it (that /dev/kvm opens is no proof); no driver of this release uses it",
+		means: "it could run a sandbox's virtual machine faster than emulation, where a kernel boots in it (that /dev/kvm opens is no proof): the qemu driver tries that with its first machine",
 	},
 	{
 		code: "swap", title: "no swap is in use", good: Yes, bad: Info, unknown: Info, ask: swap,

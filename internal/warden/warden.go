@@ -119,6 +119,8 @@ func (w *warden) answer(r wardenwire.Request) {
 
 func (w *warden) do(ctx context.Context, r wardenwire.Request) (reply wardenwire.Reply, err error) {
 	switch r.Op {
+	case wardenwire.OpPing:
+		return reply, nil
 	case wardenwire.OpPrepare:
 		if r.Template == nil {
 			return reply, unix.EINVAL
@@ -136,6 +138,11 @@ func (w *warden) do(ctx context.Context, r wardenwire.Request) (reply wardenwire
 		}
 		return reply, w.create(ctx, *r.Plan)
 	}
+	return w.ofSandbox(ctx, r)
+}
+
+// ofSandbox does what is asked of the sandbox.
+func (w *warden) ofSandbox(ctx context.Context, r wardenwire.Request) (reply wardenwire.Reply, err error) {
 	w.mu.Lock()
 	m := w.machine
 	w.mu.Unlock()

@@ -41,6 +41,7 @@ func (d *Driver) obtainFrom(ctx context.Context, b *base, plan driver.Plan) (q *
 	}
 	defer done()
 	l := launch{id: plan.ID, shape: shapeOf(plan), disk: b.disk}
+	l.kvm, _ = d.byKVM()
 	if b.saved == nil {
 		q, _, err = d.boot(ctx, l)
 	} else {

@@ -93,7 +93,8 @@ func (k *kept) Copy(ctx context.Context, plan driver.Plan) (driver.Machine, erro
 		return nil, err
 	}
 	defer done()
-	q, err := d.restore(ctx, k.saved, launch{id: plan.ID, shape: key.shape, disk: key.disk, memory: k.saved.memory, resumes: true})
+	kvm, _ := d.byKVM()
+	q, err := d.restore(ctx, k.saved, launch{id: plan.ID, shape: key.shape, disk: key.disk, memory: k.saved.memory, resumes: true, kvm: kvm})
 	if err == nil {
 		err = q.ask(ctx, wardenwire.Request{Op: wardenwire.OpRenew, Fresh: d.fresh()})
 	}

@@ -33,7 +33,7 @@ def say(**m): os.write(3, json.dumps(m).encode() + b"\n")
 lines = os.fdopen(3, "rb", closefd=False)
 def heard(): return json.loads(lines.readline())
 def made():
-    say(hello={"version": 1})
+    say(hello={"version": 2})
     say(id=heard()["id"], report={})
     say(id=heard()["id"])
 `
@@ -58,10 +58,10 @@ func TestBadMachines(t *testing.T) {
 		"speaks garbage":       {`os.write(3, b"\xff\x00garbage\n"); time.sleep(60)`, "no message"},
 		"never ends a line":    {`while True: os.write(3, b"x" * 65536)`, "in a line"},
 		"is of another age":    {`say(hello={"version": 99}); time.sleep(60)`, "version 99"},
-		"ends after its hello": {`say(hello={"version": 1}); heard(); print("kernel panic"); sys.exit(3)`, "kernel panic"},
-		"reports nothing":      {`say(hello={"version": 1}); say(id=heard()["id"]); time.sleep(60)`, "reports nothing"},
-		"answers another":      {`say(hello={"version": 1}); heard(); say(id=77, report={}); time.sleep(60)`, "said nothing"},
-		"makes no sandbox":     {`say(hello={"version": 1}); say(id=heard()["id"], report={}); say(id=heard()["id"], error={"code": "setup_failed", "message": "no room inside"}); time.sleep(60)`, "no room inside"},
+		"ends after its hello": {`say(hello={"version": 2}); heard(); print("kernel panic"); sys.exit(3)`, "kernel panic"},
+		"reports nothing":      {`say(hello={"version": 2}); say(id=heard()["id"]); time.sleep(60)`, "reports nothing"},
+		"answers another":      {`say(hello={"version": 2}); heard(); say(id=77, report={}); time.sleep(60)`, "said nothing"},
+		"makes no sandbox":     {`say(hello={"version": 2}); say(id=heard()["id"], report={}); say(id=heard()["id"], error={"code": "setup_failed", "message": "no room inside"}); time.sleep(60)`, "no room inside"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			d := impostor(t, c.program)

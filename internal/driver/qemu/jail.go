@@ -19,6 +19,7 @@ type jail struct {
 	files []int // its descriptors from firstFile on
 	out   int   // what it prints, and its machine's console
 	args  []string
+	kvm   int // the device's number; 0: there is none
 }
 
 // firstFile is the number of QEMU's first descriptor beside the usual three.
@@ -94,6 +95,13 @@ func (j *jail) root(p *spawn.Program) {
 			mount.WriteFile(p, v.path[1:], nil, 0o644)
 		}
 		v.tree.Attach(p, v.path[1:])
+	}
+	if j.kvm != 0 { // a file of its own, since the host's is not everybody's
+		mount.Mkdir(p, "dev", 0o755)
+		mount.Filesystem(p, "tmpfs", "dev", unix.MS_NOSUID|unix.MS_NOEXEC, mount.TmpfsOptions(4<<10, 4, 0o755))
+		p.Call("make /dev/kvm", unix.SYS_MKNODAT, unix.AT_FDCWD, "dev/kvm", unix.S_IFCHR|0o666, j.kvm)
+		p.Call("share /dev/kvm", unix.SYS_FCHMODAT, unix.AT_FDCWD, "dev/kvm", 0o666) // the umask minded
+		mount.Restrict(p, "dev", mount.ReadOnly)
 	}
 	mount.Filesystem(p, "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	mount.Pivot(p)

@@ -80,12 +80,17 @@ func (q *process) start(ctx context.Context, h *host, l launch) error {
 			return err
 		}
 	}
-	out := f.all[0]
+	out, kvm := f.all[0], 0
+	if l.kvm {
+		if kvm, err = deviceNumber(d.o.kvm); err != nil {
+			return err
+		}
+	}
 	f.all = append(f.all[1:], int(h.image.Fd()), int(h.initramfs.Fd()))
 	if l.memory != nil {
 		f.all = append(f.all, int(l.memory.Fd()))
 	}
-	if err := q.spawn(h, &jail{host: h, uid: q.block.Base + sandbox.UID, files: f.all, out: out, args: d.o.argv(l)}); err != nil {
+	if err := q.spawn(h, &jail{host: h, uid: q.block.Base + sandbox.UID, files: f.all, out: out, args: d.o.argv(l), kvm: kvm}); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, q.kill)

@@ -67,6 +67,8 @@ type Options struct {
 	stale   bool                  // machines of one snapshot are left alike
 	empty   bool                  // there are no snapshots with a sandbox in them
 	patient time.Duration         // in the place of bootTimeout
+	kvm     string                // in the place of kvmDevice; "-": none
+	trial   time.Duration         // in the place of kvmTimeout
 }
 
 // Driver makes virtual machines. It is safe for concurrent use.
@@ -84,6 +86,7 @@ type Driver struct {
 	seen *seen
 
 	bases bases
+	accel acceleration
 
 	claimOnce sync.Once
 	claimErr  error
@@ -108,6 +111,10 @@ func New(o Options) *Driver {
 	o.StateDir = cmp.Or(o.StateDir, "/run/pinfold/qemu")
 	o.blocks = cmp.Or(o.blocks, "/run/pinfold/blocks")
 	o.patient = cmp.Or(o.patient, bootTimeout)
+	o.trial = cmp.Or(o.trial, kvmTimeout)
+	if o.kvm = cmp.Or(o.kvm, kvmDevice); o.kvm == "-" {
+		o.kvm = ""
+	}
 	if o.argv == nil {
 		o.argv = command
 	}

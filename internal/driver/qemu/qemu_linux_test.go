@@ -33,6 +33,7 @@ func options(t testing.TB) Options {
 	return Options{
 		Kernel: kernel, Modules: vm.Modules(kernel), StateDir: filepath.Join(dir, "state"), blocks: filepath.Join(dir, "blocks"),
 		Agent: func() ([]byte, error) { return agent, nil }, Warden: func() ([]byte, error) { return warden, nil },
+		kvm: "-", // see TestKVM
 	}
 }
 

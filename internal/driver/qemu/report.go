@@ -116,8 +116,16 @@ func (d *Driver) reported(inside driver.Report) driver.Report {
 		r.Blocked = unavailable("the kernel "+d.host.kernel.file+" makes no sandboxes: "+sandbox.SafeText(inside.Blocked.Message, 500), "give virtual machines another kernel, by drivers.qemu.kernel")
 		return r
 	}
+	where := "in the virtual machine, by KVM: "
+	kvm, why := d.byKVM()
+	if !kvm {
+		where = "in the virtual machine, emulated: "
+	}
 	for _, f := range inside.Findings {
-		f.Because = "in the virtual machine: " + f.Because
+		f.Because = where + f.Because
+		if f.Feature == sandbox.FeatureCPUs && !kvm {
+			f.Because += "; KVM is not used: " + why
+		}
 		if f.Answer != driver.Yes && f.Fix.Kind != "" {
 			f.Fix = otherKernel
 		}

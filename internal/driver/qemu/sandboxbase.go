@@ -121,7 +121,8 @@ func (d *Driver) separate(ctx context.Context, key baseKey, plan driver.Plan, id
 	if err := copyMemory(memory, from.saved.memory); err != nil {
 		return nil, nil, report, failed("copy the machine's memory", err)
 	}
-	if q, err = d.restore(ctx, from.saved, launch{id: id, shape: key.shape, disk: key.disk, memory: memory, resumes: true, keeps: true}); err != nil {
+	kvm, _ := d.byKVM()
+	if q, err = d.restore(ctx, from.saved, launch{id: id, shape: key.shape, disk: key.disk, memory: memory, resumes: true, keeps: true, kvm: kvm}); err != nil {
 		return nil, nil, report, err
 	}
 	return q, memory, from.report, q.ask(ctx, wardenwire.Request{Op: wardenwire.OpCreate, Plan: untold(plan), Fresh: d.fresh()})

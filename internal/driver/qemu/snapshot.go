@@ -239,8 +239,16 @@ func (d *Driver) makeBase(ctx context.Context, key baseKey) (b *base, err error)
 		return nil, err
 	}
 	defer done()
+	if b := d.tryKVM(ctx, key); b != nil {
+		return b, nil
+	}
+	kvm, _ := d.byKVM()
+	return d.bootBase(ctx, key, kvm)
+}
+
+func (d *Driver) bootBase(ctx context.Context, key baseKey, kvm bool) (b *base, err error) {
 	b = &base{disk: key.disk}
-	l := launch{id: fmt.Sprintf("base-%d", time.Now().UnixNano()%1e12), shape: key.shape, disk: key.disk}
+	l := launch{id: fmt.Sprintf("base-%d", time.Now().UnixNano()%1e12), shape: key.shape, disk: key.disk, kvm: kvm}
 	if !d.o.cold {
 		if l.memory, err = memoryFile(key.shape); err != nil {
 			return nil, err

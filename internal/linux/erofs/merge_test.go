@@ -51,7 +51,7 @@ func withDir(dir string, do func(fd int) error) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() //nolint:errcheck // only looked at
+	defer f.Close()
 	return do(int(f.Fd()))
 }
 

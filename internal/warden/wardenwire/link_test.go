@@ -43,7 +43,7 @@ func (m *machine) heard() (r Request) {
 
 func TestLink(t *testing.T) {
 	l, m := pair(t)
-	go m.say(`{"hello":{"version":1,"build":"b"}}`)
+	go m.say(`{"hello":{"version":2,"build":"b"}}`)
 	if h, err := l.Hello(t.Context()); err != nil || h.Build != "b" {
 		t.Errorf("%+v, %v", h, err)
 	}

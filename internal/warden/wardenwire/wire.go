@@ -22,7 +22,7 @@ const (
 const AgentFile = "/pinfold-agent"
 
 // Version changes whenever a message does.
-const Version = 1
+const Version = 2
 
 // MaxLine bounds a line that the warden says: a report has some 12 KB.
 const MaxLine = 256 << 10
@@ -33,6 +33,7 @@ const MaxRequest = 16 << 20
 // Operations of a request.
 const (
 	OpPrepare = "prepare" // show the template and look what can be enforced: Template → Report
+	OpPing    = "ping"    // nothing: it lives
 	OpCreate  = "create"  // make the sandbox: Plan, Fresh
 	OpRenew   = "renew"   // make the sandbox of a copied machine its own: Fresh
 	OpUsage   = "usage"   // → Usage

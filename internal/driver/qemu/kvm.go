@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +22,8 @@ import (
 // That /dev/kvm opens, and even that it runs instructions, is no proof that a kernel boots
 // under it. So the first machine of all is tried with it: it boots, is saved, and another
 // goes on from there and answers. What comes of that holds for as long as this process
-// lives, and nobody waits for it again.
+// lives; that it did not work is also written down, for other processes until the host is
+// started again or QEMU or the kernel are others. So nobody waits for it again.
 
 // kvmDevice is the kernel's, and kvmTimeout bounds the whole trial: where KVM works a
 // machine boots in a second.
@@ -52,6 +55,11 @@ func (d *Driver) tryKVM(ctx context.Context, key baseKey) *base {
 	if a.tried {
 		return nil
 	}
+	subject := d.trialOf(key)
+	if a.why = d.toldWhyNot(subject); a.why != "" {
+		a.tried = true
+		return nil
+	}
 	b, err := d.provenBase(ctx, key)
 	if ctx.Err() != nil {
 		return nil // nothing is known
@@ -59,8 +67,54 @@ func (d *Driver) tryKVM(ctx context.Context, key baseKey) *base {
 	a.tried, a.kvm = true, err == nil
 	if err != nil {
 		a.why = sandbox.SafeText(err.Error(), 300)
+		d.tellWhyNot(subject, a.why)
 	}
 	return b
+}
+
+// trialOf is what the outcome of a trial depends on.
+func (d *Driver) trialOf(key baseKey) string {
+	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return fmt.Sprint(strings.TrimSpace(string(boot)), key.qemu.Dev, key.qemu.Ino, key.qemu.Mtim, d.host.kernel, d.o.kvm)
+}
+
+// whyNotFile is where it is written down that KVM does not work, beside the driver's locks.
+func (d *Driver) whyNotFile() string { return d.o.StateDir + "-no-kvm" }
+
+// maxWhyNot bounds it, in bytes.
+const maxWhyNot = 4 << 10
+
+// toldWhyNot returns why KVM was seen not to work by another process; "": nobody knows.
+func (d *Driver) toldWhyNot(subject string) string {
+	f, err := os.OpenFile(d.whyNotFile(), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(io.LimitReader(f, maxWhyNot))
+	of, why, ok := strings.Cut(string(text), "\n")
+	if err != nil || !ok || of != subject {
+		return ""
+	}
+	return sandbox.SafeText(strings.TrimSpace(why), 300)
+}
+
+// tellWhyNot writes it down, whole or not at all. Without it another process tries, too.
+func (d *Driver) tellWhyNot(subject, why string) {
+	name := d.whyNotFile()
+	draft := fmt.Sprintf("%s.%d", name, os.Getpid())
+	_ = os.Remove(draft)
+	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return
+	}
+	_, err = f.WriteString(subject + "\n" + why + "\n")
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(draft, name)
+	}
+	if err != nil {
+		_ = os.Remove(draft)
+	}
 }
 
 // provenBase makes a base with KVM, from which a machine has gone on.

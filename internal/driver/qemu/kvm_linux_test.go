@@ -167,7 +167,28 @@ func TestKVMThatHangs(t *testing.T) {
 			t.Fatal("it is taken for one that works")
 		}
 	}
-	if kvm, why := d.byKVM(); kvm || !strings.Contains(why, "in 1s") || *n != 1 {
+	kvm, why := d.byKVM()
+	if kvm || !strings.Contains(why, "in 1s") || *n != 1 {
 		t.Errorf("%v, %q after %d starts", kvm, why, *n)
+	}
+	another := open(t, o) // as one in another process
+	key, err = another.keyOf(t.Context(), key.disk.template, key.shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := another.tryKVM(t.Context(), key); b != nil || *n != 1 {
+		t.Errorf("another tries it again: %d starts", *n)
+	}
+	if _, again := another.byKVM(); again != why {
+		t.Errorf("another says %q", again)
+	}
+	yet := open(t, o)
+	key, err = yet.keyOf(t.Context(), key.disk.template, key.shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key.qemu.Ino++
+	if b := yet.tryKVM(t.Context(), key); b != nil || *n != 2 {
+		t.Errorf("with another QEMU it is not tried: %d starts", *n)
 	}
 }

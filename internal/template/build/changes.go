@@ -142,6 +142,17 @@ type changes struct {
 // section is a part of the archive.
 type section struct{ offset, size int64 }
 
+// maxNames bounds the names and links of an archive together, in bytes: all are in memory.
+// How many there are the sandbox's inodes bound, unless another program than tar wrote it.
+const maxNames = 64 << 20
+
+func tooMany() error {
+	return &sandbox.Error{
+		Code: sandbox.CodeTooLarge, Field: "layer", Message: fmt.Sprintf("what came out of the sandbox has more than %d files, or names of more than %s together", boxInodes, sandbox.FormatSize(maxNames)),
+		Hint: "have the last command remove what is not needed",
+	}
+}
+
 // each calls do for every entry of the archive whose kind a layer has. The name is clean,
 // and content begins at the offset.
 func (c *changes) each(ctx context.Context, do func(name string, h *tar.Header, offset int64) error) error {
@@ -150,6 +161,7 @@ func (c *changes) each(ctx context.Context, do func(name string, h *tar.Header, 
 		return err
 	}
 	all := io.NewSectionReader(c.spool, 0, size)
+	files, names := 0, 0
 	for t := tar.NewReader(all); ; {
 		h, err := t.Next()
 		switch {
@@ -167,6 +179,9 @@ func (c *changes) each(ctx context.Context, do func(name string, h *tar.Header, 
 		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 		if !slices.ContainsFunc(c.places, func(p string) bool { return within("/"+name, p) && "/"+name != p }) {
 			continue
+		}
+		if files, names = files+1, names+len(name)+len(h.Linkname); files > boxInodes || names > maxNames {
+			return tooMany()
 		}
 		if strings.Contains("/"+name, "/.wh.") { // in a layer it would hide a file
 			return &sandbox.Error{

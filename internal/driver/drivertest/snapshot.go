@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -209,8 +210,15 @@ func (h *harness) testSnapshotFiles() {
 	}
 	again := h.restored(sandbox.Limits{}, first)
 	differs(h, tree(h, again.snapshot()), want)
-	if r := again.run("/bin/sh", "-c", `cat "$HOME/plain" && chmod 700 "$HOME/dir/below" && rm -rf "$HOME/dir" "$HOME/moved" && echo more >>"$HOME/a" && chmod 600 /tmp/t/closed && cat /tmp/t/closed "$HOME/b"`); r.out != "plain\nsecret\none\nmore\n" {
+	if r := again.run("/bin/sh", "-c", `cat "$HOME/plain" && chmod 700 "$HOME/dir/below" && rm -rf "$HOME/dir" "$HOME/moved" && echo more >>"$HOME/a" && cat "$HOME/b"`); r.out != "plain\none\nmore\n" {
 		h.Errorf("its user cannot do with it what he could: %+v", r)
+	}
+	_, there := want["/tmp/t/closed"]
+	if root := os.Geteuid() == 0; there != root { // whoever is not cannot read what its owner cannot
+		h.Errorf("as root %v, and a closed file is there: %v", root, there)
+	}
+	if r := again.run("/bin/sh", "-c", "chmod 600 /tmp/t/closed && cat /tmp/t/closed"); there && r.out != "secret\n" {
+		h.Errorf("a closed file: %+v", r)
 	}
 	differs(h, tree(h, b.snapshot()), want) // the first one is a world of its own
 }

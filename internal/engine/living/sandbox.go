@@ -119,6 +119,9 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	}
 	s := mg.newSandbox(tenant, c, plan, release)
 	s.idles = idles
+	if from != nil {
+		s.info.ForkOf = from.forkOf
+	}
 	s.info.Timings.QueueMS = execution.Milliseconds(time.Since(queued))
 	mg.observer.Queued(time.Since(queued))
 	if err := mg.admit(s); err != nil {
@@ -139,7 +142,6 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	s.guest = s.machine.Greeted()
 	failpoint.Hit("create.machine")
 	if from != nil {
-		s.info.ForkOf = from.forkOf
 		if err := s.restore(ctx, from); err != nil {
 			return nil, err
 		}

@@ -50,6 +50,14 @@ func (h *harness) snapshotter(m driver.Machine) driver.Snapshotter {
 	return s
 }
 
+// declared ends a test of a driver that declares no snapshots, before it makes a machine.
+func (h *harness) declared() {
+	h.Helper()
+	if len(h.driver.Abilities().Snapshots) == 0 {
+		h.Skip("the driver declares that no snapshots of its machines can be made")
+	}
+}
+
 // snapshot pauses the machine, takes a snapshot, and lets it go on.
 func (b *box) snapshot() []byte {
 	b.h.Helper()
@@ -182,6 +190,7 @@ echo v >/var/tmp/v/v; mkfifo pipe
 `
 
 func (h *harness) testSnapshotFiles() {
+	h.declared()
 	if !h.o.Kernel {
 		h.testSnapshotNoKernel()
 		return
@@ -258,6 +267,7 @@ func torn(all map[string]string) (is bool, moments int) {
 
 // A program that writes all the time is seen at one moment. Without the pause it is not.
 func (h *harness) testSnapshotMoment() {
+	h.declared()
 	if !h.o.Kernel {
 		h.Skip("this driver's machines hold no real processes")
 	}
@@ -327,6 +337,7 @@ func versions(tb testing.TB, snapshot []byte) map[string]string {
 
 // What a guest makes as deep as it can costs neither descriptors nor stack, at no end.
 func (h *harness) testSnapshotDeep() {
+	h.declared()
 	if !h.o.Kernel {
 		h.Skip("this driver's machines hold no real processes")
 	}
@@ -349,6 +360,7 @@ func (h *harness) testSnapshotDeep() {
 // What fills the disk, in inodes as in bytes, fits into a machine of the same limits, and
 // into no smaller one.
 func (h *harness) testSnapshotFull() {
+	h.declared()
 	if !h.o.Kernel || !h.o.Isolated {
 		h.Skip("this driver's machines have no disk with limits")
 	}

@@ -32,10 +32,19 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 }
 
 func usageLine(cmd *cobra.Command) string {
-	if cmd.HasAvailableSubCommands() {
-		return cmd.CommandPath() + " COMMAND"
+	switch {
+	case !cmd.HasAvailableSubCommands():
+		return cmd.UseLine() // with "[flags]"
+	case doesSomething(cmd):
+		return cmd.UseLine() + "\n  " + cmd.CommandPath() + " COMMAND"
 	}
-	return cmd.UseLine() // with "[flags]"
+	return cmd.CommandPath() + " COMMAND"
+}
+
+// doesSomething says whether a command does something by itself, without any of those
+// below it.
+func doesSomething(cmd *cobra.Command) bool {
+	return !cmd.HasAvailableSubCommands() || strings.Contains(cmd.Use, " ")
 }
 
 func writeCommands(b *bytes.Buffer, cmd *cobra.Command) {
@@ -63,7 +72,7 @@ func writeFlags(b *bytes.Buffer, cmd *cobra.Command) {
 		if g := f.Annotations[groupKey]; len(g) > 0 {
 			name = g[0]
 		}
-		if f.Hidden || name == groupServer && (cmd.Annotations[localOnly] != "" || cmd.HasAvailableSubCommands()) {
+		if f.Hidden || name == groupServer && (cmd.Annotations[localOnly] != "" || !doesSomething(cmd)) {
 			return
 		}
 		if _, known := lines[name]; !known && name != rest {

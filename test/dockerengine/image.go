@@ -22,6 +22,7 @@ all=$(apt-cache depends --recurse --installed --no-recommends --no-suggests --no
 dpkg-query -L $all 2>/dev/null | sed -E 's,^/(bin|sbin|lib|lib32|lib64|libx32)(/|$),/usr/\1\2,' |
 	grep -E '^/(etc|usr)/' | grep -vE '^/usr/share/(doc|man|locale|info|lintian|bug|icons|fonts|X11|mime|zoneinfo)(/|$)|^/etc/(systemd|init|pam|apt|dpkg|cron|default)'
 find /usr/bin /usr/lib -xdev -lname '/etc/alternatives/*' ! -path '/usr/lib/google*'
+find /etc/alternatives -lname '*.so.*' -printf '%l\n' -exec readlink -f {} \;
 find /etc/alternatives /usr/lib/locale/C.utf8`
 
 // HostImage makes an image of packages of this host, with its programs at their places. A

@@ -141,7 +141,7 @@ func (a *Advice) ownKernel(found []Finding) {
 		}
 	case hasQEMU:
 		a.Driver = "qemu"
-		a.Why = falls + ". QEMU gives each a machine with a kernel of its own, which is emulated and so slow: the machine has to be broken, then QEMU, then what holds that"
+		a.Why = falls + ". QEMU gives each a machine with a kernel of its own, emulated, and so slow, where there is no KVM: the machine has to be broken, then QEMU, then what holds that"
 		a.Do = append(a.Do,
 			"pinfold run --isolation vm main.py",
 			"echo 'drivers: {qemu: {enabled: true}}' >> pinfold.yaml  # for a server, whose machines wait: pinfold serve --config pinfold.yaml")

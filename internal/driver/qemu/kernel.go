@@ -65,7 +65,7 @@ func findKernel(file, modules string) (kernel, error) {
 	}
 	found, err := filepath.Glob("/boot/vmlinuz-*")
 	if err != nil || len(found) == 0 {
-		return kernel{}, unavailable("there is no kernel to boot: no /boot/vmlinuz-*, and drivers.qemu.kernel names none", installKernel)
+		return kernel{}, unavailable("there is no kernel to boot: no /boot/vmlinuz-*, and neither drivers.qemu.kernel nor $PINFOLD_KERNEL names one", installKernel)
 	}
 	slices.SortFunc(found, func(a, b string) int { return compareReleases(b, a) })
 	var errs []error

@@ -58,8 +58,8 @@ func packImage(t *testing.T) []byte {
 	if err != nil || len(pythons) == 0 {
 		t.Fatal("there is no Python: ", err)
 	}
-	for _, pattern := range []string{"encodings", "collections", "importlib", "re"} { // beside what is built in
-		more, _ := filepath.Glob(filepath.Join(filepath.Dir(pythons[0]), pattern, "*.py"))
+	for _, pattern := range []string{"encodings/*.py", "collections/*.py", "importlib/*.py", "json/*.py", "re/*.py", "lib-dynload/*.so"} {
+		more, _ := filepath.Glob(filepath.Join(filepath.Dir(pythons[0]), pattern))
 		pythons = append(pythons, more...)
 	}
 	for _, p := range pythons {

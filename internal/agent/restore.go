@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +18,7 @@ import (
 // restore makes the files of a tree that comes on stream 0. Nothing else runs in here yet.
 // It has one directory open, and the place in which that is: it comes back up by "..".
 func (a *agent) restore(c *channel, req wire.Request) wire.Outcome {
-	r := &restorer{a: a, c: c, places: req.Restore.Places, tree: filetree.NewReader(&upload{c: c}), place: -1, cur: -1, waiting: map[uint64]bool{}}
+	r := newRestorer(a, c, req.Restore.Places, &upload{c: c})
 	err := r.all()
 	r.close()
 	var f *wire.Fault
@@ -66,6 +67,7 @@ type restorer struct {
 	c      *channel
 	tree   *filetree.Reader
 	places []wire.RestorePlace
+	secret uint64 // in the names of spare
 
 	name    string // of the entry that is being made
 	place   int    // descriptors, or -1
@@ -82,6 +84,10 @@ type refusal struct{ fault *wire.Fault }
 
 // Error implements error.
 func (r *refusal) Error() string { return r.fault.Message }
+
+func newRestorer(a *agent, c *channel, places []wire.RestorePlace, tree io.Reader) *restorer {
+	return &restorer{a: a, c: c, places: places, secret: rand.Uint64(), tree: filetree.NewReader(tree), place: -1, cur: -1, waiting: map[uint64]bool{}} //nolint:gosec // the kernel seeds it, and the agent needs nothing larger
+}
 
 func (r *restorer) close() {
 	for _, fd := range []int{r.place, r.cur} {
@@ -292,9 +298,9 @@ func (r *restorer) content(fd int, size int64) error {
 }
 
 // spare is the name in the place by which a file with several names waits for the next. It
-// costs no inode in the end: the last name is this one, moved.
+// costs no inode in the end: the last name is this one, moved. Nobody who made a tree knew it.
 func (r *restorer) spare(number uint64) string {
-	return ".pinfold-restore-" + strconv.FormatUint(uint64(r.c.id), 10) + "-" + strconv.FormatUint(number, 10)
+	return ".pinfold-restore-" + strconv.FormatUint(r.secret, 36) + "-" + strconv.FormatUint(number, 10)
 }
 
 // link gives a file another name.

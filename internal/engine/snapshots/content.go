@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -187,12 +188,14 @@ type Content struct {
 	size int64
 	sum  []byte
 	file *os.File // to be closed; nil: it is somebody else's
+	done func()   // set with it: nobody reads it any more
 }
 
 // Close releases it.
 func (c *Content) Close() {
 	if c.file != nil {
 		_ = c.file.Close()
+		c.done()
 	}
 }
 
@@ -225,6 +228,17 @@ var errDamaged error = &sandbox.Error{
 
 // Open returns a tenant's snapshot and its content, which the caller closes.
 func (k *Keeper) Open(ctx context.Context, tenant, id string) (records.Snapshot, *Content, error) {
+	k.hold(id)
+	r, c, err := k.open(ctx, tenant, id)
+	if err != nil {
+		k.release(id)
+		return r, nil, err
+	}
+	c.done = sync.OnceFunc(func() { k.release(id) })
+	return r, c, nil
+}
+
+func (k *Keeper) open(ctx context.Context, tenant, id string) (records.Snapshot, *Content, error) {
 	r, err := k.Load(ctx, tenant, id)
 	if err != nil {
 		return r, nil, err
@@ -296,7 +310,7 @@ func (k *Keeper) remove(ctx context.Context, r records.Snapshot) error {
 	}
 	failpoint.Hit("snapshot.forgotten")
 	k.removeContent(r.Info.ID)
-	k.take(r.Tenant, -r.Info.Bytes, -1)
+	k.removed(r.Tenant, r.Info.ID, r.Info.Bytes)
 	return nil
 }
 

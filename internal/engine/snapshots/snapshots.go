@@ -55,6 +55,7 @@ type Keeper struct {
 	used     map[string]taken    // by tenant; what is being written included
 	all      int64               // bytes of all
 	nameless map[string]*os.File // contents without a directory, by ID
+	reading  map[string]*readers // by ID
 }
 
 // taken is what a tenant's take.
@@ -69,7 +70,7 @@ func New(o Options) *Keeper {
 	o.TenantBytes = cmp.Or(o.TenantBytes, o.Bytes/2)
 	o.PerTenant = cmp.Or(o.PerTenant, DefaultPerTenant)
 	o.TTL = cmp.Or(o.TTL, DefaultTTL)
-	return &Keeper{o: o, used: map[string]taken{}, nameless: map[string]*os.File{}}
+	return &Keeper{o: o, used: map[string]taken{}, nameless: map[string]*os.File{}, reading: map[string]*readers{}}
 }
 
 // TTL is how long a snapshot is kept that asks for so many milliseconds, 0 for the default.

@@ -128,6 +128,7 @@ func Open(ctx context.Context, o Options) (*Local, error) {
 	l := &Local{images: o.images()}
 	options := engine.Options{
 		Store: memstore.New(memstore.Options{}), Capacity: admission.Capacity(o.Capacity), Pools: o.Pools, Retention: o.Retention, Log: o.Log,
+		Policy: admission.Policy{Network: admission.Network{Own: true}}, // the program that has the engine is its operator
 	}
 	if o.StateDir != "" {
 		s, err := store.Open(ctx, o.StateDir)

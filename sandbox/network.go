@@ -218,6 +218,28 @@ func ParseEndpoint(text string) (Endpoint, error) {
 	return e, nil
 }
 
+// ParseAllowed is ParseEndpoint for an operator's list: the host may be a pattern
+// (CanonicalPattern), and everything is checked.
+func ParseAllowed(text string) (Endpoint, error) {
+	e, err := ParseEndpoint(text)
+	if err != nil {
+		return Endpoint{}, err
+	}
+	if e.Host, err = CanonicalPattern(e.Host); err != nil {
+		return Endpoint{}, err
+	}
+	if strings.HasPrefix(e.Host, "*.") && e.Address != "" {
+		return Endpoint{}, specError("", "many names cannot be at one address").WithHint("write each name by itself")
+	}
+	pattern := e.Host
+	e.Host = strings.TrimPrefix(e.Host, "*.")
+	if e, err = e.canonical(""); err != nil {
+		return Endpoint{}, AsError(err).WithField("")
+	}
+	e.Host = pattern
+	return e, nil
+}
+
 const maxEndpointText = 600
 
 // cutScheme says whether a text looks like a URL, or a method and one, and what its

@@ -11,6 +11,7 @@ import (
 	"pinfold/internal/cli"
 	"pinfold/internal/config/defaults"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/probe"
 	"pinfold/internal/wiring"
 )
@@ -48,7 +49,8 @@ func images(state string) string {
 // runner returns what makes the engine. For a command line that runs a program,
 // the engine looks at the host while the command line is still being read.
 func runner(ctx context.Context, args []string) func(context.Context) (cli.Runner, error) {
-	e, err := newEngine(engine.Options{})
+	// Whoever runs a program here is this host's user, and their own operator.
+	e, err := newEngine(engine.Options{Policy: admission.Policy{Network: admission.Network{Own: true}}})
 	if err == nil && len(args) > 0 && args[0] == "run" {
 		go e.Warm(ctx)
 	}

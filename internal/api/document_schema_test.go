@@ -41,10 +41,10 @@ func finishSchemas(registry huma.Registry) {
 // finishNetwork says of a type with a form of its own what that is: a word, or an object.
 func finishNetwork(registry huma.Registry, schema *huma.Schema) {
 	endpoints := registry.Schema(reflect.TypeFor[[]sandbox.Endpoint](), true, "")
-	endpoints.Description, endpoints.MaxItems = fieldMeanings["Network.endpoints"], new(int)
+	endpoints.Description, endpoints.MaxItems = "The names that programs can reach; unmodified programs find them as they always do.", new(int)
 	*endpoints.MaxItems = sandbox.MaxEndpoints
 	limits := registry.Schema(reflect.TypeFor[sandbox.NetworkLimits](), true, "")
-	limits.Description = fieldMeanings["Network.limits"]
+	limits.Description = "For all endpoints together, over the sandbox's life."
 	*schema = huma.Schema{OneOf: []*huma.Schema{
 		{Type: huma.TypeString, Enum: []any{sandbox.NetworkNone}},
 		{

@@ -44,6 +44,7 @@ func statuses() map[string]int {
 		sandbox.CodeTemplateUnknown:     http.StatusUnprocessableEntity,
 		sandbox.CodeBuildFailed:         http.StatusUnprocessableEntity,
 		sandbox.CodeNetworkUnsupported:  http.StatusUnprocessableEntity,
+		sandbox.CodeEndpointDenied:      http.StatusForbidden,
 		sandbox.CodeCommandNotFound:     http.StatusUnprocessableEntity,
 		sandbox.CodeCommandNotRunnable:  http.StatusUnprocessableEntity,
 		sandbox.CodeBusy:                http.StatusTooManyRequests,

@@ -42,6 +42,7 @@ type Config struct {
 	Quotas         Quotas   `yaml:"quotas"`
 	Limits         Limits   `yaml:"limits"`
 	TTL            TTL      `yaml:"ttl"`
+	Network        Network  `yaml:"network"`
 	Pools          []Pool   `yaml:"pools"`
 	Drivers        Drivers  `yaml:"drivers"`
 	// CompileCache keeps what compilers made, below State.
@@ -106,6 +107,23 @@ type Limits struct {
 type TTL struct {
 	Default time.Duration `yaml:"default"`
 	Max     time.Duration `yaml:"max"`
+}
+
+// Network says what sandboxes may reach.
+type Network struct {
+	// Allow are the endpoints that requests may declare, as sandbox.ParseAllowed reads
+	// them; none: nothing.
+	Allow []string `yaml:"allow"`
+}
+
+// Endpoints are those of Allow. The configuration must be valid.
+func (n Network) Endpoints() (all []sandbox.Endpoint) {
+	for _, text := range n.Allow {
+		if e, err := sandbox.ParseAllowed(text); err == nil {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // Drivers configure the ways to make sandboxes beyond the native one.

@@ -26,7 +26,7 @@ func (c *Config) Validate() error {
 	var wrong []error
 	for _, check := range []func() error{
 		c.checkListen, c.checkTLS, c.checkState, c.checkNames, c.checkCapacity, c.checkQuotas,
-		c.checkLimits, c.checkTimes, c.checkPools, c.checkCompileCache, c.checkSnapshots, c.checkLog, c.checkTelemetry,
+		c.checkLimits, c.checkTimes, c.checkNetwork, c.checkPools, c.checkCompileCache, c.checkSnapshots, c.checkLog, c.checkTelemetry,
 	} {
 		wrong = append(wrong, check())
 	}
@@ -53,6 +53,16 @@ func (c *Config) forget(field string) {
 	maps.DeleteFunc(c.where, func(f string, _ position) bool {
 		return f == field || strings.HasPrefix(f, field+"[")
 	})
+}
+
+func (c *Config) checkNetwork() error {
+	for i, text := range c.Network.Allow {
+		if _, err := sandbox.ParseAllowed(text); err != nil {
+			e := sandbox.AsError(err)
+			return c.at(fmt.Sprintf("network.allow[%d]", i), "%s", e.Message).WithHint(e.Hint)
+		}
+	}
+	return nil
 }
 
 const (

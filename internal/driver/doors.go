@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"pinfold/internal/image"
+
 	"pinfold/sandbox"
 )
 
@@ -16,18 +18,39 @@ type Door struct {
 	At   netip.AddrPort
 }
 
+// Resolver is where programs of a machine with doors look names up.
+var Resolver = netip.MustParseAddrPort("127.66.0.1:53")
+
+// Packets is a socket inside.
+type Packets interface {
+	ReadFrom(b []byte) (n int, from netip.AddrPort, err error)
+	WriteTo(b []byte, to netip.AddrPort) error
+	Close() error
+}
+
 // doorAddress is where the doors of the endpoint of that index are. Nothing else in a
 // sandbox is there: programs that want an address of loopback's take 127.0.0.1.
 func doorAddress(index int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 66, 0, byte(index + 2)}) //nolint:gosec // at most sandbox.MaxEndpoints
 }
 
-// doorsOf says which doors a machine of the spec has, or refuses what the driver of the
-// report cannot give.
+// Names are the declared names and where they are.
+func (p Plan) Names() (names []image.Name) {
+	for _, d := range p.Doors {
+		n := image.Name{Host: d.Host, At: d.At.Addr()}
+		if !slices.Contains(names, n) {
+			names = append(names, n)
+		}
+	}
+	return names
+}
+
+// doorsOf says which doors a machine has, or refuses what the driver of the report cannot
+// give. The spec's network is canonical.
 func doorsOf(spec sandbox.MachineSpec, report Report) ([]Door, error) {
-	n, err := spec.Network.Canonical()
-	if err != nil || n.None() {
-		return nil, err
+	n := spec.Network
+	if n.None() {
+		return nil, nil
 	}
 	if i := slices.Index(spec.Require, sandbox.FeatureNetworkNone); i >= 0 {
 		return nil, (&sandbox.Error{

@@ -48,6 +48,7 @@ package driver
 import (
 	"context"
 	"io"
+	"net"
 	"time"
 
 	"pinfold/internal/image"
@@ -131,8 +132,17 @@ type MachineAbilities struct {
 	Discarder Discarder
 	RunMeter  RunMeter
 	Pauser    Pauser
+	Doors     Doors
 
 	Snapshotter Snapshotter
+}
+
+// Doors is a machine that has listeners inside for what was declared. Programs find the
+// names at the doors' addresses, and a resolver at Resolver that answers what it is asked.
+type Doors interface {
+	// TakeDoors returns the listeners of Plan.Doors, in their order, and the resolver's
+	// socket. It is called once; the caller closes them, before Destroy.
+	TakeDoors() (doors []net.Listener, resolver Packets, err error)
 }
 
 // Keeper is a driver whose machines outlive the process that made them.
@@ -232,9 +242,10 @@ type Plan struct {
 	// first. Its programs are placed on as many of them as Limits.CPUs says.
 	Processors []int
 
-	// Doors are the declared endpoints, of which the machine must have listeners; none
-	// where nothing can be reached.
-	Doors []Door
+	// Network is what can be reached, canonical, and Doors are its endpoints, of which the
+	// machine must have listeners; none where nothing can be reached.
+	Network sandbox.Network
+	Doors   []Door
 
 	// Posture is what the machine must enforce; the result repeats it.
 	Posture sandbox.Isolation

@@ -98,6 +98,10 @@ func MakePlan(spec sandbox.MachineSpec, template image.Template, report Report, 
 	if report.Blocked != nil {
 		return Plan{}, report.Blocked
 	}
+	var err error
+	if spec.Network, err = spec.Network.Canonical(); err != nil {
+		return Plan{}, err
+	}
 	doors, err := doorsOf(spec, report)
 	if err != nil {
 		return Plan{}, err
@@ -106,7 +110,7 @@ func MakePlan(spec sandbox.MachineSpec, template image.Template, report Report, 
 		template = *report.Template
 	}
 	plan := Plan{
-		Doors:    doors,
+		Network: spec.Network, Doors: doors,
 		Template: template, User: template.User, Limits: spec.Limits, Mounts: spec.Mounts, Places: report.Places,
 		Hostname: "sandbox", Processors: report.Processors, SwitchUser: report.SwitchUser && (!report.MountsAsSelf || len(spec.Mounts) == 0),
 		Posture: sandbox.Isolation{Driver: report.Driver, Enforced: []string{}, NotEnforced: []sandbox.Gap{}},

@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // How long the way to a server may take.
@@ -21,6 +19,9 @@ const (
 	addressTimeout = 4 * time.Second  // for one
 	maxAddresses   = 16
 )
+
+// How many connections may be open at once, of all sandboxes together.
+const leastConnections, mostConnections = 16, 4096
 
 // Host is what all relays of a process have in common. It is safe for concurrent use.
 type Host struct {
@@ -39,19 +40,9 @@ type Host struct {
 func NewHost(connections int) *Host {
 	h := &Host{resolver: &net.Resolver{PreferGo: true}, most: int64(connections)}
 	if h.most == 0 {
-		h.most = defaultConnections()
+		h.most = max(leastConnections, min(mostConnections, openFiles()/8)) // each has two descriptors, and most are for others
 	}
 	return h
-}
-
-// defaultConnections leaves most descriptors to others: each connection has two.
-func defaultConnections() int64 {
-	const most = 4096
-	var l unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
-		return most / 8
-	}
-	return int64(max(16, min(most, l.Cur/8))) //nolint:gosec // bounded
 }
 
 // enter counts a connection, if there is room for it. leave follows.
@@ -131,9 +122,9 @@ func (h *Host) dialOne(ctx context.Context, a netip.Addr, port int, named bool) 
 	switch {
 	case errors.As(err, &denied):
 		return nil, denied
-	case errors.Is(err, unix.ECONNREFUSED):
+	case errors.Is(err, syscall.ECONNREFUSED):
 		return nil, errRefused
-	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
 		return nil, errNoRoute
 	case errors.As(err, &slow) && slow.Timeout():
 		return nil, errSlow

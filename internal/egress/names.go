@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"time"
 
 	"pinfold/sandbox"
 )
@@ -21,6 +22,7 @@ func (r *Relay) lookUps(at map[string]netip.Addr) {
 			if r.life.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return
 			}
+			time.Sleep(acceptPause)
 			continue
 		}
 		q, err := parseQuery(buffer[:n])
@@ -31,7 +33,7 @@ func (r *Relay) lookUps(at map[string]netip.Addr) {
 		if !declared && q.name != "" && !strings.HasSuffix(q.name, ".arpa") { // those are addresses, backwards
 			r.ledger.deny(q.name, 0, sandbox.DeniedUndeclared, "")
 		}
-		_, _ = r.names.WriteTo(q.answer(address, declared), from)
+		_ = r.names.WriteTo(q.answer(address, declared), from)
 	}
 }
 

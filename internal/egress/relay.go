@@ -20,13 +20,20 @@ type Door struct {
 	At       netip.Addr // inside
 }
 
+// Packets is a socket at which packets of programs inside arrive.
+type Packets interface {
+	ReadFrom(b []byte) (n int, from netip.AddrPort, err error)
+	WriteTo(b []byte, to netip.AddrPort) error
+	Close() error
+}
+
 // Relay is the way out of one machine. It is safe for concurrent use.
 type Relay struct {
 	host   *Host
 	limits sandbox.NetworkLimits
 	ledger *ledger
 	doors  []Door
-	names  net.PacketConn // where programs look names up; nil: nowhere
+	names  Packets // where programs look names up; nil: nowhere
 	life   context.Context
 	end    context.CancelFunc
 
@@ -40,7 +47,7 @@ type Relay struct {
 // Open begins to pass on what arrives at the doors. They are the relay's from now on, also
 // after an error, and so is names, where programs look up names; it may be nil. The
 // declaration must be canonical, and the doors be of it.
-func Open(h *Host, n sandbox.Network, doors []Door, names net.PacketConn) (*Relay, error) {
+func Open(h *Host, n sandbox.Network, doors []Door, names Packets) (*Relay, error) {
 	r := &Relay{host: h, limits: n.Limits, ledger: newLedger(n), doors: doors, names: names, open: map[*connection]bool{}}
 	r.life, r.end = context.WithCancel(context.Background())
 	at := map[string]netip.Addr{}

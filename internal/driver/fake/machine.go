@@ -32,6 +32,7 @@ type Machine struct {
 	destroyed  bool
 	paused     chan struct{} // closed by the end of the pause; nil: it is not paused
 	ended      bool          // death is known
+	doors      *doors        // nil until they are taken
 }
 
 func newMachine(plan driver.Plan, s Script) *Machine {
@@ -90,6 +91,9 @@ func (m *Machine) Abilities() driver.MachineAbilities {
 	}
 	if m.stub != nil {
 		a.InitStub = m
+	}
+	if len(m.Plan.Doors) > 0 {
+		a.Doors = m
 	}
 	return a
 }

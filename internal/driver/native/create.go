@@ -244,7 +244,10 @@ func (m *machine) initSpec(socket int) *initSpec {
 		layered: m.plan.Enforces(sandbox.FeatureFilesOwn), ownDevices: m.plan.Enforces(sandbox.FeatureDevicesOwn),
 		copies: h.copies.of(m.plan.Template),
 		timeNS: m.plan.Enforces(sandbox.FeatureTimeNS),
-		quotas: h.features.quotas,
+		quotas: h.features.quotas, doors: m.plan.Doors,
+	}
+	if len(n.doors) > 0 {
+		n.template = n.template.WithNames(m.plan.Names(), driver.Resolver.Addr())
 	}
 	if !h.can(cgroup.Pids) {
 		n.processes = m.plan.Limits.Processes
@@ -344,6 +347,9 @@ func (m *machine) mapIDs(ctx context.Context) error {
 // adopt takes over the descriptors that the process sent: its root, and the
 // listener of its system-call filter.
 func (m *machine) adopt(fds []int) error {
+	doors := fds[max(0, len(fds)-m.doorCount()):]
+	fds = fds[:len(fds)-len(doors)]
+	m.doors = doors
 	want := 1
 	if m.isZygote() {
 		want = 1

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	"pinfold/internal/driver"
 	"pinfold/internal/image"
 	"pinfold/internal/linux/layers"
 	"pinfold/internal/linux/mount"
@@ -83,12 +84,14 @@ type initSpec struct {
 	timeNS     bool
 	forked     bool // the program is forked from a zygote, not started by the agent
 
-	hold        spawn.Cell // of root
-	timeOffsets spawn.Cell // of openTimeOffsets
+	doors       []driver.Door // names that can be reached
+	hold        spawn.Cell    // of root
+	timeOffsets spawn.Cell    // of openTimeOffsets
 	landlock    *landlockRules
 	filter      *filterProgram
-	agentArgs   []string // beside those that it always has
-	quotas      []quota  // of the user namespace
+	agentArgs   []string     // beside those that it always has
+	quotas      []quota      // of the user namespace
+	opened      []spawn.Cell // doors, and the resolver's socket
 }
 
 // program returns the whole life of a sandbox's first process, from its birth
@@ -293,6 +296,7 @@ func (n *initSpec) surroundings(p *spawn.Program) {
 	p.Call("set host name", unix.SYS_SETHOSTNAME, n.hostname, len(n.hostname))
 	p.Call("set domain name", unix.SYS_SETDOMAINNAME, "", 0)
 	loopback(p)
+	n.openDoors(p)
 	for _, l := range inheritedRlimits {
 		p.Rlimit(l.resource, l.value)
 	}
@@ -371,6 +375,7 @@ func (n *initSpec) confine(p *spawn.Program) {
 	if n.filter != nil {
 		fds = append(fds, n.filter.apply(p)...)
 	}
+	fds = append(fds, n.opened...)
 	p.SendDescriptors(n.socket, fds)
 }
 

@@ -48,6 +48,8 @@ type machine struct {
 	counted  bool            // by the host's prepared mounts
 	entered  bool            // what it is made from is open
 
+	doors []int // the descriptors of listeners, until they are taken
+
 	childListener *listener // of the filter of the process that was forked into it
 
 	overdue  overdue
@@ -93,6 +95,9 @@ func (m *machine) Abilities() driver.MachineAbilities {
 	a := driver.MachineAbilities{Looker: m, InitStub: m, Discarder: m, RunMeter: m}
 	if m.cgroup != nil && m.cgroup.CanFreeze() {
 		a.Pauser, a.Snapshotter = m, m
+	}
+	if len(m.plan.Doors) > 0 {
+		a.Doors = m
 	}
 	return a
 }
@@ -190,6 +195,7 @@ func (m *machine) destroy(ctx context.Context) error {
 			l.close()
 		}
 	}
+	m.closeDoors()
 	m.overdue.stop()
 	m.meter.close()
 	m.closeEntries() // of a child that never came

@@ -86,7 +86,7 @@ func (d *Driver) Probe(_ context.Context, t image.Template) (driver.Report, erro
 
 // always lists what every native sandbox enforces: making one fails otherwise.
 var always = []string{
-	sandbox.FeatureNetworkNone, sandbox.FeatureUserNS, sandbox.FeatureMountNS, sandbox.FeaturePIDNS,
+	sandbox.FeatureNetworkNone, sandbox.FeatureNetwork, sandbox.FeatureUserNS, sandbox.FeatureMountNS, sandbox.FeaturePIDNS,
 	sandbox.FeatureNetNS, sandbox.FeatureIPCNS, sandbox.FeatureUTSNS, sandbox.FeatureCgroupNS,
 	sandbox.FeatureNoNewPrivs, sandbox.FeatureCapabilities, sandbox.FeatureReadOnlyRoot, sandbox.FeatureAgentSealed,
 	sandbox.FeatureWallTime, sandbox.FeatureCPUTime, sandbox.FeatureDisk, sandbox.FeatureInodes,

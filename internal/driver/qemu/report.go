@@ -122,6 +122,9 @@ func (d *Driver) reported(inside driver.Report) driver.Report {
 		where = "in the virtual machine, emulated: "
 	}
 	for _, f := range inside.Findings {
+		if f.Feature == sandbox.FeatureNetwork {
+			continue // its listeners would be the virtual machine's, and nothing leads from there to the host
+		}
 		f.Because = where + f.Because
 		if f.Feature == sandbox.FeatureCPUs && !kvm {
 			f.Because += "; KVM is not used: " + why

@@ -7,11 +7,12 @@ import (
 	"pinfold/sandbox"
 )
 
-// Policy is what the operator decides about limits. A zero field decides
-// nothing: sandbox.DefaultLimits holds, and the limit's own range.
+// Policy is what the operator decides. A zero limit decides nothing:
+// sandbox.DefaultLimits holds, and the limit's own range. A zero network lets nothing out.
 type Policy struct {
 	Default sandbox.Limits // of requests that ask for none
 	Max     sandbox.Limits // the most that a request may ask for
+	Network Network        // what requests may declare
 }
 
 // Limits puts the operator's decisions over a request's limits. The defaults of

@@ -1,8 +1,10 @@
 package execution
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"pinfold/internal/engine/stdio"
 	"pinfold/internal/zygote/warm"
@@ -47,17 +49,47 @@ const LastWords = 4 << 10
 // Advise says how to bring what a program lacked, as far as the end of what it said
 // tells (LastWords of it). They are the program's own: they earn it a hint, and
 // decide nothing. language is the program's; "" where it may be any.
-func Advise(s sandbox.Status, c sandbox.Cause, language string, said []byte) sandbox.Cause {
+func Advise(s sandbox.Status, c sandbox.Cause, language string, network *sandbox.NetworkUse, said []byte) sandbox.Cause {
 	if c.Kind != sandbox.CauseExited || c.Hint != "" || s != sandbox.StatusFailed {
 		return c
 	}
+	text := stdio.Text(said)
+	if a := denied(network, text, language != ""); a != nil {
+		return c.WithAdvice(a)
+	}
 	speaker, ok := speaks[language]
-	return c.WithAdvice(adviceFor(stdio.Text(said), func(i int) bool { return language == "" || ok && speaker == i }))
+	return c.WithAdvice(adviceFor(text, network != nil, func(i int) bool { return language == "" || ok && speaker == i }))
+}
+
+// denied names what was denied that the program may have failed on: that of which it
+// speaks, or else, where nothing but it ran, the first.
+func denied(network *sandbox.NetworkUse, said string, alone bool) sandbox.Advice {
+	if network == nil || len(network.Denied) == 0 {
+		return nil
+	}
+	i := slices.IndexFunc(network.Denied, func(d sandbox.Denial) bool { return strings.Contains(said, d.Host) })
+	if i < 0 && !alone {
+		return nil
+	}
+	d := network.Denied[max(i, 0)]
+	what := d.Host
+	if d.Port != 0 {
+		what = fmt.Sprintf("%s:%d", d.Host, d.Port)
+	}
+	what += " was denied (" + string(d.Reason)
+	if d.Evidence != "" {
+		what += ": " + d.Evidence
+	}
+	how := d.Advice
+	if how == nil {
+		how = sandbox.Advice{sandbox.Text(d.Hint)}
+	}
+	return slices.Concat(sandbox.Advice{sandbox.Text(what + "); ")}, how)
 }
 
 // adviceFor looks for a missing module in the words of the languages that may be
 // meant, and else for a missing network.
-func adviceFor(said string, meant func(i int) bool) sandbox.Advice {
+func adviceFor(said string, declared bool, meant func(i int) bool) sandbox.Advice {
 	last := warm.ErrorLine(said)
 	for i, m := range missing {
 		if !meant(i) {
@@ -68,8 +100,11 @@ func adviceFor(said string, meant func(i int) bool) sandbox.Advice {
 			return slices.Concat(sandbox.Advice{before}, m.way(), sandbox.Advice{sandbox.Text(" (docs/packages.md)")})
 		}
 	}
-	if regexp.MustCompile(unreachable).MatchString(said) {
-		return sandbox.Advise("there is no network inside: bring what the program needs with it, as files or packages (docs/packages.md)")
+	switch {
+	case !regexp.MustCompile(unreachable).MatchString(said):
+		return nil
+	case declared:
+		return sandbox.Advise("only declared names can be reached, and no addresses (docs/network.md)")
 	}
-	return nil
+	return sandbox.Advise("there is no network inside: bring what the program needs with it, as files or packages (docs/packages.md), or declare the names that it may reach (docs/network.md)")
 }

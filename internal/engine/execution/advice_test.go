@@ -35,7 +35,7 @@ func TestMissingModules(t *testing.T) {
 		if c.code != 0 {
 			status = sandbox.StatusFailed
 		}
-		got := Advise(status, cause, c.language, []byte(c.stderr)[max(0, len(c.stderr)-LastWords):])
+		got := Advise(status, cause, c.language, nil, []byte(c.stderr)[max(0, len(c.stderr)-LastWords):])
 		if got.Kind != cause.Kind || got.Evidence != cause.Evidence || c.hint == "" && got.Hint != "" || !strings.Contains(got.Hint, c.hint) {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -51,12 +51,33 @@ func TestProcessesAreAdvised(t *testing.T) {
 		"something else\n": "",
 	} {
 		failed := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 1"}
-		got := Advise(sandbox.StatusFailed, failed, "", []byte(said))
+		got := Advise(sandbox.StatusFailed, failed, "", nil, []byte(said))
 		if got.Kind != failed.Kind || got.Evidence != failed.Evidence || !strings.Contains(got.Hint, want) || (want == "") != (got.Hint == "") {
 			t.Errorf("%q: %+v", said, got)
 		}
-		if got := Advise(sandbox.StatusSucceeded, failed, "", []byte(said)); !reflect.DeepEqual(got, failed) {
+		if got := Advise(sandbox.StatusSucceeded, failed, "", nil, []byte(said)); !reflect.DeepEqual(got, failed) {
 			t.Errorf("%q of one that succeeded: %+v", said, got)
 		}
+	}
+}
+
+func TestDenialsAreNamed(t *testing.T) {
+	failed := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 1"}
+	network := &sandbox.NetworkUse{Denied: []sandbox.Denial{
+		{Host: "a.test", Port: 443, Reason: sandbox.DeniedSNI, Evidence: "TLS asked for b.test", Hint: "declare it"},
+		{Host: "c.test", Reason: sandbox.DeniedUndeclared, Hint: "declare that"},
+	}}
+	for _, c := range []struct{ language, said, hint string }{
+		{"python", "something\n", "a.test:443 was denied (sni_mismatch: TLS asked for b.test); declare it"},
+		{"python", "cannot reach c.test\n", "c.test was denied (not_declared); declare that"},
+		{"", "cannot reach c.test\n", "c.test was denied (not_declared); declare that"},
+		{"", "something\n", ""}, // an earlier process may have tried it
+	} {
+		if got := Advise(sandbox.StatusFailed, failed, c.language, network, []byte(c.said)); got.Hint != c.hint {
+			t.Errorf("%q: %q", c.said, got.Hint)
+		}
+	}
+	if got := Advise(sandbox.StatusFailed, failed, "sh", &sandbox.NetworkUse{}, []byte("connect: Network is unreachable\n")); got.Hint != "only declared names can be reached, and no addresses (docs/network.md)" {
+		t.Error(got.Hint)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/egress"
 	"pinfold/internal/guest"
 	"pinfold/internal/language"
 	"pinfold/internal/wire"
@@ -42,10 +43,11 @@ type Session struct {
 	after func() // called when the machine is gone; may be nil, may be called again
 
 	mu      sync.Mutex
-	guest   *guest.Guest // the agent; nil until it has been greeted
-	refused error        // why it could not be greeted
-	handed  bool         // to a forked interpreter: its program
-	late    error        // why it could not be destroyed in time, when that was tried last
+	guest   *guest.Guest  // the agent; nil until it has been greeted
+	refused error         // why it could not be greeted
+	relay   *egress.Relay // of the declared endpoints; nil: there are none
+	handed  bool          // to a forked interpreter: its program
+	late    error         // why it could not be destroyed in time, when that was tried last
 
 	reading sync.Mutex   // guards last
 	last    driver.Usage // the last reading
@@ -129,6 +131,7 @@ func (s *Session) Greeted() *guest.Guest {
 // Close ends the machine and removes its traces. It is idempotent and goes on
 // when ctx has ended.
 func (s *Session) Close(ctx context.Context) error {
+	s.shut()
 	err := s.Machine.Destroy(context.WithoutCancel(ctx))
 	if g := s.Greeted(); g != nil {
 		_ = g.Close()

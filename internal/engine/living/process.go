@@ -257,7 +257,7 @@ func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 	r := p.describe()
 	var cause sandbox.Cause
 	r.Status, cause = verdict.Of(ev)
-	cause = execution.Advise(r.Status, cause, "", p.output.Last(p.speaks(), execution.LastWords))
+	cause = execution.Advise(r.Status, cause, "", p.sandbox.machine.Network(), p.output.Last(p.speaks(), execution.LastWords))
 	r.Cause, r.TimedOut = &cause, verdict.TimedOut(cause.Kind)
 	r.ExitCode, r.Signal = ev.Ending()
 	r.PipesHeld = p.guest.PipesHeld()

@@ -102,6 +102,9 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	}
 	idles := c.IdleMS != 0
 	c = c.WithDefaults()
+	if c.Network, err = mg.policy.Network.Endpoints(c.Network); err != nil {
+		return nil, err
+	}
 	if err := mg.checkTTL(c.TTLMS); err != nil {
 		return nil, err
 	}
@@ -301,6 +304,9 @@ func (s *Sandbox) describe() sandbox.Info {
 		end = *info.EndedAt
 	}
 	info.Usage = verdict.UsageOf(s.last, end.Sub(info.CreatedAt))
+	if info.State != sandbox.StateCreating && s.machine != nil {
+		info.Network = s.machine.Network()
+	}
 	return info
 }
 

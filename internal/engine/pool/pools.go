@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"pinfold/internal/egress"
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/planner"
 	"pinfold/internal/engine/records"
@@ -34,6 +35,7 @@ type Pools struct {
 	planner *planner.Planner
 	policy  admission.Policy
 	log     *slog.Logger
+	egress  *egress.Host
 
 	// BeforeTake is of tests: called between choosing a pool and taking from it. nil
 	// or set before the first request.
@@ -53,7 +55,7 @@ type Pools struct {
 // New returns an empty set of pools.
 func New(o Options) *Pools {
 	return &Pools{
-		planner: o.Planner, policy: o.Policy, log: o.Log, quit: make(chan struct{}),
+		planner: o.Planner, policy: o.Policy, log: o.Log, egress: egress.NewHost(0), quit: make(chan struct{}),
 		pools: map[string]*pool{}, onDemand: map[string]*onDemand{},
 	}
 }

@@ -99,7 +99,7 @@ func (s *Pools) Obtain(ctx context.Context, r Request) (m *Machine, why string, 
 // plain gives a machine without an interpreter: a waiting one if a pool has its shape,
 // or else a new one.
 func (s *Pools) plain(ctx context.Context, r Request) (*Machine, error) {
-	if len(r.Plan.Mounts) == 0 && !r.Plan.KillOne {
+	if len(r.Plan.Mounts) == 0 && !r.Plan.KillOne && len(r.Plan.Doors) == 0 {
 		of := shapeOf(r.Plan.Template, r.Driver.Name(), r.Plan.Limits)
 		if m := s.take(ctx, of, r); m != nil {
 			return m, nil
@@ -111,6 +111,9 @@ func (s *Pools) plain(ctx context.Context, r Request) (*Machine, error) {
 	opened, err := execution.Open(ctx, r.Driver, r.Plan)
 	if err != nil {
 		return nil, err
+	}
+	if err := opened.OpenDoors(s.egress); err != nil {
+		return nil, errors.Join(err, opened.Close(ctx))
 	}
 	return &Machine{Session: opened}, nil
 }

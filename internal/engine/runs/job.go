@@ -61,6 +61,9 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
+	if spec.Network, err = rn.policy.Network.Endpoints(spec.Network); err != nil {
+		return nil, err
+	}
 	lang, err := findLanguage(spec)
 	if err == nil {
 		err = lang.CheckWarm(spec.Warm)
@@ -186,7 +189,8 @@ func (j *job) execute(ctx context.Context, s *execution.Session) error {
 	j.result.Timings.ExecMS = execution.Milliseconds(r.Wall)
 	j.fillOutput(r)
 	j.judge(r.Evidence(j.spec.Limits))
-	j.result.Cause = execution.Advise(j.result.Status, j.result.Cause, j.result.Language, r.Output.Last(wire.Stderr, execution.LastWords))
+	j.result.Network = s.Network()
+	j.result.Cause = execution.Advise(j.result.Status, j.result.Cause, j.result.Language, j.result.Network, r.Output.Last(wire.Stderr, execution.LastWords))
 	if over := r.Death != nil || ctx.Err() != nil; !over { // else nothing can come out any more
 		j.readResults(ctx, s)
 		j.collect(ctx, s)

@@ -46,6 +46,8 @@ func (j *job) mustStart() string {
 		return "only a server keeps interpreters that have loaded modules"
 	case len(j.spec.Mounts) > 0:
 		return "the run has mounts"
+	case !j.spec.Network.None():
+		return "the run declares endpoints"
 	}
 	d := sandbox.Limits{DiskBytes: j.spec.Limits.DiskBytes}.WithDefaults()
 	for _, of := range [][2]string{{"open_files", "open files"}, {"file_size_bytes", "file size"}} {

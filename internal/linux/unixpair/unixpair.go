@@ -106,11 +106,14 @@ func untilReady(call func(fd int) error) func(fd uintptr) bool {
 	}
 }
 
-// ReceiveDescriptors reads one message that carries descriptors, at most four, as
+// maxDescriptors is how many one message can carry (SCM_MAX_FD).
+const maxDescriptors = 253
+
+// ReceiveDescriptors reads one message that carries descriptors, as
 // spawn.Program.SendDescriptors sends it. The sender is trusted.
 func (c *Channel) ReceiveDescriptors() ([]int, error) {
 	data := make([]byte, 1)
-	control := make([]byte, unix.CmsgSpace(4*4))
+	control := make([]byte, unix.CmsgSpace(4*maxDescriptors))
 	n, controlLen, flags, err := c.Recvmsg(data, control)
 	if err != nil {
 		return nil, err

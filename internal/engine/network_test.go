@@ -1,0 +1,138 @@
+package engine
+
+import (
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pinfold/internal/driver"
+	"pinfold/internal/driver/fake"
+	"pinfold/internal/engine/admission"
+	"pinfold/sandbox"
+)
+
+// theirOwn lets requests declare anything.
+func theirOwn(o *Options) { o.Policy.Network = admission.Network{Own: true} }
+
+// echo is a server that says everything again; it counts the connections that are open.
+func echo(t *testing.T) (e sandbox.Endpoint, open *atomic.Int64) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	open = new(atomic.Int64)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			open.Add(1)
+			go func() {
+				defer open.Add(-1)
+				_, _ = io.Copy(c, c)
+				_ = c.Close()
+			}()
+		}
+	}()
+	port := l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // it is one
+	return sandbox.Endpoint{Host: "echo.test", Ports: []int{port}, Address: "127.0.0.1"}, open
+}
+
+// talks says something to an endpoint, looks up a name and fails.
+func talks(e sandbox.Endpoint) fake.Script {
+	return fake.Script{Program: func(p *fake.Process) fake.Exit {
+		c, err := p.Machine.Connect(e.Host, e.Ports[0])
+		if err != nil {
+			return fake.Exit{Code: 3}
+		}
+		if _, err := c.Write([]byte("\x00hello")); err != nil {
+			return fake.Exit{Code: 4}
+		}
+		if _, err := io.ReadFull(c, make([]byte, 6)); err != nil {
+			return fake.Exit{Code: 5}
+		}
+		p.Machine.Ask(append([]byte{0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}, "\x05other\x04test\x00\x00\x01\x00\x01"...))
+		p.Machine.Ask(nil) // the one before has been read
+		return fake.Exit{Code: 1}
+	}}
+}
+
+func declaring(e sandbox.Endpoint) sandbox.Network {
+	return sandbox.Network{Endpoints: []sandbox.Endpoint{e}}
+}
+
+// A run reaches what it declares, the result says what went on, and nothing is left open.
+func TestRunReachesWhatItDeclares(t *testing.T) {
+	e, open := echo(t)
+	engine, _ := newEngine(t, always(talks(e)), theirOwn)
+	req := shell(sandbox.Limits{})
+	req.Spec.Network = declaring(e)
+	r := run(t, engine, req)
+	if r.ExitCode == nil || *r.ExitCode != 1 || r.Network == nil {
+		t.Fatalf("%+v", r)
+	}
+	if u := r.Network.Endpoints[0]; u.Connections != 1 || u.BytesUp != 6 || u.BytesDown != 6 || u.Host != e.Host {
+		t.Errorf("%+v", u)
+	}
+	if d := r.Network.Denied; len(d) != 1 || d[0].Host != "other.test" || d[0].Reason != sandbox.DeniedUndeclared || !strings.HasPrefix(r.Cause.Hint, "other.test was denied") {
+		t.Errorf("%+v %+v", d, r.Cause)
+	}
+	if !slices.Contains(r.Isolation.Enforced, sandbox.FeatureNetwork) || slices.Contains(r.Isolation.Enforced, sandbox.FeatureNetworkNone) {
+		t.Error(r.Isolation.Enforced)
+	}
+	for begun := time.Now(); open.Load() > 0; time.Sleep(time.Millisecond) {
+		if time.Since(begun) > 10*time.Second {
+			t.Fatal("the connection outlives the run")
+		}
+	}
+	req.Spec.Network = sandbox.Network{}
+	if r := run(t, engine, req); *r.ExitCode != 3 || r.Network != nil {
+		t.Errorf("without: %+v", r)
+	}
+}
+
+// Where the operator says nothing, nothing can be declared.
+func TestNothingIsReachedWithoutTheOperator(t *testing.T) {
+	e, _ := echo(t)
+	engine, d := newEngine(t, always(talks(e)))
+	req := shell(sandbox.Limits{})
+	req.Spec.Network = declaring(e)
+	if _, err := engine.Run(t.Context(), req); sandbox.AsError(err).Code != sandbox.CodeEndpointDenied {
+		t.Error(err)
+	}
+	if _, err := engine.Create(t.Context(), "local", sandbox.Create{Network: declaring(e)}); sandbox.AsError(err).Code != sandbox.CodeEndpointDenied {
+		t.Error(err)
+	}
+	if n := d.Living(); n > 0 {
+		t.Errorf("%d machines were made", n)
+	}
+}
+
+// A request that declares endpoints gets no machine of a pool: those have no doors.
+func TestEndpointsAreServedCold(t *testing.T) {
+	e, _ := echo(t)
+	engine, _ := newEngine(t, always(talks(e)), theirOwn, func(o *Options) { o.Pools = []sandbox.PoolSpec{{Name: "p", Min: 1}} })
+	if err := engine.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	box, err := engine.Create(t.Context(), "local", sandbox.Create{Network: declaring(e)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := box.Info()
+	if info.Warm || info.Network == nil || len(info.Network.Endpoints) != 1 || !slices.Contains(info.Isolation.Enforced, sandbox.FeatureNetwork) {
+		t.Errorf("%+v", info)
+	}
+	if info, err = box.Destroy(t.Context()); err != nil || info.Network == nil {
+		t.Errorf("%+v %v", info, err)
+	}
+}
+
+var _ driver.Doors = (*fake.Machine)(nil)

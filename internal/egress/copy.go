@@ -37,8 +37,9 @@ func (c *connection) pass(to net.Conn, data []byte, left, count *atomic.Int64, r
 		return errLimits
 	}
 	_ = to.SetWriteDeadline(time.Now().Add(idleTimeout))
+	count.Add(int64(len(data))) // before: who gets them may end the program, and its result is to have them
 	n, err := to.Write(data)
-	count.Add(int64(n))
+	count.Add(int64(n - len(data)))
 	c.touch()
 	return err
 }

@@ -41,7 +41,7 @@ func echo(t *testing.T) (e sandbox.Endpoint, open *atomic.Int64) {
 			}()
 		}
 	}()
-	port := l.Addr().(*net.TCPAddr).Port //nolint:errcheck,forcetypeassert // it is one
+	port := l.Addr().(*net.TCPAddr).Port
 	return sandbox.Endpoint{Host: "echo.test", Ports: []int{port}, Address: "127.0.0.1"}, open
 }
 

@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/netip"
@@ -27,7 +28,7 @@ func (m *Machine) TakeDoors() ([]net.Listener, driver.Packets, error) {
 	m.doors = &doors{asked: make(chan []byte), over: make(chan struct{})}
 	var all []net.Listener
 	for range m.Plan.Doors {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			for _, l := range all {
 				_ = l.Close()
@@ -46,7 +47,7 @@ func (m *Machine) Connect(host string, port int) (net.Conn, error) {
 	defer m.mu.Unlock()
 	for i, d := range m.Plan.Doors {
 		if m.doors != nil && d.Host == host && int(d.At.Port()) == port {
-			return net.Dial("tcp", m.doors.at[i].String())
+			return (&net.Dialer{}).DialContext(context.Background(), "tcp", m.doors.at[i].String())
 		}
 	}
 	return nil, errors.New("fake: no such name")

@@ -149,9 +149,6 @@ func (s flagWords) say(hint string, a sandbox.Advice) string {
 // words are the flags for one fix, those of JSON where the command has none.
 func (s flagWords) words(f sandbox.Fix) string {
 	flag := s.flagOf(f.Name)
-	if f.Kind == sandbox.FixSet && f.Name == "network" {
-		return allowFlags(f)
-	}
 	switch {
 	case f.Kind == sandbox.FixCall:
 		return callWords[f.Name]
@@ -167,7 +164,7 @@ func (s flagWords) words(f sandbox.Fix) string {
 		return setFlag(s.set.Lookup(flag).Value.Type(), flag, f)
 	case f.Kind == sandbox.FixSet && slices.Contains(inSandboxes, s.command):
 		other := (&app{}).execCommand()
-		if strings.HasPrefix(f.Name, "limits.") || f.Name == "ttl_ms" || f.Name == "idle_ms" {
+		if strings.HasPrefix(f.Name, "limits.") || slices.Contains(ofSandboxes, f.Name) {
 			other = (&app{}).createCommand()
 		}
 		return "pinfold " + other.Name() + " " + flagWords{set: other.Flags()}.words(f)
@@ -185,8 +182,14 @@ var callWords = map[string]string{
 // its own.
 var inSandboxes = []string{"exec", "cp", "logs"}
 
+// ofSandboxes are fields that a sandbox has, and no command in it.
+var ofSandboxes = []string{"ttl_ms", "idle_ms", "network"}
+
 // setFlag is the flag that gives a field its value.
 func setFlag(kind, flag string, f sandbox.Fix) string {
+	if f.Name == "network" {
+		return allowFlags(f)
+	}
 	if kind == "bool" {
 		return "--" + flag
 	}

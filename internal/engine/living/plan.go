@@ -23,3 +23,23 @@ func (mg *Manager) planSandbox(ctx context.Context, c sandbox.Create) (driver.Dr
 	plan.KillOne = c.OnOutOfMemory == sandbox.OutOfMemoryProcess
 	return d, plan, err
 }
+
+// completed is a request with what it leaves out filled in, if the operator allows what it
+// asks for.
+func (mg *Manager) completed(c sandbox.Create) (sandbox.Create, error) {
+	if err := c.Validate(); err != nil {
+		return c, err
+	}
+	var err error
+	if c.Limits, err = mg.policy.Limits(c.Limits, false); err != nil {
+		return c, err
+	}
+	if c.TTLMS == 0 {
+		c.TTLMS = mg.defaultTTL.Milliseconds()
+	}
+	c = c.WithDefaults()
+	if c.Network, err = mg.policy.Network.Endpoints(c.Network); err != nil {
+		return c, err
+	}
+	return c, mg.checkTTL(c.TTLMS)
+}

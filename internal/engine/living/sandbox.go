@@ -90,22 +90,9 @@ func (mg *Manager) create(ctx context.Context, tenant string, c sandbox.Create) 
 
 // make makes a sandbox that begins with what is given, if anything is.
 func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, from *origin) (*Sandbox, error) {
-	if err := c.Validate(); err != nil {
-		return nil, err
-	}
-	var err error
-	if c.Limits, err = mg.policy.Limits(c.Limits, false); err != nil {
-		return nil, err
-	}
-	if c.TTLMS == 0 {
-		c.TTLMS = mg.defaultTTL.Milliseconds()
-	}
 	idles := c.IdleMS != 0
-	c = c.WithDefaults()
-	if c.Network, err = mg.policy.Network.Endpoints(c.Network); err != nil {
-		return nil, err
-	}
-	if err := mg.checkTTL(c.TTLMS); err != nil {
+	c, err := mg.completed(c)
+	if err != nil {
 		return nil, err
 	}
 	d, plan, err := mg.planSandbox(ctx, c)

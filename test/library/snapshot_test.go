@@ -39,8 +39,14 @@ func TestSnapshots(t *testing.T) {
 		forks := w.fork(t, b, sandbox.ForkSandbox{Count: 2})
 		for i, f := range forks {
 			says(t, f, fmt.Sprintf("cat link /tmp/there; stat -c %%a d/said; stat -c %%s:%%b holes; echo %d >d/said", i), "second\ntmp\n600\n20971520:0\n")
-			if len(must(f.Processes(t.Context()))(t)) > 0 {
-				t.Error("a fork has processes")
+			if n := must(f.Info(t.Context()))(t).Processes; n > 0 {
+				t.Errorf("in a fork %d processes go on", n)
+			}
+			size := func() string {
+				return must(f.Exec(t.Context(), sandbox.Command{Shell: "cat d/log | wc -c"}, client.ExecOptions{}))(t).Stdout
+			}
+			if before := size(); size() != before {
+				t.Error("what ran in the first one goes on in a fork")
 			}
 		}
 		for i, f := range forks {

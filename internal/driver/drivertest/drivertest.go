@@ -89,7 +89,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver, o Options) {
 		{"life", life, ""},
 		{"living", livingTests, ""},
 		{"pause", pauseTests, o.CannotPause},
-		{"snapshot", snapshotTests, ""},
+		{"snapshot", snapshotTests, o.CannotPause},
 		{"limits", limitTests, unless(o.Isolated, "this driver's machines are not isolated")},
 		{"isolation", isolationTests, unless(o.Isolated, "this driver's machines are not isolated")},
 		{"zygotes", zygoteTests, unless(o.Zygotes != nil, "this driver has no zygotes")},

@@ -349,7 +349,7 @@ func (h *harness) testSnapshotDeep() {
 	}
 	first := b.snapshot()
 	again := h.restored(sandbox.Limits{}, first)
-	if r := again.run("python3", "-c", fmt.Sprintf("import os\nos.chdir(os.environ['HOME'])\nfor i in range(%d): os.chdir('d')\nprint(open('last').read())", levels)); r.out != "bottom\n" {
+	if r := again.run("python3", "-c", fmt.Sprintf("import os\nos.chdir(os.environ['HOME'])\nfor i in range(%d): os.chdir('d')\nprint(open('last').read())", levels)); !strings.HasSuffix(r.out, "bottom\n") { // after what an interpreter elsewhere complains of
 		h.Errorf("%+v", r)
 	}
 	if second := again.snapshot(); len(second) != len(first) {

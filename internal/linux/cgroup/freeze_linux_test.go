@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -86,7 +87,8 @@ func TestSweepFrozen(t *testing.T) {
 	if err := g.Freeze(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	swept, err := hierarchy(t).Sweep(context.Background(), func(name string) bool { return name != g.Name() })
+	next := hierarchy(t)
+	swept, err := next.Sweep(context.Background(), func(name string) bool { return name != g.Name() })
 	if err != nil || len(swept) != 1 || swept[0].Err != nil {
 		t.Fatalf("Sweep: %+v, %v", swept, err)
 	}
@@ -95,5 +97,14 @@ func TestSweepFrozen(t *testing.T) {
 	}
 	if exists(g.frozenDir()) || exists(g.Dirs()[0]) {
 		t.Error("a group is left")
+	}
+	if h.Version() == 2 {
+		return
+	}
+	if err := next.Close(); err != nil {
+		t.Error(err)
+	}
+	if others, err := filepath.Glob(path.Join(h.freezer.groups(), "*", stateV1)); err == nil && len(others) == 0 && exists(h.freezer.groups()) {
+		t.Error("the directory of the dead owner's groups is left")
 	}
 }

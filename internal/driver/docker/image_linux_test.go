@@ -130,13 +130,13 @@ echo mine > /srv/app/x && echo mine > /tmp/x && cat /srv/app/x /etc/passwd; ls /
 // Programs of the template host are those of the configured image, not of this host.
 func TestConfiguredImage(t *testing.T) {
 	host := imagetest.Host(t)
-	if _, ok := host.Lookup(os.DirFS("/"), []string{"python3"}); !ok {
-		t.Fatal("control: this host has no Python either")
+	if _, ok := host.Lookup(os.DirFS("/"), []string{"perl"}); !ok {
+		t.Fatal("control: this host has no Perl either")
 	}
 	for name, e := range map[string]*testEngine{"Docker": &theDaemon, "Podman": &thePodman} {
 		t.Run(name, func(t *testing.T) {
 			d := open(t, e.address(t), e.stateDir(t))
-			d.o.Programs = []string{"python3", "sh"}
+			d.o.Programs = []string{"perl", "sh"}
 			r, err := d.Probe(t.Context(), host)
 			if err != nil || r.Blocked != nil || r.Template == nil {
 				t.Fatalf("%v, %+v", err, r)
@@ -144,8 +144,8 @@ func TestConfiguredImage(t *testing.T) {
 			if sh, ok := r.Template.Lookup(os.DirFS("/"), []string{"sh"}); !ok || sh != "/usr/bin/sh" || r.Template.ID == host.ID {
 				t.Errorf("sh is %q in %s", sh, r.Template.ID)
 			}
-			if path, ok := r.Template.Lookup(os.DirFS("/"), []string{"python3"}); ok {
-				t.Errorf("it has a Python at %s", path)
+			if path, ok := r.Template.Lookup(os.DirFS("/"), []string{"perl"}); ok {
+				t.Errorf("it has a Perl at %s", path)
 			}
 			if again, err := d.Probe(t.Context(), host); err != nil || again.Template != r.Template {
 				t.Errorf("it is looked at again: %v", err)

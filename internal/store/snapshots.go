@@ -7,6 +7,7 @@ import (
 
 	"pinfold/internal/engine/records"
 	"pinfold/internal/store/paging"
+	"pinfold/sandbox"
 )
 
 // SaveSnapshot keeps what is known of a new snapshot.
@@ -46,7 +47,8 @@ func (s *Store) LoadSnapshot(ctx context.Context, tenant, id string) (records.Sn
 	return r, s.fault("reading a snapshot", err)
 }
 
-// ListSnapshots returns a tenant's, or all where that is empty, the oldest first.
+// ListSnapshots returns a tenant's, or all where that is empty, the oldest first, without
+// their requests.
 func (s *Store) ListSnapshots(ctx context.Context, tenant string) ([]records.Snapshot, error) {
 	const doing = "listing snapshots"
 	rows, err := s.reader.QueryContext(ctx, "SELECT tenant, id, body FROM snapshots WHERE ? IN ('', tenant) ORDER BY created_at, tenant, id", tenant)
@@ -66,6 +68,7 @@ func (s *Store) ListSnapshots(ctx context.Context, tenant string) ([]records.Sna
 		if err != nil {
 			return nil, s.fault(doing, err)
 		}
+		r.Request = sandbox.Create{}
 		all = append(all, r)
 	}
 	return all, s.fault(doing, rows.Err())

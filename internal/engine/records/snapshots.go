@@ -22,7 +22,8 @@ type SnapshotStore interface {
 	// SaveSnapshot keeps a new one. An ID that the tenant has is an error of code conflict.
 	SaveSnapshot(ctx context.Context, s Snapshot) error
 	LoadSnapshot(ctx context.Context, tenant, id string) (Snapshot, error)
-	// ListSnapshots returns a tenant's, or all where that is empty, the oldest first.
+	// ListSnapshots returns a tenant's, or all where that is empty, the oldest first, without
+	// their requests, of which each may be megabytes.
 	ListSnapshots(ctx context.Context, tenant string) ([]Snapshot, error)
 	// RemoveSnapshot forgets one. Its content is not the store's.
 	RemoveSnapshot(ctx context.Context, tenant, id string) error

@@ -39,7 +39,8 @@ func (s *Store) LoadSnapshot(ctx context.Context, tenant, id string) (records.Sn
 	return r, nil
 }
 
-// ListSnapshots returns a tenant's, or all where that is empty, the oldest first.
+// ListSnapshots returns a tenant's, or all where that is empty, the oldest first, without
+// their requests.
 func (s *Store) ListSnapshots(ctx context.Context, tenant string) ([]records.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, sandbox.AsError(err)
@@ -49,6 +50,7 @@ func (s *Store) ListSnapshots(ctx context.Context, tenant string) ([]records.Sna
 	all := []records.Snapshot{}
 	for k, r := range s.snapshots {
 		if tenant == "" || k.tenant == tenant {
+			r.Request = sandbox.Create{}
 			all = append(all, r)
 		}
 	}

@@ -36,15 +36,17 @@ func (k *Keeper) Begin(ctx context.Context, tenant string, kept bool) (*Writing,
 		return nil, (&sandbox.Error{Code: sandbox.CodeRequirementUnmet, Message: "this server makes no snapshots"}).
 			WithAdvice(sandbox.Advise("have its operator set %s", sandbox.Config("snapshots.bytes")))
 	}
-	if err := k.Expire(ctx); err != nil {
-		return nil, err
-	}
 	w := &Writing{k: k, tenant: tenant, sum: sha256.New()}
 	if kept {
 		w.count = 1
 	}
 	if err := k.reserve(tenant, 0, w.count); err != nil {
-		return nil, err
+		if expireErr := k.Expire(ctx); expireErr != nil {
+			return nil, expireErr
+		}
+		if err = k.reserve(tenant, 0, w.count); err != nil {
+			return nil, err
+		}
 	}
 	var err error
 	if w.f, err = os.CreateTemp(k.o.Dir, unfinished+"*"); err == nil {

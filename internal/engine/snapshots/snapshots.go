@@ -51,6 +51,8 @@ const (
 type Keeper struct {
 	o Options
 
+	expiring sync.Mutex // held before mu
+
 	mu       sync.Mutex
 	used     map[string]taken    // by tenant; what is being written included
 	all      int64               // bytes of all
@@ -188,11 +190,13 @@ func (k *Keeper) Maintain(quit <-chan struct{}) {
 	}
 }
 
-// Expire removes snapshots whose time is over.
+// Expire removes snapshots whose time is over. It looks at all tenants', and so one at a time.
 func (k *Keeper) Expire(ctx context.Context) error {
 	if k.o.Records == nil {
 		return nil
 	}
+	k.expiring.Lock()
+	defer k.expiring.Unlock()
 	all, err := k.o.Records.ListSnapshots(ctx, "")
 	if err != nil {
 		return err

@@ -35,13 +35,13 @@ func (s flagWords) flagOf(field string) string {
 		return ""
 	}
 	name := field
-	if strings.HasPrefix(field, "network.") {
-		name = allowFlag
-	}
 	if limit, ok := strings.CutPrefix(field, "limits."); ok {
 		name = limit
 	} else if i := strings.IndexAny(field, ".["); i >= 0 {
 		name = field[:i]
+	}
+	if name == "network" && (field != name || s.set.Changed(allowFlag)) {
+		name = allowFlag
 	}
 	for _, info := range sandbox.LimitTable() {
 		if info.Field == name {

@@ -19,6 +19,7 @@ import (
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/driver/gvisor"
 	"pinfold/internal/driver/native"
+	"pinfold/internal/driver/qemu"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/runs"
 	"pinfold/internal/image"
@@ -26,12 +27,13 @@ import (
 	"pinfold/internal/template"
 	"pinfold/sandbox"
 	"pinfold/test/dockerengine"
+	"pinfold/test/kernels/vm"
 	"pinfold/test/ledger"
 	"pinfold/test/smallimage"
 )
 
 // imageDrivers make sandboxes of images; the first is what the others are compared with.
-var imageDrivers = []string{native.Name, docker.Name, gvisor.Name}
+var imageDrivers = []string{native.Name, docker.Name, gvisor.Name, qemu.Name}
 
 // inImage are programs that see what an image says and holds.
 var inImage = map[string]struct {
@@ -82,14 +84,20 @@ func sameImage(t *testing.T) func(string) (image.Template, error) {
 func imageEngine(t *testing.T) *engine.Engine {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		drivertest.Missing(t, "the docker and gvisor drivers need root: run the tests as root")
+		drivertest.Missing(t, "containers, gVisor and virtual machines are root's: run the tests as root")
 	}
 	runsc, err := exec.LookPath(cmp.Or(os.Getenv("PINFOLD_RUNSC"), "runsc"))
 	if err != nil {
 		drivertest.Missing(t, "there is no runsc: %v", err)
 	}
-	if why := dockerengine.Missing(dockerengine.Docker); why != "" {
-		drivertest.Missing(t, "%s", why)
+	for _, missing := range []string{dockerengine.Missing(dockerengine.Docker), vm.Missing()} {
+		if missing != "" {
+			drivertest.Missing(t, "%s", missing)
+		}
+	}
+	kernel, err := vm.Kernel(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
 	dockerd, err := dockerengine.New(dockerengine.Docker)
 	if dockerd != nil {
@@ -98,7 +106,7 @@ func imageEngine(t *testing.T) *engine.Engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent := agenttest.Bytes(t)
+	agent, warden := agenttest.Bytes(t), agenttest.Program(t, agenttest.Warden)
 	open := func() ([]byte, error) { return agent, nil }
 	state, machines := filepath.Join(t.TempDir(), "state"), dockerd.StateDir(t)
 	ledger.Check(t, machines)
@@ -108,6 +116,10 @@ func imageEngine(t *testing.T) *engine.Engine {
 			// Of images the configured one has no part in anything.
 			docker.New(docker.Options{Engine: dockerd.Address(), Image: "none", StateDir: machines, Agent: open}),
 			gvisor.New(gvisor.Options{Runsc: runsc, Agent: open, Blocks: filepath.Join(state, "blocks")}),
+			qemu.New(qemu.Options{
+				Kernel: kernel, Modules: vm.Modules(kernel), StateDir: filepath.Join(state, "qemu"),
+				Agent: open, Warden: func() ([]byte, error) { return warden, nil },
+			}),
 		},
 	})
 	t.Cleanup(func() {
@@ -124,7 +136,10 @@ func TestSameResultsInAnImage(t *testing.T) {
 	e := imageEngine(t)
 	run := func(t *testing.T, driver, language, code string, l sandbox.Limits) (said, error) {
 		t.Helper()
-		r, err := e.Run(soon(t), runs.Request{Spec: sandbox.Spec{Template: "same", Driver: driver, Language: language, Code: code, Limits: l}})
+		l.WallTimeMS, l.CPUTimeMS = cmp.Or(l.WallTimeMS, patience), cmp.Or(l.CPUTimeMS, patience) // a machine may be emulated
+		ctx, cancel := context.WithTimeout(t.Context(), 2*patience*time.Millisecond)
+		defer cancel()
+		r, err := e.Run(ctx, runs.Request{Spec: sandbox.Spec{Template: "same", Driver: driver, Language: language, Code: code, Limits: l}})
 		if err != nil {
 			return said{}, err
 		}
@@ -204,7 +219,7 @@ func poolOfAnImage(t *testing.T, e *engine.Engine) {
 			t.Fatalf("%s: %v", driver, err)
 		}
 		spec := sandbox.Spec{Template: "same", Driver: driver, Language: "python", Code: "print(open('/etc/said').read(), end='')"}
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(patience * time.Millisecond); ; time.Sleep(50 * time.Millisecond) {
 			r, err := e.Run(soon(t), runs.Request{Spec: spec})
 			if err != nil || r.Stdout != "of the image\n" {
 				t.Fatalf("%s: %+v, %v", driver, r, err)

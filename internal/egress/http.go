@@ -43,6 +43,9 @@ func (c *connection) http(guest io.Reader) error {
 		if err := c.connect(); err != nil {
 			return c.refuseDial(first, err)
 		}
+		if r.h2c {
+			head = withoutOffer(head)
+		}
 		if err := c.up(head); err != nil {
 			return err
 		}

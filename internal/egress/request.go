@@ -17,6 +17,7 @@ type request struct {
 	length  int64  // of the body
 	chunked bool
 	upgrade bool // it asks for another protocol
+	h2c     bool // it offers HTTP/2 in the clear
 }
 
 const (
@@ -70,8 +71,23 @@ func parseHead(head []byte) (r request, err error) {
 	if r.host, r.port, err = hostAndPort(seen); err != nil {
 		return r, err
 	}
-	_, r.upgrade = seen["upgrade"]
+	other, asked := seen["upgrade"]
+	r.h2c = strings.EqualFold(other, "h2c")
+	r.upgrade = asked && !r.h2c
 	return r, r.body(seen, old)
+}
+
+// withoutOffer is a head without its offer of HTTP/2 in the clear, which some clients make
+// in every first request and go on without where nobody takes it.
+func withoutOffer(head []byte) []byte {
+	var kept []byte
+	for line := range bytes.Lines(head) {
+		name, _, _ := strings.Cut(strings.ToLower(string(line)), ":")
+		if name != "upgrade" && name != "http2-settings" {
+			kept = append(kept, line...)
+		}
+	}
+	return kept
 }
 
 // requestLine checks the first line. old: it is HTTP/1.0.

@@ -21,7 +21,7 @@ type request struct {
 }
 
 const (
-	maxHead    = 64 << 10
+	maxHead    = 32 << 10
 	maxHeaders = 200
 )
 

@@ -14,9 +14,9 @@ import (
 // In JSON it is the text "none", or an object with endpoints. What is declared is all
 // there is: the sandbox has no route, only names that work.
 type Network struct {
-	Mode      string // "none"; may be empty
-	Endpoints []Endpoint
-	Limits    NetworkLimits
+	Mode      string        `json:"-"` // "none"; may be empty
+	Endpoints []Endpoint    `json:"endpoints"`
+	Limits    NetworkLimits `json:"limits,omitzero"`
 }
 
 // Endpoint is one name that a sandbox can reach, at some ports.

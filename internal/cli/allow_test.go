@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"pinfold/internal/strictjson"
 	"pinfold/sandbox"
 )
 
@@ -54,5 +57,32 @@ func TestAllowIsSaidInFlags(t *testing.T) {
 	}
 	if got := words.translate(&sandbox.Error{Field: "network.endpoints[0].host", Message: "no"}).Message; got != "--allow: no" {
 		t.Error(got)
+	}
+}
+
+// What --allow asks for is read by a server, and in a file for --spec, as strictly as all
+// else: endpoints were once no field there.
+func TestAllowGoesToAServer(t *testing.T) {
+	want := sandbox.Spec{Language: "python", Code: "1", Network: sandbox.Network{
+		Endpoints: []sandbox.Endpoint{{Host: "db", Ports: []int{5432}, Address: "10.0.0.7"}}, Limits: sandbox.NetworkLimits{Connections: 5},
+	}}
+	sent, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got sandbox.Spec
+	if err := strictjson.Decode(sent, &got); err != nil {
+		t.Fatalf("%s: %v", sent, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", sent, diff)
+	}
+	for text, field := range map[string]string{
+		`{"network": {"endpoint": []}}`: "network.endpoint", `{"network": {"Mode": "none"}}`: "network.Mode",
+		`{"network": {"endpoints": [{"host": "a", "port": 1}]}}`: "network.endpoints[0].port",
+	} {
+		if err := sandbox.AsError(strictjson.Decode([]byte(text), &got)); err == nil || err.Field != field {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }

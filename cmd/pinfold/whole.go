@@ -13,6 +13,7 @@ import (
 	"pinfold/internal/compare"
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/probe"
 	"pinfold/internal/serve"
@@ -50,7 +51,8 @@ func whole() cli.Whole {
 func newStronger(ctx context.Context) (cli.Runner, error) {
 	c := config.Default()
 	c.Drivers = config.Found()
-	e, err := wiring.NewEngine(engine.Options{}, parts(c))
+	// As of runner: whoever runs a program here is their own operator.
+	e, err := wiring.NewEngine(engine.Options{Policy: admission.Policy{Network: admission.Network{Own: true}}}, parts(c))
 	if err == nil {
 		_, _ = e.Leftovers(ctx) // what cannot be removed is in nobody's way
 	}

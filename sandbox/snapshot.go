@@ -69,7 +69,7 @@ const MaxForks = 100
 // Validate checks what can be known without a sandbox.
 func (f ForkSandbox) Validate() error {
 	if f.Count < 0 || f.Count > MaxForks {
-		return &Error{Code: CodeLimitInvalid, Field: "count", Message: "a fork makes 1 to 100 sandboxes", Hint: "ask for fewer at once"}
+		return &Error{Code: CodeLimitInvalid, Field: "count", Message: "a fork makes 1 to 100 sandboxes"}
 	}
 	return Create{TTLMS: f.TTLMS, Metadata: f.Metadata}.Validate()
 }

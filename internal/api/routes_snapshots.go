@@ -44,12 +44,12 @@ func (s *server) snapshotRoutes() []route {
 			answers: []reply{jsonReply[sandbox.Snapshot](http.StatusOK, "The snapshot.")}, errors: []int{http.StatusNotFound},
 			example: `curl -s $SERVER/v1/snapshots/$SNAPSHOT -H "Authorization: Bearer $KEY"`,
 			handle: func(c *call) error {
-				id, err := c.object("snapshot", "snp_")
+				id, err := c.snapshotID()
 				if err != nil {
 					return err
 				}
 				info, err := c.o.Engine.Snapshot(c.r.Context(), c.tenant(), id)
-				return c.ok(info, hide(err))
+				return c.ok(info, hideSnapshot(err))
 			},
 		},
 		{
@@ -58,11 +58,11 @@ func (s *server) snapshotRoutes() []route {
 			answers:     []reply{{http.StatusNoContent, "", nil, "It is gone."}}, errors: []int{http.StatusNotFound},
 			example: `curl -s -X DELETE $SERVER/v1/snapshots/$SNAPSHOT -H "Authorization: Bearer $KEY"`,
 			handle: func(c *call) error {
-				id, err := c.object("snapshot", "snp_")
+				id, err := c.snapshotID()
 				if err != nil {
 					return err
 				}
-				return c.done(hide(c.o.Engine.RemoveSnapshot(c.r.Context(), c.tenant(), id)))
+				return c.done(hideSnapshot(c.o.Engine.RemoveSnapshot(c.r.Context(), c.tenant(), id)))
 			},
 		},
 	}
@@ -87,4 +87,18 @@ func (c *call) forkSandbox(s *living.Sandbox, f *sandbox.ForkSandbox) error {
 		all = append(all, fork.Info())
 	}
 	return c.reply(http.StatusCreated, items(all))
+}
+
+// snapshotID is the id of the snapshot of the path.
+func (c *call) snapshotID() (string, error) {
+	id, err := c.object("snapshot", "snp_")
+	return id, hideSnapshot(err)
+}
+
+// hideSnapshot is hide where the object is a snapshot, which has a list of its own.
+func hideSnapshot(err error) error {
+	if e := sandbox.AsError(err); e != nil && e.Code == sandbox.CodeNotFound {
+		return (&sandbox.Error{Code: sandbox.CodeNotFound, Message: "no such object"}).WithAdvice(sandbox.Advise("list yours with %s", sandbox.Call(sandbox.CallListSnapshots)))
+	}
+	return err
 }

@@ -106,7 +106,7 @@ func (mg *Manager) fromSnapshot(ctx context.Context, tenant string, c sandbox.Cr
 		content.Close()
 		return c, nil, (&sandbox.Error{
 			Code: sandbox.CodeConflict, Field: "template", Message: fmt.Sprintf("the snapshot is of a sandbox of the template %s", sandbox.SafeText(r.Info.Template, 80)),
-		}).WithAdvice(sandbox.Advise("leave it out: %s", sandbox.Omit("template")))
+		}).WithAdvice(sandbox.Advise("%s", sandbox.Omit("template")))
 	}
 	return c.Like(r.Request), from, nil
 }

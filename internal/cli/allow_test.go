@@ -55,6 +55,9 @@ func TestAllowIsSaidInFlags(t *testing.T) {
 	if got := words.say("", sandbox.Advise("%s", sandbox.Omit("network"))); got != "leave --allow out" {
 		t.Error(got)
 	}
+	if got := words.say("", sandbox.Advise("%s", sandbox.Config("network.allow"))); got != "network.allow in the server's configuration" {
+		t.Error(got)
+	}
 	if got := words.translate(&sandbox.Error{Field: "network.endpoints[0].host", Message: "no"}).Message; got != "--allow: no" {
 		t.Error(got)
 	}

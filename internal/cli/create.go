@@ -38,6 +38,9 @@ func (a *app) createCommand() *cobra.Command {
 		Example: createExamples,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("snapshot") && f.create.Snapshot == "" { // a variable that nobody set is not a wish for no files
+				return usageError("--snapshot: no snapshot is named").WithHint("pinfold snapshot ls lists them; leave --snapshot out to begin with none")
+			}
 			if err := f.create.Validate(); err != nil {
 				return err
 			}

@@ -156,7 +156,7 @@ func (s flagWords) words(f sandbox.Fix) string {
 		return "pinfold cp " + shellQuote(f.Name) + " SANDBOX:"
 	case f.Kind == sandbox.FixCopy && s.flagOf("files") != "":
 		return "--" + s.flagOf("files") + " " + shellQuote(f.Name)
-	case f.Kind == sandbox.FixConfig && flag != "":
+	case f.Kind == sandbox.FixConfig && flag != "" && f.Name != "network.allow": // the flag asks, and only the operator allows
 		return "--" + flag
 	case f.Kind == sandbox.FixOmit && flag != "":
 		return "leave --" + flag + " out"

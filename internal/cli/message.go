@@ -177,6 +177,9 @@ func (a *app) flagError(cmd *cobra.Command, err error) error {
 		return &c
 	}
 	out := &sandbox.Error{Code: sandbox.CodeSpecInvalid, Message: sandbox.SafeText(err.Error(), maxMessage)}
+	if errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == "int" { // what Go says of it names a function
+		out.Message = fmt.Sprintf("--%s: \"%s\" is no whole number, or too large a one", invalid.GetFlag().Name, sandbox.SafeText(invalid.GetValue(), 40))
+	}
 	var missing *pflag.NotExistError
 	if !errors.As(err, &missing) {
 		return out

@@ -65,6 +65,9 @@ func (v keptValue) Set(s string) error {
 	if err != nil {
 		return sandbox.AsError(err).WithField(v.field)
 	}
+	if ms == 0 {
+		return usageError("zero does not mean unlimited").WithHint("leave it out: a snapshot is then kept as long as the server keeps one")
+	}
 	*v.into = ms
 	return nil
 }

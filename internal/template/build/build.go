@@ -262,8 +262,12 @@ func (b *building) stepError(why error, field string, said *tail) error {
 		why = errTime
 	}
 	e := &sandbox.Error{Code: sandbox.CodeBuildFailed, Field: field, Err: why, Message: fmt.Sprintf("step %d of %d failed: %s", b.event.Number, b.event.Of, sandbox.SafeText(why.Error(), 300))}
-	if text := said.String(); text != "" {
+	text := said.String()
+	if text != "" {
 		e.Message += "; the last that it printed:\n" + text
+	}
+	if strings.Contains(text, "Read-only file system") {
+		return e.WithHint("commands can write to /usr/local, /opt, /srv and what writable names; files: puts single files anywhere. Nothing was kept; mend the declaration and build again")
 	}
 	return e.WithHint("nothing of it was kept; mend the declaration and build again")
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 	"go.yaml.in/yaml/v4/plugin/loaderlimits"
@@ -30,9 +31,27 @@ func Parse(text []byte) (*Declaration, error) {
 	}
 	d := &Declaration{}
 	if err := strictjson.Decode(asJSON, d); err != nil {
-		return nil, err
+		return nil, quoted(err)
 	}
 	return d, d.Validate()
+}
+
+// quoted mends the hint about a number where text belongs: what YAML makes of 0755 is
+// another number, and a limit has a unit.
+func quoted(err error) error {
+	e := sandbox.AsError(err)
+	if !strings.HasPrefix(e.Message, "must be a string, not ") {
+		return err
+	}
+	switch _, name, _ := strings.Cut(e.Field, "."); {
+	case strings.HasPrefix(e.Field, "files[") && name == "mode":
+		return e.WithHint("write it in quotes: mode: \"0755\" for a program, or leave it out")
+	case e.Field == "limits.time":
+		return e.WithHint("write it with its unit, like 15m; leave it out for the default")
+	case e.Field == "limits.memory", e.Field == "limits.disk":
+		return e.WithHint("write it with its unit, like 2GiB; leave it out for the default")
+	}
+	return err
 }
 
 // toJSON makes JSON of YAML, which JSON is, too.

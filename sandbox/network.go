@@ -93,7 +93,7 @@ func (n Network) Canonical() (Network, error) {
 		return Network{}, err
 	}
 	if len(n.Endpoints) > MaxEndpoints {
-		return Network{}, tooLarge("network.endpoints", int64(len(n.Endpoints)), MaxEndpoints)
+		return Network{}, tooLarge("network.endpoints", int64(len(n.Endpoints)), MaxEndpoints).WithHint(fmt.Sprintf("declare at most %d names", MaxEndpoints))
 	}
 	out := Network{Limits: limits}
 	for i, e := range n.Endpoints {
@@ -211,7 +211,7 @@ func ParseEndpoint(text string) (Endpoint, error) {
 	for p := range strings.SplitSeq(ports, ",") {
 		n, err := strconv.ParseUint(p, 10, 16)
 		if err != nil || n == 0 || p[0] == '+' {
-			return Endpoint{}, specError("", fmt.Sprintf("\"%s\" is no port", SafeText(p, 40))).WithHint("write HOST:PORT with a port of 1 to 65535")
+			return Endpoint{}, specError("", fmt.Sprintf("in \"%s\", \"%s\" is no port", SafeText(text, 80), SafeText(p, 40))).WithHint("write HOST:PORT with a port of 1 to 65535")
 		}
 		e.Ports = append(e.Ports, int(n))
 	}

@@ -93,7 +93,7 @@ func Choose(spec sandbox.MachineSpec, template image.Template, reports []Report,
 // the host cannot give goes into Posture.NotEnforced.
 func MakePlan(spec sandbox.MachineSpec, template image.Template, report Report, id string) (Plan, error) {
 	if least := spec.Least(); least != "" && !sandbox.LevelAtLeast(report.Level, least) {
-		return Plan{}, tooWeak(report, least)
+		return Plan{}, tooWeak(report, least, spec.Driver)
 	}
 	if report.Blocked != nil {
 		return Plan{}, report.Blocked
@@ -167,11 +167,15 @@ func withMounts(f Finding, mounts []sandbox.Mount) Finding {
 	return f
 }
 
-func tooWeak(report Report, least string) *sandbox.Error {
-	return (&sandbox.Error{
+func tooWeak(report Report, least, asked string) *sandbox.Error {
+	e := &sandbox.Error{
 		Code: sandbox.CodeRequirementUnmet, Field: "isolation",
 		Message: fmt.Sprintf("the %s driver's level of isolation is %s, and at least %s is asked for", report.Driver, report.Level, least),
-	}).WithAdvice(sandbox.Advise("accept %s, or ask a server whose settings name a stronger driver", sandbox.Set("isolation", report.Level)))
+	}
+	if asked != "" && asked != sandbox.DriverAuto {
+		return e.WithAdvice(sandbox.Advise("%s, or accept %s", sandbox.Omit("driver"), sandbox.Set("isolation", report.Level)))
+	}
+	return e.WithAdvice(sandbox.Advise("accept %s, or ask a server whose settings name a stronger driver", sandbox.Set("isolation", report.Level)))
 }
 
 func unmet(plan Plan, required string, index int) *sandbox.Error {

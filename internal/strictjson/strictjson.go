@@ -12,6 +12,7 @@ package strictjson
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,6 +50,7 @@ func Decode(data []byte, v any) error {
 	err := json.Unmarshal(data, v)
 	var known *sandbox.Error
 	var typeErr *json.UnmarshalTypeError
+	var coded base64.CorruptInputError
 	switch {
 	case err == nil:
 		return nil
@@ -56,6 +58,8 @@ func Decode(data []byte, v any) error {
 		return known
 	case errors.As(err, &typeErr): // what the walk has let through
 		return invalid(typeErr.Field, "must be "+kindName(typeErr.Type)+", not "+typeErr.Value)
+	case errors.As(err, &coded): // encoding/json does not say where
+		return invalid("", "has text that is not base64 where base64 belongs")
 	}
 	return sandbox.AsError(err)
 }

@@ -189,3 +189,14 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// Bytes are base64, and what is not is the request's fault.
+func TestDecodeRefusesBytes(t *testing.T) {
+	var into struct {
+		Content []byte `json:"content_base64"`
+	}
+	err := sandbox.AsError(Decode([]byte(`{"content_base64":"!!"}`), &into))
+	if err == nil || err.Code != sandbox.CodeSpecInvalid || !strings.Contains(err.Message, "base64") {
+		t.Error(err)
+	}
+}

@@ -44,10 +44,13 @@ func (s *Pools) keep(r Request, of shape) {
 	if a == nil {
 		return
 	}
-	spec, limits := r.Spec, r.Spec.Limits
+	spec, limits, driver := r.Spec, r.Spec.Limits, r.Spec.Driver
+	if spec.Isolation != "" { // a pool that names no driver is of the usual one
+		driver = r.Driver.Name()
+	}
 	s.background.Go(func() {
 		p := sandbox.PoolSpec{
-			Name: name, Template: spec.Template, Driver: spec.Driver, Language: of.interpreter.language, Warm: r.Modules, Min: onDemandMin,
+			Name: name, Template: spec.Template, Driver: driver, Language: of.interpreter.language, Warm: r.Modules, Min: onDemandMin,
 			Limits: sandbox.Limits{
 				MemoryBytes: limits.MemoryBytes, CPUs: limits.CPUs, Processes: limits.Processes,
 				DiskBytes: limits.DiskBytes, Inodes: limits.Inodes,

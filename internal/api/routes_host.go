@@ -67,7 +67,7 @@ func (s *server) hostRoutes() []route {
 				return c.reply(http.StatusOK, whoami{c.who.Tenant, c.who.KeyID, append([]string{}, c.who.Scopes...)})
 			},
 		},
-	}, append(poolRoutes(admin), templateRoutes(admin)...)...)
+	}, append(poolRoutes(admin), s.templateRoutes(admin)...)...)
 }
 
 func poolRoutes(admin []string) []route {

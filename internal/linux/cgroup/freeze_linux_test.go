@@ -101,6 +101,21 @@ func TestSweepFrozen(t *testing.T) {
 	if h.Version() == 2 {
 		return
 	}
+	removesDirectory(t, h, next)
+	// One that was killed when it had removed its groups, and not yet their directory.
+	if err := os.Mkdir(h.freezer.groups(), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	next = hierarchy(t)
+	if _, err := next.Sweep(context.Background(), func(string) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	removesDirectory(t, h, next)
+}
+
+// removesDirectory wants next to remove the directory of frozen groups, if nobody has one.
+func removesDirectory(t *testing.T, h, next *Hierarchy) {
+	t.Helper()
 	if err := next.Close(); err != nil {
 		t.Error(err)
 	}

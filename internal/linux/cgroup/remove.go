@@ -211,9 +211,9 @@ func (h *Hierarchy) Sweep(ctx context.Context, alive func(name string) bool) ([]
 			err = g.Remove(ctx)
 		}
 		swept = append(swept, Swept{name, err})
-		if h.version == 1 && h.freezer.root != "" && exists(h.freezer.groups()) { // the dead owner's, for us to remove
-			h.froze.Store(true)
-		}
+	}
+	if h.version == 1 && h.freezer.root != "" && exists(h.freezer.groups()) { // a dead owner's perhaps, for us to remove
+		h.froze.Store(true)
 	}
 	slices.SortFunc(swept, func(a, b Swept) int { return cmp.Compare(a.Name, b.Name) })
 	return swept, nil

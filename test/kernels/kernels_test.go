@@ -26,7 +26,7 @@ const crowd = "^TestConformance$/^life$/^32_at_once$"
 
 var (
 	nativeArgs     = []string{"-test.run=^TestConformance$", "-test.skip=" + crowd}
-	noGroupArgs    = []string{"-test.run=^TestConformance$", "-test.skip=" + crowd + "|^TestConformance$/^pause$"} // what has no group cannot be frozen
+	noGroupArgs    = []string{"-test.run=^TestConformance$", "-test.skip=" + crowd + "|^TestConformance$/^(pause|snapshot)$"} // what has no group cannot be frozen
 	forkArgs       = []string{"-test.run=^Test(Fork|InitStub|InitStubBecomesAgent|AgentStartsInFullMachines|AgentThatDoesNotStart)$"}
 	cgroupUserArgs = []string{"-test.skip=^TestKillLiftsLimits$"} // only root can keep a process from being killed
 	nativePrograms = []string{agenttest.Agent, drivertest.Probe}

@@ -33,6 +33,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -203,6 +204,7 @@ func (d *Driver) Close() error {
 	}
 	if d.lock != nil {
 		d.lock.Release(false)
+		_ = os.Remove(filepath.Dir(d.o.StateDir)) // if it is empty
 	}
 	return err
 }

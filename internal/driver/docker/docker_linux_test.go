@@ -127,6 +127,7 @@ func conformOf(t *testing.T, e *testEngine, step string, template func(testing.T
 	where, state := e.address(t), e.stateDir(t)
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return open(t, where, state) }, drivertest.Options{
 		Template:  template,
+		Again:     template != nil,
 		Kernel:    true,
 		Kept:      true,
 		Isolated:  true,

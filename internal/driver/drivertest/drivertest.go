@@ -54,6 +54,9 @@ type Options struct {
 	Host bool
 	// Template is what is inside; nil: the host's programs.
 	Template func(tb testing.TB) image.Template
+	// Again says that machines with the host's programs are held to the whole contract
+	// elsewhere, and take long: what does not depend on what is inside is left out.
+	Again bool
 	// NoPorts says that there are no sockets, and NoTerminals that there are no terminals.
 	NoPorts, NoTerminals bool
 	// Watched says that limits that the report does not promise show in the counters all
@@ -95,6 +98,12 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver, o Options) {
 		{"zygotes", zygoteTests, unless(o.Zygotes != nil, "this driver has no zygotes")},
 	}
 	for _, g := range groups {
+		if o.Again {
+			g.tests = slices.DeleteFunc(slices.Clone(g.tests), func(c test) bool { return g.name == "pause" || slices.Contains(sameInside, c.name) })
+		}
+		if len(g.tests) == 0 {
+			continue
+		}
 		t.Run(g.name, func(t *testing.T) {
 			if g.skip != "" {
 				t.Skip(g.skip)
@@ -104,6 +113,13 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver, o Options) {
 			}
 		})
 	}
+}
+
+// sameInside are tests for which it does not matter what is inside.
+var sameInside = []string{
+	"destroy is idempotent", "dial again", "dead when destroyed", "the agent dies", "the connection breaks", "32 at once",
+	"cancelled while it is made", "nothing of a living owner is a leftover", "the machine has ended",
+	"a destroyed machine ends what is under way",
 }
 
 func unless(has bool, why string) string {

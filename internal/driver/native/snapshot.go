@@ -4,10 +4,13 @@ package native
 
 import (
 	"context"
+	"fmt"
+	"os"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/filetree"
+	"pinfold/internal/linux/spawn"
 	"pinfold/internal/linux/treeread"
 )
 
@@ -19,9 +22,22 @@ func (m *machine) Snapshot(ctx context.Context, files *filetree.Writer) error {
 		return driver.ErrEnded
 	}
 	defer unix.Close(root) //nolint:errcheck // O_PATH
+	places := placesAt(root, m.plan)
+	if !m.host.ids.root {
+		namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", m.child.PID))
+		if err != nil {
+			return setupError("open the sandbox's user namespace", err)
+		}
+		defer namespace.Close() //nolint:errcheck // only entered
+		for i := range places { // what its programs keep to themselves is theirs, or another user's on this host
+			places[i].Open = func(dir int, name string, how *unix.OpenHow) (int, error) {
+				return spawn.OpenIn(int(namespace.Fd()), dir, name, how)
+			}
+		}
+	}
 	l := m.plan.Limits
 	return treeread.WhileAlive(ctx, m.dead, driver.ErrEnded, func(ctx context.Context) error {
-		return treeread.Read(ctx, placesAt(root, m.plan), treeread.Limits{Bytes: l.DiskBytes, Entries: l.Inodes}, files)
+		return treeread.Read(ctx, places, treeread.Limits{Bytes: l.DiskBytes, Entries: l.Inodes}, files)
 	})
 }
 

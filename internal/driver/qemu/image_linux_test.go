@@ -62,7 +62,7 @@ func TestConformanceOfImages(t *testing.T) {
 	o := options(t)
 	d, shown := open(t, o), imagetest.Image(t)
 	ofImage(t, d, shown, "true")
-	conform(t, d, o, func(testing.TB) image.Template { return shown })
+	conform(t, d, o, func(testing.TB) image.Template { return shown }, true)
 }
 
 // What is inside is the image's layers, the upper over the lower, with the sandbox's own
@@ -218,7 +218,7 @@ func TestDisksAreBounded(t *testing.T) {
 
 // conform runs the contract's suite. Its tests share a driver that has looked at the host
 // and booted a machine: each would do so again, which takes many seconds.
-func conform(t *testing.T, d *Driver, o Options, template func(testing.TB) image.Template) {
+func conform(t *testing.T, d *Driver, o Options, template func(testing.TB) image.Template, again bool) {
 	t.Helper()
 	drivertest.Run(t, func(t *testing.T) driver.Driver {
 		t.Helper()
@@ -227,6 +227,7 @@ func conform(t *testing.T, d *Driver, o Options, template func(testing.TB) image
 		return d
 	}, drivertest.Options{
 		Template: template,
+		Again:    again,
 		Kernel:   true,
 		Isolated: true,
 		Host:     true,

@@ -175,7 +175,11 @@ func (q *process) watch(shows *disk) {
 	child := q.child
 	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", child.PID), []byte("500"), 0) // the host's memory comes first
 	q.link = wardenwire.NewLink(q.control)
-	go func() { _, _ = io.Copy(&q.said, q.console) }()
+	heard := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(&q.said, q.console)
+		close(heard)
+	}()
 	go func() {
 		_ = nbd.Serve(q.disk, shows)
 		_ = q.disk.Close() // QEMU gets an error for each read from then on
@@ -184,6 +188,10 @@ func (q *process) watch(shows *disk) {
 		q.status = child.Wait()
 		if c, err := q.group.Counters(); err == nil {
 			q.kills = c.OOMKills
+		}
+		select {
+		case <-heard: // what it said last is the reason
+		case <-time.After(time.Second):
 		}
 		close(q.ended)
 	}()

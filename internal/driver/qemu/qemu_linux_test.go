@@ -54,7 +54,7 @@ func TestConformance(t *testing.T) {
 	o := options(t)
 	d := open(t, o)
 	made(t, d)
-	conform(t, d, o, imagetest.Host)
+	conform(t, d, o, imagetest.Host, false)
 }
 
 // forget drops all bases but some.

@@ -250,6 +250,20 @@ func (p *Program) double(c Clone, out *outcome) {
 	p.add("clone", unix.SYS_CLONE, flagDouble, []any{flags | uint64(unix.SIGCHLD), nil, pidfdAt, nil, nil})
 }
 
+// sharing makes a process that walks the steps, shares our memory and descriptors, and
+// ends after the last one.
+func (p *Program) sharing(out *outcome) (pid int, err error) {
+	out.all = math.MaxUint64
+	r := cloneAndWalk(unix.SYS_CLONE, unix.CLONE_VM|unix.CLONE_FILES|uintptr(unix.SIGCHLD), 0, 0, &p.steps[0], uintptr(len(p.steps)), out)
+	if r > ^uintptr(4095) {
+		return 0, unix.Errno(-r)
+	}
+	return int(r), nil
+}
+
+// value is what a step has left in the cell.
+func (c Cell) value() int { return int(*c.word) } //nolint:gosec // a result of the kernel's
+
 // flags returns the flags of the process that walks the program.
 func (c Clone) flags() uint64 {
 	flags := c.Flags | unix.CLONE_VM | unix.CLONE_PIDFD

@@ -16,8 +16,8 @@ func (t *tree) other(dir int, name string) error {
 	if t.ctx.Err() != nil {
 		return context.Cause(t.ctx)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	st, err := t.stat(dir, name)
+	if err != nil {
 		return err
 	}
 	switch st.Mode & unix.S_IFMT {
@@ -32,7 +32,7 @@ func (t *tree) other(dir int, name string) error {
 
 func (t *tree) symlink(dir int, name string, st unix.Stat_t) error {
 	b := make([]byte, filetree.MaxTarget+1)
-	n, err := unix.Readlinkat(dir, name, b)
+	n, err := t.readlink(dir, name, b)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (t *tree) regular(dir int, name string, st unix.Stat_t) error {
 		known.names--
 		return t.entry(filetree.Entry{Kind: filetree.Link, Name: name, Number: known.number, Last: known.names == 0})
 	}
-	fd, err := openBelow(dir, name, 0)
+	fd, err := t.openBelow(dir, name, unix.O_RDONLY)
 	if unreadable(err) {
 		t.w.LeaveOut()
 		return nil

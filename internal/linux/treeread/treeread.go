@@ -24,11 +24,12 @@ import (
 )
 
 // Place is a directory to read: Path below the directory Root, and the name that it has in
-// the stream.
+// the stream. Open, if there is one, opens what this process may not.
 type Place struct {
 	Name string
 	Root int
 	Path string
+	Open func(dir int, name string, how *unix.OpenHow) (int, error)
 }
 
 // Limits bound what is read, in bytes of content and in entries: a machine's own limits.
@@ -39,7 +40,8 @@ type Limits struct{ Bytes, Entries int64 }
 func Read(ctx context.Context, places []Place, l Limits, w *filetree.Writer) error {
 	base := uint64(0)
 	for _, p := range places {
-		fd, err := openBelow(p.Root, strings.TrimPrefix(p.Path, "/"), unix.O_DIRECTORY)
+		t := &tree{ctx: ctx, w: w, mayOpen: p.Open, limits: l, base: base, numbers: map[uint64]*several{}, entries: make([]byte, 8<<10)}
+		fd, err := t.openBelow(p.Root, strings.TrimPrefix(p.Path, "/"), unix.O_RDONLY|unix.O_DIRECTORY)
 		if unreadable(err) {
 			w.LeaveOut()
 			continue
@@ -47,7 +49,6 @@ func Read(ctx context.Context, places []Place, l Limits, w *filetree.Writer) err
 		if err != nil { // a want of descriptors, say: no sandbox without its home is whole
 			return fmt.Errorf("opening %s: %w", p.Name, err)
 		}
-		t := &tree{ctx: ctx, w: w, limits: l, base: base, numbers: map[uint64]*several{}, entries: make([]byte, 8<<10)}
 		if err := w.Entry(filetree.Entry{Kind: filetree.Place, Name: p.Name}); err != nil {
 			_ = unix.Close(fd)
 			return err
@@ -63,22 +64,62 @@ func Read(ctx context.Context, places []Place, l Limits, w *filetree.Writer) err
 // resolve has no name lead out of the directory in which it is.
 const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
-func openBelow(dir int, name string, flags uint64) (int, error) {
+func (t *tree) openBelow(dir int, name string, flags uint64) (int, error) {
+	return t.open(dir, name, &unix.OpenHow{Flags: flags | unix.O_NONBLOCK | unix.O_NOCTTY, Resolve: resolve})
+}
+
+// open opens something, if need be with more rights than ours.
+func (t *tree) open(dir int, name string, how *unix.OpenHow) (int, error) {
+	how.Flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
 	for {
-		fd, err := unix.Openat2(dir, name, &unix.OpenHow{
-			Flags:   unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY | flags,
-			Resolve: resolve,
-		})
-		if !errors.Is(err, unix.EINTR) {
+		fd, err := unix.Openat2(dir, name, how)
+		switch {
+		case errors.Is(err, unix.EACCES) && t.mayOpen != nil:
+			return t.mayOpen(dir, name, how)
+		case !errors.Is(err, unix.EINTR):
 			return fd, err
 		}
 	}
+}
+
+// path opens something to look at it, not into it.
+func (t *tree) path(dir int, name string) (int, error) {
+	return t.open(dir, name, &unix.OpenHow{Flags: unix.O_PATH, Resolve: resolve})
+}
+
+// stat looks at what bears a name.
+func (t *tree) stat(dir int, name string) (st unix.Stat_t, err error) {
+	err = unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	if !errors.Is(err, unix.EACCES) {
+		return st, err
+	}
+	fd, err := t.path(dir, name)
+	if err != nil {
+		return st, err
+	}
+	defer unix.Close(fd) //nolint:errcheck // O_PATH
+	return st, unix.Fstat(fd, &st)
+}
+
+// readlink is readlinkat(2).
+func (t *tree) readlink(dir int, name string, b []byte) (int, error) {
+	n, err := unix.Readlinkat(dir, name, b)
+	if !errors.Is(err, unix.EACCES) {
+		return n, err
+	}
+	fd, err := t.path(dir, name)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd) //nolint:errcheck // O_PATH
+	return unix.Readlinkat(fd, "", b)
 }
 
 // tree is one place that is being read.
 type tree struct {
 	ctx     context.Context //nolint:containedctx // the call's own
 	w       *filetree.Writer
+	mayOpen func(dir int, name string, how *unix.OpenHow) (int, error) // nil: nobody may more than we
 	limits  Limits
 	base    uint64              // the highest number in the places before
 	numbers map[uint64]*several // of files with several names, by inode
@@ -141,7 +182,7 @@ func (t *tree) read(fd int) error {
 
 // down begins a directory.
 func (t *tree) down(parent int, name string) error {
-	fd, err := openBelow(parent, name, unix.O_DIRECTORY)
+	fd, err := t.openBelow(parent, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if unreadable(err) {
 		t.w.LeaveOut()
 		return nil
@@ -191,7 +232,7 @@ func (t *tree) pop() error {
 	if up.fd >= 0 {
 		return nil
 	}
-	fd, err := unix.Openat(l.fd, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	fd, err := t.open(l.fd, "..", &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY})
 	if err != nil {
 		return err
 	}
@@ -251,7 +292,7 @@ func (t *tree) each(fd int, from int64, f func(dirent) (bool, error)) error {
 				continue
 			}
 			if e.kind == unix.DT_UNKNOWN {
-				e.kind = kindOf(fd, e.name)
+				e.kind = t.kindOf(fd, e.name)
 			}
 			if more, err := f(e); err != nil || !more {
 				return err
@@ -261,9 +302,8 @@ func (t *tree) each(fd int, from int64, f func(dirent) (bool, error)) error {
 }
 
 // kindOf looks where the file system does not say.
-func kindOf(dir int, name string) uint8 {
-	var st unix.Stat_t
-	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+func (t *tree) kindOf(dir int, name string) uint8 {
+	if st, err := t.stat(dir, name); err == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return unix.DT_DIR
 	}
 	return unix.DT_REG

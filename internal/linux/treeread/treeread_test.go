@@ -33,7 +33,7 @@ var wide = Limits{Bytes: 1 << 40, Entries: 1 << 30}
 func readAll(t *testing.T, dir string, l Limits, w io.Writer) (filetree.Summary, error) {
 	t.Helper()
 	files := filetree.NewWriter(w)
-	if err := Read(t.Context(), []Place{{"home", at(t, dir), "home"}, {"/tmp", at(t, dir), "tmp"}}, l, files); err != nil {
+	if err := Read(t.Context(), []Place{{Name: "home", Root: at(t, dir), Path: "home"}, {Name: "/tmp", Root: at(t, dir), Path: "tmp"}}, l, files); err != nil {
 		return filetree.Summary{}, err
 	}
 	return files.End()
@@ -147,7 +147,7 @@ func TestBounds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
 	<-ctx.Done()
-	if err := Read(ctx, []Place{{"home", at(t, dir), "home"}}, wide, filetree.NewWriter(io.Discard)); !errors.Is(err, context.DeadlineExceeded) {
+	if err := Read(ctx, []Place{{Name: "home", Root: at(t, dir), Path: "home"}}, wide, filetree.NewWriter(io.Discard)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("too late: %v", err)
 	}
 	dead := make(chan struct{})

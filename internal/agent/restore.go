@@ -218,14 +218,17 @@ func (r *restorer) up(e filetree.Entry) error {
 	if r.depth == 1 {
 		return r.endPlace(e)
 	}
-	if err := sysFchmod(r.cur, e.Mode&0o1777); err != nil {
+	// There is no way up once it is closed to its owner.
+	above, err := sysOpenat(r.cur, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
 		return err
 	}
-	above, err := sysOpenat(r.cur, "..", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	err = sysFchmod(r.cur, e.Mode&0o1777)
 	if err == nil {
 		err = sysFutimens(r.cur, e.MtimeNS)
 	}
 	if err != nil {
+		_ = sysClose(above)
 		return err
 	}
 	_ = sysClose(r.cur)

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"time"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
@@ -34,7 +35,7 @@ func (m *machine) pause(ctx context.Context, want bool) error {
 	within, cancel := context.WithTimeout(ctx, driver.PauseTimeout)
 	defer cancel()
 	if want {
-		_, err = engine.ContainerPause(within, m.Container, client.ContainerPauseOptions{})
+		err = m.freeze(within, engine)
 	} else {
 		_, err = engine.ContainerUnpause(within, m.Container, client.ContainerUnpauseOptions{})
 	}
@@ -49,6 +50,25 @@ func (m *machine) pause(ctx context.Context, want bool) error {
 	m.undoPause(ctx)
 	return failed("pause the container in time, so it goes on", err)
 }
+
+// freeze has the engine pause the container. The runtime gives up soon where processes are
+// made all the time, and may have more luck the next time.
+func (m *machine) freeze(ctx context.Context, engine *client.Client) error {
+	for {
+		_, err := engine.ContainerPause(ctx, m.Container, client.ContainerPauseOptions{})
+		if !cerrdefs.IsInternal(err) || m.hasEnded() {
+			return err
+		}
+		select {
+		case <-time.After(freezePause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// freezePause is between two tries.
+const freezePause = 50 * time.Millisecond
 
 // undoPause lets a container go on that the engine may have paused after we gave up.
 func (m *machine) undoPause(ctx context.Context) {

@@ -70,7 +70,7 @@ func TestPauseIsTriedAgain(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		engine := &httptest.Server{Listener: l, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // a test
 			if strings.HasSuffix(r.URL.Path, "/pause") {
-				w.WriteHeader(500)
+				w.WriteHeader(http.StatusInternalServerError)
 				cancel()
 			}
 		})}}

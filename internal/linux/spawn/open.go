@@ -38,7 +38,7 @@ func OpenIn(namespace, dir int, name string, how *unix.OpenHow) (int, error) {
 	case int(out.reached) == last: //nolint:gosec // an index
 		return -1, syscall.Errno(out.errno)
 	default:
-		return -1, fmt.Errorf("%s: %v", p.names[out.reached], syscall.Errno(out.errno)) // none that says something of the file
+		return -1, fmt.Errorf("%s: %s", p.names[out.reached], syscall.Errno(out.errno).Error()) // none that says something of the file
 	}
 }
 

@@ -38,7 +38,7 @@ func TestOpenIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer namespace.Close() //nolint:errcheck // only entered
+	defer namespace.Close()
 	closed := filepath.Join(t.TempDir(), "closed")
 	if err := errors.Join(os.WriteFile(closed, []byte("secret"), 0o600), os.Chmod(closed, 0)); err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func TestOpenIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := os.NewFile(uintptr(fd), "closed") //nolint:gosec // a descriptor
-	defer f.Close()                        //nolint:errcheck // only read
+	defer f.Close()
 	if text, err := io.ReadAll(f); string(text) != "secret" || err != nil {
 		t.Errorf("%q, %v", text, err)
 	}

@@ -93,10 +93,15 @@ func (t *Meter) reading(ctx context.Context) (driver.Usage, error) {
 	case t.ended:
 		return driver.Usage{}, driver.ErrEnded
 	}
-	if err := t.update(); err != nil {
+	err := t.update()
+	switch {
+	case err == nil:
+		return t.last, nil
+	case cgroup.Gone(err): // whoever runs the container removes it, when that has ended
+		return driver.Usage{}, driver.ErrEnded
+	default:
 		return driver.Usage{}, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: fmt.Sprintf("cannot read the sandbox's counters: %v", err), Err: err}
 	}
-	return t.last, nil
 }
 
 // LastTelling takes the last reading before the machine's end that tells anything, where

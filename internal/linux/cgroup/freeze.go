@@ -210,7 +210,7 @@ func (g *Group) thawLocked() error {
 		file, value = stateV1, thawedV1
 	}
 	err := writeFile(path.Join(g.frozenDir(), file), value)
-	if gone(err) {
+	if Gone(err) {
 		return nil
 	}
 	return err

@@ -55,11 +55,11 @@ func (h *Hierarchy) New(name string, l Limits) (*Group, error) {
 	}
 	for attempt := 1; ; attempt++ {
 		g, err := h.make(name, l)
-		if err == nil || attempt == maxAttempts || !gone(err) {
+		if err == nil || attempt == maxAttempts || !Gone(err) {
 			return g, err
 		}
 		// The directory above is not there, or does not pass on a controller.
-		if err := h.prepare(); err != nil && !gone(err) {
+		if err := h.prepare(); err != nil && !Gone(err) {
 			return nil, err
 		}
 	}

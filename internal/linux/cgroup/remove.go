@@ -23,7 +23,7 @@ func (g *Group) Procs() ([]int, error) {
 	var all []int
 	for _, dir := range g.dirs {
 		text, err := readFile(path.Join(dir, "cgroup.procs"), maxControlFile)
-		if gone(err) {
+		if Gone(err) {
 			continue
 		}
 		if err != nil {
@@ -53,7 +53,7 @@ func (g *Group) Kill(ctx context.Context) error {
 // all, kills whatever it finds.
 func (g *Group) kill(ctx context.Context, atOnce bool) error {
 	if dir, ok := g.where[Pids]; ok && !atOnce {
-		if err := writeFile(path.Join(dir, pidsFile), "0"); err != nil && !gone(err) {
+		if err := writeFile(path.Join(dir, pidsFile), "0"); err != nil && !Gone(err) {
 			return err
 		}
 	}
@@ -103,7 +103,7 @@ func (g *Group) lift() error {
 		if !ok {
 			continue
 		}
-		if err := writeFile(path.Join(dir, f.name), f.value); err != nil && !gone(err) {
+		if err := writeFile(path.Join(dir, f.name), f.value); err != nil && !Gone(err) {
 			return err
 		}
 	}
@@ -257,8 +257,8 @@ func wait(ctx context.Context, step func() error) error {
 	}
 }
 
-// gone says that a cgroup was removed, before or after its file was opened.
-func gone(err error) bool {
+// Gone says that a cgroup was removed, before or after its file was opened.
+func Gone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 }
 

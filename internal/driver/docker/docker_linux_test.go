@@ -123,11 +123,12 @@ func TestConformanceOfPodman(t *testing.T) {
 func conform(t *testing.T, e *testEngine, step string) { conformOf(t, e, step, nil) }
 
 // conformOf does so with machines of a template.
-func conformOf(t *testing.T, e *testEngine, step string, template func(testing.TB) image.Template) {
+func conformOf(t *testing.T, e *testEngine, step string, template func(testing.TB) image.Template, groups ...string) {
 	where, state := e.address(t), e.stateDir(t)
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return open(t, where, state) }, drivertest.Options{
 		Template:  template,
 		Again:     template != nil,
+		Groups:    groups,
 		Kernel:    true,
 		Kept:      true,
 		Isolated:  true,

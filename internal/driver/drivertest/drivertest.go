@@ -57,6 +57,8 @@ type Options struct {
 	// Again says that machines with the host's programs are held to the whole contract
 	// elsewhere, and take long: what does not depend on what is inside is left out.
 	Again bool
+	// Groups names the groups of tests that are run; nil: all.
+	Groups []string
 	// NoPorts says that there are no sockets, and NoTerminals that there are no terminals.
 	NoPorts, NoTerminals bool
 	// Watched says that limits that the report does not promise show in the counters all
@@ -101,7 +103,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver, o Options) {
 		if o.Again {
 			g.tests = slices.DeleteFunc(slices.Clone(g.tests), func(c test) bool { return g.name == "pause" || slices.Contains(sameInside, c.name) })
 		}
-		if len(g.tests) == 0 {
+		if len(g.tests) == 0 || o.Groups != nil && !slices.Contains(o.Groups, g.name) {
 			continue
 		}
 		t.Run(g.name, func(t *testing.T) {

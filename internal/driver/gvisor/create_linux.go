@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -91,9 +90,7 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	d.local.common, d.local.err = nil, failed("use the driver", os.ErrClosed)
-	err := errors.Join(l.hierarchy.Close(), l.pool.Close(), l.agent.Close())
-	_ = os.Remove(filepath.Dir(d.blocks())) // if it is empty
-	return err
+	return errors.Join(l.hierarchy.Close(), l.pool.Close(), l.agent.Close())
 }
 
 // Create makes the machine.

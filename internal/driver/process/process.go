@@ -164,9 +164,7 @@ func (d *Driver) Close() error {
 	if d.pool == nil {
 		return nil
 	}
-	err := d.pool.Close()
-	_ = os.Remove(filepath.Dir(d.o.Blocks)) // if it is empty
-	return err
+	return d.pool.Close()
 }
 
 func failed(step string, err error) *sandbox.Error {

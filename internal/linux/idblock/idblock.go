@@ -96,14 +96,16 @@ func New(file string, gone func(base int) bool) (*Pool, error) {
 }
 
 // Close gives the file back, and removes it when nobody uses it and no block
-// was left in use. A block that is released later stays marked as in use, until
+// was left in use, and its directory when it was the last in there. A block that is released later stays marked as in use, until
 // Sweep or Lease of another pool finds that its users are gone.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var err error
 	if lock(p.fd, unix.F_OFD_SETLK, unix.F_WRLCK, presence) == nil && p.clean() {
-		err = os.Remove(p.file)
+		if err = os.Remove(p.file); err == nil {
+			_ = os.Remove(filepath.Dir(p.file)) // if it is empty
+		}
 	}
 	err = errors.Join(err, unix.Close(p.fd))
 	p.fd = -1 // the number may soon be another file's

@@ -69,12 +69,16 @@ type Pool struct {
 func New(file string, gone func(base int) bool) (*Pool, error) {
 	p := &Pool{file: file, gone: gone, next: int(time.Now().UnixNano()/1000) % Count} // any start will do
 	for range maxAttempts {
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		err := os.MkdirAll(filepath.Dir(file), 0o700)
+		if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOENT) {
+			continue // the directory was removed meanwhile by a process that was the last one
+		}
+		if err != nil {
 			return nil, err
 		}
 		fd, err := unix.Open(file, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 		if errors.Is(err, unix.ENOENT) {
-			continue // the directory was removed by a process that was the last one
+			continue // likewise
 		}
 		if err != nil {
 			return nil, &os.PathError{Op: "open", Path: file, Err: err}

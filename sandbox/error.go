@@ -31,6 +31,7 @@ const (
 	CodeEndpointDenied      = "endpoint_denied"      // an endpoint that the operator lets nobody reach
 	CodePortClosed          = "port_closed"          // no server inside listens on that port
 	CodeBuildFailed         = "build_failed"         // a step of a template's build failed
+	CodeStartFailed         = "start_failed"         // what the sandboxes of a template begin with failed
 )
 
 // Error is a refusal or a failure, said the same way at every edge. Message

@@ -8,7 +8,7 @@ func Codes() []string {
 		CodeNotRegularFile, CodeFileNotFound, CodeTooLarge, CodeRequirementUnmet, CodeDriverUnknown,
 		CodeDriverUnavailable, CodeTemplateUnknown, CodeNetworkUnsupported, CodeFeatureUnknown, CodeSetupFailed,
 		CodeProtocol, CodeInternal, CodeCommandNotFound, CodeCommandNotRunnable, CodeResourceUnavailable,
-		CodePortClosed, CodeBuildFailed, CodeEndpointDenied, CodeUnauthorized, CodeForbidden, CodeNotFound, CodeConflict, CodeBusy, CodeQuotaExceeded,
+		CodePortClosed, CodeBuildFailed, CodeStartFailed, CodeEndpointDenied, CodeUnauthorized, CodeForbidden, CodeNotFound, CodeConflict, CodeBusy, CodeQuotaExceeded,
 		CodeIdempotency, CodeGone, CodeRequestInvalid, CodeUnsafeArchive, CodeStateCorrupt, CodeInsufficient,
 		CodeConfigInvalid, CodeShuttingDown, CodeDisconnected, CodeOffsetGone, CodeMethodForbidden,
 	}

@@ -305,8 +305,8 @@ var fieldMeanings = map[string]string{
 	"Declaration.workdir":       "Where the commands of run start, and those of living sandboxes.",
 	"Declaration.writable":      "Directories that commands may change, beside /usr/local, /opt and /srv.",
 	"Declaration.run":           "Lines for /bin/sh, one after the other, in a sandbox without a network.",
-	"Declaration.start":         "Refused: sandboxes of a template start nothing by themselves.",
-	"Declaration.ready":         "Refused, as start is.",
+	"Declaration.start":         "A line for /bin/sh that living sandboxes of the template begin with: a process like any other.",
+	"Declaration.ready":         "Another, which is run again and again until it succeeds; before that nobody gets the sandbox.",
 	"Base.debian":               "A root file system of Debian's packages.",
 	"Debian.suite":              `The suite, as "bookworm".`,
 	"Debian.packages":           "Packages beside the essential ones; what they need comes with them.",
@@ -319,6 +319,7 @@ var fieldMeanings = map[string]string{
 	"PlacedFile.mode":           `"0755" for a program, or "0644".`,
 	"Bounds.time":               `Of each step, as "15m".`,
 	"Bounds.memory":             `Of the sandbox in which steps run, as "1GiB".`,
+	"Bounds.ready":              `How long it may take, in every sandbox, until ready succeeds, as "1m".`,
 	"Bounds.disk":               `Of what the steps write, as "2GiB"; it is the host's memory meanwhile.`,
 
 	"Whoami.tenant":     "Whose objects you see.",

@@ -43,6 +43,7 @@ func statuses() map[string]int {
 		sandbox.CodeDriverUnavailable:   http.StatusUnprocessableEntity,
 		sandbox.CodeTemplateUnknown:     http.StatusUnprocessableEntity,
 		sandbox.CodeBuildFailed:         http.StatusUnprocessableEntity,
+		sandbox.CodeStartFailed:         http.StatusUnprocessableEntity,
 		sandbox.CodeNetworkUnsupported:  http.StatusUnprocessableEntity,
 		sandbox.CodeEndpointDenied:      http.StatusForbidden,
 		sandbox.CodeCommandNotFound:     http.StatusUnprocessableEntity,

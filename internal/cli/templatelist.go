@@ -96,6 +96,10 @@ func showTable(s shownTemplate, accountErr error) *table {
 	t.row("added", s.Added.Format(time.RFC3339))
 	t.row("user", user)
 	t.row("directory", cmp.Or(image.Config.WorkingDir, "/"))
+	if s := image.Config.Start; s.Command != "" {
+		t.row("start", s.Command)
+		t.row("ready", s.Ready)
+	}
 	for _, kv := range image.Config.Env {
 		t.row("environment", kv)
 	}

@@ -46,7 +46,9 @@ func serve(t *testing.T, o engine.Options, script func(driver.Plan) fake.Script)
 		o.Drivers = []driver.Driver{s.driver}
 	}
 	o.Host = host
-	o.Template = func(string) (image.Template, error) { return template, nil }
+	if o.Template == nil {
+		o.Template = func(string) (image.Template, error) { return template, nil }
+	}
 	s.Engine = engine.New(o)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {

@@ -31,6 +31,7 @@ type Template struct {
 	ID       string   // changes with what is in it, as far as that is not the host's to change
 	User     User     // who programs are
 	WorkDir  string   // where commands start that say nothing of it; "": at home
+	Start    Start    // what living sandboxes begin with
 	Layers   Layers   // of an image, below everything else; none: the root begins empty
 	Env      []string // of programs, K=V, as the image says
 	Dirs     []Dir    // directories of the root, parents first
@@ -43,6 +44,15 @@ type Template struct {
 	// those of SearchPath and compilers' own. Use Lookup.
 	Programs []string
 	Commands map[string]string // of an image: where programs are, by name
+}
+
+// Start is what a living sandbox begins with, as an image says. The commands are lines for
+// /bin/sh.
+type Start struct {
+	Command string `json:"command,omitempty"` // is started; none: nothing is
+	Ready   string `json:"ready,omitempty"`   // succeeds when that is ready; none: it is at once
+	// WithinMS is how long that may take, in milliseconds.
+	WithinMS int64 `json:"within_ms,omitempty"`
 }
 
 // User is a user inside a sandbox. Its ids are those that are seen there.

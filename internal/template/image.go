@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"pinfold/internal/image"
 	"pinfold/sandbox"
 )
 
@@ -22,9 +23,10 @@ type Image struct {
 
 // Config is what an image says about the programs in it, as far as it is heeded.
 type Config struct {
-	Env        []string `json:"env,omitempty"` // K=V
-	User       string   `json:"user,omitempty"`
-	WorkingDir string   `json:"working_dir,omitempty"`
+	Env        []string    `json:"env,omitempty"` // K=V
+	User       string      `json:"user,omitempty"`
+	WorkingDir string      `json:"working_dir,omitempty"`
+	Start      image.Start `json:"start,omitzero"`
 	// Places are directories that are empty and writable in sandboxes of the image, which
 	// only one that is being built has.
 	Places []string `json:"places,omitempty"`
@@ -107,6 +109,7 @@ type ociConfig struct {
 		Env        []string `json:"Env,omitempty"`
 		User       string   `json:"User,omitempty"`
 		WorkingDir string   `json:"WorkingDir,omitempty"`
+		Labels     labels   `json:"Labels,omitzero"`
 	} `json:"config"`
 	RootFS struct {
 		Type    string   `json:"type,omitempty"`
@@ -160,6 +163,9 @@ func (c ociConfig) check() error {
 	if d := c.Config.WorkingDir; d != "" && (!path.IsAbs(d) || len(d) > maxPath || strings.ContainsRune(d, 0)) {
 		return invalid("has a working directory that is no absolute path, \"%s\"", sandbox.SafeText(d, 60))
 	}
+	if err := CheckStart(c.Config.Labels.start()); err != nil {
+		return invalid("has labels %s, %s and %s that cannot be carried out: %w", labelStart, labelReady, labelWithin, err)
+	}
 	if u := c.Config.User; len(u) > 256 || strings.ContainsRune(u, 0) {
 		return invalid("has a user whose name is too long")
 	}
@@ -168,5 +174,5 @@ func (c ociConfig) check() error {
 
 // heeded is what of the configuration is kept.
 func (c ociConfig) heeded() Config {
-	return Config{Env: c.Config.Env, User: c.Config.User, WorkingDir: c.Config.WorkingDir}
+	return Config{Env: c.Config.Env, User: c.Config.User, WorkingDir: c.Config.WorkingDir, Start: c.Config.Labels.start()}
 }

@@ -40,6 +40,7 @@ func (s *Store) Resolve(name string, programs []string) (image.Template, error) 
 	t := image.Layered(root, name, string(i.ID), layers, user, i.Config.Env, programs)
 	t.StartIn(root, i.Config.WorkingDir)
 	t.AddPlaces(i.Config.Places)
+	t.Start = i.Config.Start
 	if root.spent() {
 		return image.Template{}, tooMuch("takes too long to look through: too many links lead through too many layers")
 	}

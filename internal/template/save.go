@@ -28,6 +28,7 @@ func (s *Store) Save(ctx context.Context, name string, w io.Writer) error {
 	manifest := document{SchemaVersion: 2, MediaType: "application/vnd.oci.image.manifest.v1+json", Layers: []Descriptor{}}
 	config := ociConfig{Architecture: runtime.GOARCH, OS: "linux"}
 	config.Config.Env, config.Config.User, config.Config.WorkingDir = image.Config.Env, image.Config.User, image.Config.WorkingDir
+	config.Config.Labels = labelsOf(image.Config.Start)
 	config.RootFS.Type = "layers"
 	for i := range u.Layers {
 		dir := u.Layers[len(u.Layers)-1-i]

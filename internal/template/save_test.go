@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	view "pinfold/internal/image"
 	"pinfold/sandbox"
 )
 
@@ -41,6 +42,44 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 	if err := s.Save(t.Context(), "nothing", io.Discard); codeOf(err) != sandbox.CodeTemplateUnknown {
 		t.Errorf("a template that is not there: %v", err)
+	}
+}
+
+// What sandboxes of an image begin with is saved with it, and is part of what the image is.
+// What its labels say is refused where it could not be carried out.
+func TestStartIsSaved(t *testing.T) {
+	s, elsewhere := open(t, Limits{}), open(t, Limits{})
+	plain := add(t, s, "plain", ociLayout(t, gzipped, tarOf(t, bottom...)).tar(t))
+	image := plain.Image
+	image.Config.User = ""
+	image.Config.Start = view.Start{Command: "serve --port 80", Ready: "test -e /tmp/ready", WithinMS: 5000}
+	want, err := s.Keep("served", image, Origin{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var saved bytes.Buffer
+	if err := s.Save(t.Context(), "served", &saved); err != nil {
+		t.Fatal(err)
+	}
+	got := add(t, elsewhere, "served", saved.Bytes())
+	if got.Image.ID != want.Image.ID || got.Image.ID == plain.Image.ID || got.Image.Config.Start != image.Config.Start {
+		t.Errorf("%+v became %+v", want.Image, got.Image)
+	}
+	resolved, err := elsewhere.Resolve("served", nil)
+	if err != nil || resolved.Start != image.Config.Start {
+		t.Errorf("%+v, %v", resolved.Start, err)
+	}
+	for _, labels := range []string{
+		`{"pinfold.ready": "true"}`, `{"pinfold.start": "a", "pinfold.ready": "b"}`, `{"pinfold.start": " "}`, `{"pinfold.start": "a\u0000b"}`,
+		`{"pinfold.start": "a", "pinfold.ready": "b", "pinfold.ready-within-ms": "1h"}`, `{"pinfold.start": "a", "pinfold.ready": "b", "pinfold.ready-within-ms": "3600000"}`,
+		`{"pinfold.start": "` + strings.Repeat("x", maxStartLine+1) + `"}`,
+	} {
+		if _, err := readConfig([]byte(`{"config": {"Labels": `+labels+`}, "rootfs": {"diff_ids": []}}`), 0); codeOf(err) != sandbox.CodeUnsafeArchive {
+			t.Errorf("%.100s: %v", labels, err)
+		}
+	}
+	if _, err := readConfig([]byte(`{"config": {"Labels": {"else": "x", "pinfold.start": "a"}}, "rootfs": {"diff_ids": []}}`), 0); err != nil {
+		t.Error(err)
 	}
 }
 

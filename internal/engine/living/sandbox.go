@@ -139,15 +139,25 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	s.recordMachine()
 	s.start(time.Since(start))
 	failpoint.Hit("create.running")
+	err = s.begin(ctx, plan.Template.Start)
 	if ctx.Err() != nil { // nobody would learn its id
-		s.endFor(sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "the caller went away while it was made"})
-		select {
-		case <-s.Ended():
-		case <-mg.quit:
-		}
+		s.fails(sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "the caller went away while it was made"})
 		return nil, context.Cause(ctx)
 	}
+	if err != nil {
+		s.fails(sandbox.Cause{Kind: sandbox.CauseDestroyed, Evidence: "what its template starts failed"})
+		return nil, err
+	}
 	return s, nil
+}
+
+// fails ends a sandbox that nobody gets.
+func (s *Sandbox) fails(why sandbox.Cause) {
+	s.endFor(why)
+	select {
+	case <-s.Ended():
+	case <-s.manager.quit:
+	}
 }
 
 // checkTTL holds a time to live against the configured maximum.

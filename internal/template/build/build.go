@@ -150,7 +150,7 @@ func (b *building) came(e template.Event) {
 // count is how many steps there are.
 func (b *building) count() int {
 	n := 1 + len(b.in.debs) + len(b.d.Run)
-	for _, there := range []bool{len(b.in.files) > 0, len(b.in.wheels) > 0, len(b.in.npm) > 0, b.d.runsAnything()} {
+	for _, there := range []bool{len(b.in.files) > 0, len(b.in.wheels) > 0, len(b.in.npm) > 0, b.d.runsAnything(), b.d.Start != ""} {
 		if there {
 			n++
 		}
@@ -173,7 +173,7 @@ func (b *building) image(ctx context.Context) (image template.Image, cached bool
 	}
 	image = base
 	image.Config = b.config(base.Config)
-	for _, add := range []func(context.Context, template.Image) (template.Image, error){b.unpackDebs, b.addFiles, b.runSteps} {
+	for _, add := range []func(context.Context, template.Image) (template.Image, error){b.unpackDebs, b.addFiles, b.runSteps, b.tryStart} {
 		if image, err = add(ctx, image); err != nil {
 			return image, false, err
 		}
@@ -230,7 +230,10 @@ func (b *building) debian(ctx context.Context, d *Debian) (template.Image, error
 
 // config is what the image says about its programs.
 func (b *building) config(base template.Config) template.Config {
-	c := template.Config{User: cmp.Or(b.d.User, base.User), WorkingDir: cmp.Or(b.d.Workdir, base.WorkingDir)}
+	c := template.Config{User: cmp.Or(b.d.User, base.User), WorkingDir: cmp.Or(b.d.Workdir, base.WorkingDir), Start: base.Start}
+	if b.d.Start != "" {
+		c.Start, _ = b.d.start() // it was checked
+	}
 	own := maps.Clone(b.d.Env)
 	if own == nil {
 		own = map[string]string{}

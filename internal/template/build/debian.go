@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"pinfold/internal/engine/stdio"
 	"pinfold/sandbox"
 )
 
@@ -35,12 +36,8 @@ type tail struct {
 	to   io.Writer // may be nil
 }
 
-// Of what a step prints, so much is kept in memory and so much is shown with its failure.
-const (
-	keptOutput  = 64 << 10
-	shownOutput = 2000
-	shownLines  = 20
-)
+// keptOutput is how much of what a step prints is kept in memory.
+const keptOutput = 64 << 10
 
 // Write implements io.Writer.
 func (t *tail) Write(b []byte) (int, error) {
@@ -55,15 +52,7 @@ func (t *tail) Write(b []byte) (int, error) {
 }
 
 // String is what people are shown of it.
-func (t *tail) String() string {
-	lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(t.kept), "\uFFFD")), "\n")
-	lines = lines[max(0, len(lines)-shownLines):]
-	for i, l := range lines {
-		lines[i] = sandbox.SafeText(strings.TrimRight(l, "\r"), 300)
-	}
-	text := strings.Join(lines, "\n")
-	return text[max(0, len(text)-shownOutput):]
-}
+func (t *tail) String() string { return stdio.LastLines(t.kept) }
 
 // debianLayer makes the base's root file system and gives it to take, as a tar.
 func (b *building) debianLayer(ctx context.Context, d *Debian, sources []string, take func(io.ReadCloser) error) error {

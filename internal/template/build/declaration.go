@@ -22,9 +22,8 @@ type Declaration struct {
 	Run      []string          `json:"run,omitempty"`      // lines for /bin/sh
 	Limits   Bounds            `json:"limits,omitzero"`
 
-	// Sandboxes start nothing by themselves, so these are refused.
-	Start string `json:"start,omitempty"`
-	Ready string `json:"ready,omitempty"`
+	Start string `json:"start,omitempty"` // a line for /bin/sh that living sandboxes begin with
+	Ready string `json:"ready,omitempty"` // another, which succeeds when that is ready
 }
 
 // Base is what a template begins with: another template, or Debian's packages.
@@ -62,6 +61,7 @@ type Bounds struct {
 	Time   string `json:"time,omitempty"`   // of each step
 	Memory string `json:"memory,omitempty"` // of what runs
 	Disk   string `json:"disk,omitempty"`   // of what is installed
+	Ready  string `json:"ready,omitempty"`  // until ready succeeds, in every sandbox; default 1m
 }
 
 // UnmarshalJSON implements json.Unmarshaler: a name, or an object.

@@ -74,6 +74,12 @@ func (b *building) add(ctx context.Context, image template.Image, blob template.
 func (b *building) lent(image template.Image, do func(u *template.Use) error) error {
 	image.Config.Places = b.d.Places()
 	image.Config.WorkingDir = "" // what the image has there may be in a place, which begins empty
+	image.Config.Start = template.Config{}.Start
+	return b.lentAs(image, do)
+}
+
+// lentAs has sandboxes made of the image as it is, for as long as do goes on.
+func (b *building) lentAs(image template.Image, do func(u *template.Use) error) error {
 	id, back, err := b.store.Lend(image)
 	if err != nil {
 		return err

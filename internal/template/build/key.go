@@ -30,6 +30,7 @@ func (b *building) key(base template.Image) template.ID {
 	return keyOf(map[string]any{
 		"version": keyVersion, "base": base.ID, "files": of(b.in.files), "debs": of(b.in.debs), "wheels": of(b.in.wheels), "npm": of(b.in.npm),
 		"env": env, "user": b.d.User, "workdir": b.d.Workdir, "places": b.d.Places(), "run": b.d.Run,
+		"start": b.config(base.Config).Start,
 	})
 }
 

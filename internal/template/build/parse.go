@@ -46,7 +46,7 @@ func quoted(err error) error {
 	switch _, name, _ := strings.Cut(e.Field, "."); {
 	case strings.HasPrefix(e.Field, "files[") && name == "mode":
 		return e.WithHint("write it in quotes: mode: \"0755\" for a program, or leave it out")
-	case e.Field == "limits.time":
+	case e.Field == "limits.time", e.Field == "limits.ready":
 		return e.WithHint("write it with its unit, like 15m; leave it out for the default")
 	case e.Field == "limits.memory", e.Field == "limits.disk":
 		return e.WithHint("write it with its unit, like 2GiB; leave it out for the default")

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -30,7 +31,7 @@ var (
 
 // Validate checks what can be known without a base and without the files that it names.
 func (d *Declaration) Validate() error {
-	for _, check := range []func() error{d.checkUnused, d.checkBase, d.checkPackages, d.checkFiles, d.checkEnv, d.checkPlaces, d.checkCommands} {
+	for _, check := range []func() error{d.checkName, d.checkBase, d.checkPackages, d.checkFiles, d.checkEnv, d.checkPlaces, d.checkCommands, d.checkStart} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -39,14 +40,7 @@ func (d *Declaration) Validate() error {
 	return err
 }
 
-// checkUnused refuses what nothing would heed.
-func (d *Declaration) checkUnused() error {
-	for field, v := range map[string]string{"start": d.Start, "ready": d.Ready} {
-		if v != "" {
-			return invalid(field, "sandboxes of a template start nothing by themselves, so this would not be heeded").
-				WithHint("leave it out; start the command in a sandbox (pinfold exec), or as the program of a run")
-		}
-	}
+func (d *Declaration) checkName() error {
 	if d.Name == "" {
 		return nil
 	}
@@ -212,9 +206,28 @@ func (d *Declaration) checkCommands() error {
 	return nil
 }
 
+func (d *Declaration) checkStart() error {
+	start, err := d.start()
+	if err != nil {
+		return err
+	}
+	return template.CheckStart(start)
+}
+
+// start is what living sandboxes of the template begin with.
+func (d *Declaration) start() (image.Start, error) {
+	a, err := d.Limits.amounts()
+	s := image.Start{Command: d.Start, Ready: d.Ready, WithinMS: a.readyMS}
+	if s.Ready != "" {
+		s.WithinMS = cmp.Or(s.WithinMS, template.UsualReady.Milliseconds())
+	}
+	return s, err
+}
+
 // amounts are limits in numbers.
 type amounts struct {
 	timeMS, memory, disk int64
+	readyMS              int64 // 0: the usual
 }
 
 // What a build may use where nothing else is said.
@@ -228,7 +241,7 @@ const (
 )
 
 func (l Bounds) amounts() (a amounts, err error) {
-	a = amounts{usualTimeMS, usualMemory, usualDisk}
+	a = amounts{timeMS: usualTimeMS, memory: usualMemory, disk: usualDisk}
 	for _, one := range []struct {
 		field, text string
 		parse       func(string) (int64, error)
@@ -239,6 +252,7 @@ func (l Bounds) amounts() (a amounts, err error) {
 		{"time", l.Time, sandbox.ParseTime, &a.timeMS, 1000, maxTimeMS, "write it like 15m"},
 		{"memory", l.Memory, sandbox.ParseSize, &a.memory, 16 << 20, mostBytes, "write it like 1GiB"},
 		{"disk", l.Disk, sandbox.ParseSize, &a.disk, 16 << 20, mostBytes, "write it like 2GiB; it is in the host's memory while the template is built"},
+		{"ready", l.Ready, sandbox.ParseTime, &a.readyMS, 1, template.MaxReady.Milliseconds(), "write it like 1m, at most 10m"},
 	} {
 		if one.text == "" {
 			continue

@@ -19,6 +19,9 @@ type Layers struct {
 	// Record is a file of which a shared lock is held for as long as the layers are in
 	// use, see Template.Hold.
 	Record string
+	// Notes is a directory for those of whoever needs the layers without using them, see
+	// Template.KeepFor.
+	Notes string
 }
 
 // maxAccounts bounds an image's table of users or groups, in bytes.

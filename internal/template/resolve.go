@@ -32,7 +32,7 @@ func (s *Store) Resolve(name string, programs []string) (image.Template, error) 
 	if err != nil {
 		return image.Template{}, err
 	}
-	layers := image.Layers{Under: s.path("layers"), Record: s.path("images", i.ID.Hex()+".json")}
+	layers := image.Layers{Under: s.path("layers"), Record: s.path("images", i.ID.Hex()+".json"), Notes: s.path(keptDir, i.ID.Hex())}
 	if layers.Dirs, err = u.below(layers.Under); err != nil {
 		return image.Template{}, failed("resolve the template", err)
 	}

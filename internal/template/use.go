@@ -87,8 +87,8 @@ func (s *Store) lockImage(id ID, alone, wait bool) (*os.File, error) {
 	return nil, err
 }
 
-// Remove takes a template's name away. What no other name stands for and nobody uses is
-// removed from the disk at once, the rest by a later Collect.
+// Remove takes a template's name away. What no other name stands for, and nobody uses or
+// needs, is removed from the disk at once, the rest by a later Collect.
 func (s *Store) Remove(ctx context.Context, name string) error {
 	lock, err := s.lock(false, true)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Store) Remove(ctx context.Context, name string) error {
 type Collected struct {
 	Images, Layers int   // removed
 	Bytes          int64 // of the layers
-	InUse          int   // images without a name that somebody still uses
+	InUse          int   // images without a name that somebody still uses or needs
 	Busy           bool  // somebody is adding something: nothing was done
 }
 
@@ -172,7 +172,11 @@ func (s *Store) collectImages(named map[ID]bool, c *Collected) (map[ID]bool, err
 		if !ok {
 			continue
 		}
-		if !named[id] {
+		if named[id] {
+			if _, err := s.kept(id); err != nil {
+				return nil, err
+			}
+		} else {
 			removed, err := s.removeImage(id)
 			if err != nil {
 				return nil, err
@@ -204,7 +208,36 @@ func (s *Store) removeImage(id ID) (bool, error) {
 		return false, err
 	}
 	defer lock.Close() //nolint:errcheck // only a lock
+	if kept, err := s.kept(id); kept || err != nil {
+		return false, err
+	}
 	return true, os.Remove(lock.Name())
+}
+
+// keptDir has a directory for each image that is needed without being used, and in it
+// symbolic links to files for whose sake that is (image.Template.KeepFor).
+const keptDir = "kept"
+
+// kept says whether an image is needed though nobody uses it, and forgets those for whose
+// sake it was.
+func (s *Store) kept(id ID) (kept bool, err error) {
+	notes, err := os.ReadDir(s.path(keptDir, id.Hex()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	for _, n := range notes {
+		note := s.path(keptDir, id.Hex(), n.Name())
+		if _, statErr := os.Stat(note); !errors.Is(statErr, fs.ErrNotExist) {
+			kept = true
+			continue
+		}
+		err = errors.Join(err, os.Remove(note))
+	}
+	if kept || err != nil {
+		return kept, err
+	}
+	_ = os.Remove(s.path(keptDir, id.Hex())) // another note may have come
+	return false, nil
 }
 
 // collectLayers removes all but the needed layers. Each loses its name first, so that

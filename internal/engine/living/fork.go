@@ -111,14 +111,19 @@ func (mg *Manager) fromSnapshot(ctx context.Context, tenant string, c sandbox.Cr
 	return c.Like(r.Request), from, nil
 }
 
+// gone is the error where the template is not there as it was.
+func (o *origin) gone(template string) error {
+	return &sandbox.Error{
+		Code: sandbox.CodeConflict, Field: "snapshot", Message: fmt.Sprintf("the template %s is not what it was when the snapshot was made", sandbox.SafeText(template, 80)),
+		Hint: "bring that version of the template back, or make the files anew in a sandbox of the template as it is now",
+	}
+}
+
 // suits says why what a sandbox is to begin with does not go into it, as far as that is
 // known beforehand.
 func (o *origin) suits(limits sandbox.Limits, image, template string) error {
 	if image != o.image {
-		return &sandbox.Error{
-			Code: sandbox.CodeConflict, Field: "snapshot", Message: fmt.Sprintf("the template %s is not what it was when the snapshot was made", sandbox.SafeText(template, 80)),
-			Hint: "bring that version of the template back, or make the files anew in a sandbox of the template as it is now",
-		}
+		return o.gone(template)
 	}
 	for _, l := range []struct {
 		field      string

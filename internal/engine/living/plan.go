@@ -10,15 +10,30 @@ import (
 	"pinfold/sandbox"
 )
 
-// planSandbox chooses the driver and makes the plan for a living sandbox.
-func (mg *Manager) planSandbox(ctx context.Context, c sandbox.Create) (driver.Driver, driver.Plan, error) {
+// planSandbox chooses the driver and makes the plan for a living sandbox. One that begins
+// with something is of that image, whatever the template's name stands for now.
+func (mg *Manager) planSandbox(ctx context.Context, c sandbox.Create, from *origin) (driver.Driver, driver.Plan, error) {
 	spec := c.Machine()
 	if c.OnOutOfMemory == sandbox.OutOfMemoryProcess { // else nobody ends a single one
 		spec.Require = append(slices.Clone(spec.Require), sandbox.FeatureMemory)
 	}
+	ofImage := from != nil && c.Template != sandbox.TemplateHost
+	if ofImage {
+		spec.Template = from.image
+	}
 	d, plan, err := mg.planner.Plan(ctx, spec, records.NewID(""))
-	if e := sandbox.AsError(err); e != nil && e.Field == fmt.Sprintf("require[%d]", len(c.Require)) { // the one that was added
+	switch e := sandbox.AsError(err); {
+	case e == nil:
+	case e.Field == fmt.Sprintf("require[%d]", len(c.Require)): // the one that was added
 		err = e.WithField("on_out_of_memory")
+	case ofImage && e.Code == sandbox.CodeTemplateUnknown:
+		err = from.gone(c.Template)
+	}
+	if err == nil && from != nil {
+		err = from.suits(plan.Limits, plan.Template.ID, c.Template)
+	}
+	if ofImage {
+		plan.Template.Name = c.Template
 	}
 	plan.KillOne = c.OnOutOfMemory == sandbox.OutOfMemoryProcess
 	return d, plan, err

@@ -95,10 +95,7 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	if err != nil {
 		return nil, err
 	}
-	d, plan, err := mg.planSandbox(ctx, c)
-	if err == nil && from != nil {
-		err = from.suits(plan.Limits, plan.Template.ID, c.Template)
-	}
+	d, plan, err := mg.planSandbox(ctx, c, from)
 	if err != nil {
 		return nil, err
 	}

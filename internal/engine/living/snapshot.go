@@ -63,7 +63,7 @@ func (s *Sandbox) Snapshot(ctx context.Context, t sandbox.TakeSnapshot) (sandbox
 			Template: s.request.Template, Limits: s.info.Limits, Metadata: t.Metadata, CreatedAt: now, ExpiresAt: now.Add(ttl),
 			Files: done.summary.Entries(), LeftOut: done.summary.Left, PausedMS: execution.Milliseconds(done.stood),
 		},
-	})
+	}, s.machine.Plan.Template.KeepFor)
 	return r.Info, err
 }
 

@@ -115,8 +115,10 @@ func (w *Writing) Content() *Content {
 	return &Content{at: w.f, size: w.n, sum: w.sum.Sum(nil)}
 }
 
-// Keep gives the content the ID of a record, and keeps both. After an error there is nothing.
-func (w *Writing) Keep(ctx context.Context, r records.Snapshot) (records.Snapshot, error) {
+// Keep gives the content the ID of a record, and keeps both. placed is told the content's
+// file, which is there for as long as the snapshot; it is not called where that has no name.
+// After an error there is nothing.
+func (w *Writing) Keep(ctx context.Context, r records.Snapshot, placed func(file string) error) (records.Snapshot, error) {
 	r.Tenant, r.SHA256, r.Info.Bytes = w.tenant, w.sum.Sum(nil), w.n
 	if w.k.o.Records == nil {
 		w.Drop()
@@ -127,7 +129,14 @@ func (w *Writing) Keep(ctx context.Context, r records.Snapshot) (records.Snapsho
 		return r, noRoom(err)
 	}
 	failpoint.Hit("snapshot.placed")
-	if err := w.k.o.Records.SaveSnapshot(ctx, r); err != nil {
+	var err error
+	if w.k.o.Dir != "" {
+		err = placed(w.k.file(r.Info.ID))
+	}
+	if err == nil {
+		err = w.k.o.Records.SaveSnapshot(ctx, r)
+	}
+	if err != nil {
 		w.k.removeContent(r.Info.ID)
 		w.Drop()
 		return r, sandbox.AsError(err)

@@ -26,7 +26,7 @@ func TestRemovedContentCountsWhileItIsRead(t *testing.T) {
 			if _, err := w.Write(make([]byte, 40)); err != nil {
 				return err
 			}
-			_, err = w.Keep(t.Context(), records.Snapshot{Info: sandbox.Snapshot{ID: id, CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}})
+			_, err = w.Keep(t.Context(), records.Snapshot{Info: sandbox.Snapshot{ID: id, CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}}, noNote)
 			return err
 		}
 		remove := func(id string) {
@@ -81,7 +81,7 @@ func TestRemovedWhileAStrangerAsks(t *testing.T) {
 	if _, err := w.Write(make([]byte, 40)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Keep(t.Context(), records.Snapshot{Info: sandbox.Snapshot{ID: "one", CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}}); err != nil {
+	if _, err := w.Keep(t.Context(), records.Snapshot{Info: sandbox.Snapshot{ID: "one", CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour)}}, noNote); err != nil {
 		t.Fatal(err)
 	}
 	store.meanwhile = func() {

@@ -81,7 +81,7 @@ func TestNotRecorded(t *testing.T) {
 		if _, err := w.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
-		_, err = w.Keep(t.Context(), records.Snapshot{Info: sandbox.Snapshot{ID: "snp_a", ExpiresAt: time.Now().Add(time.Hour)}})
+		_, err = w.Keep(t.Context(), records.Snapshot{Info: sandbox.Snapshot{ID: "snp_a", ExpiresAt: time.Now().Add(time.Hour)}}, noNote)
 		if !errors.Is(err, why) {
 			t.Errorf("%v", err)
 		}

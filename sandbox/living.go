@@ -27,13 +27,13 @@ type Create struct {
 	// "sandbox" (the default), or the "process" that the kernel's out-of-memory
 	// killer chooses, usually the one that uses most.
 	OnOutOfMemory string            `json:"on_out_of_memory,omitempty"`
-	Env           map[string]string `json:"env,omitempty"`     // for every process
-	TTLMS         int64             `json:"ttl_ms,omitempty"`  // milliseconds to live, default 5 minutes
-	IdleMS        int64             `json:"idle_ms,omitempty"` // milliseconds without use, default the time to live
+	Env           map[string]string `json:"env,omitempty"`                    // for every process
+	TTLMS         int64             `json:"ttl_ms,omitempty" zero:"refused"`  // milliseconds to live, default 5 minutes
+	IdleMS        int64             `json:"idle_ms,omitempty" zero:"refused"` // milliseconds without use, default the time to live
 	Metadata      map[string]string `json:"metadata,omitempty"`
 	// Snapshot is the ID of one that the sandbox begins with. What is not given here is as
 	// in the sandbox of which that was made, but for the times.
-	Snapshot string  `json:"snapshot,omitempty"`
+	Snapshot string  `json:"snapshot,omitempty" zero:"refused"`
 	Mounts   []Mount `json:"-"` // host directories; never from a request
 }
 
@@ -215,10 +215,10 @@ type Command struct {
 	Terminal *Terminal `json:"terminal,omitempty"`
 	// WallTimeMS ends the process; default the sandbox's limits.wall_time_ms,
 	// or else the sandbox's own end.
-	WallTimeMS int64 `json:"wall_time_ms,omitempty"`
+	WallTimeMS int64 `json:"wall_time_ms,omitempty" zero:"refused"`
 	// OutputBytes is how many bytes of each stream are kept, the last ones;
 	// default limits.output_bytes. Who reads while it is written misses nothing.
-	OutputBytes int64 `json:"output_bytes,omitempty"`
+	OutputBytes int64 `json:"output_bytes,omitempty" zero:"refused"`
 	// OutputBase64 asks for the exact bytes of the output as well, where the
 	// Process has it.
 	OutputBase64 bool              `json:"output_base64,omitempty"`

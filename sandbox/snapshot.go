@@ -16,8 +16,8 @@ func SnapshotHolds() []string { return []string{SnapshotFiles, SnapshotMemory} }
 
 // TakeSnapshot asks for a snapshot of a living sandbox.
 type TakeSnapshot struct {
-	Name     string            `json:"name,omitempty"`   // for people
-	TTLMS    int64             `json:"ttl_ms,omitempty"` // milliseconds until it is removed, default and at most what the server says
+	Name     string            `json:"name,omitempty"`                  // for people
+	TTLMS    int64             `json:"ttl_ms,omitempty" zero:"refused"` // milliseconds until it is removed, default and at most what the server says
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
@@ -58,9 +58,9 @@ type Snapshot struct {
 
 // ForkSandbox asks for sandboxes that begin with what another one holds at this moment.
 type ForkSandbox struct {
-	Count    int               `json:"count,omitempty"`    // default 1
-	TTLMS    int64             `json:"ttl_ms,omitempty"`   // as in Create
-	Metadata map[string]string `json:"metadata,omitempty"` // default: that of the sandbox
+	Count    int               `json:"count,omitempty" zero:"refused"`  // default 1
+	TTLMS    int64             `json:"ttl_ms,omitempty" zero:"refused"` // as in Create
+	Metadata map[string]string `json:"metadata,omitempty"`              // default: that of the sandbox
 }
 
 // MaxForks is the most sandboxes that one request may fork.

@@ -2,7 +2,8 @@
 // field, a field given twice, a value of the wrong type and trailing text are
 // errors that name the field and, where it can, the field that was probably
 // meant. It decodes into plain structs with JSON tags; types that implement
-// json.Unmarshaler check their own insides.
+// json.Unmarshaler check their own insides. A zero or an empty text in a field with the tag
+// zero:"refused" is an error, too.
 //
 // It is not a streaming decoder: the caller bounds the bytes of the input. How
 // many values they hold is bounded here, before anything is made of them: two
@@ -117,6 +118,8 @@ type place struct {
 	index int
 	field bool
 	shell bool // beside it may stand a shell line
+
+	owner reflect.Type // of a field: the type that has it
 }
 
 func (p *place) String() string {
@@ -149,6 +152,13 @@ func (d *walker) check(t reflect.Type, at *place) error {
 	if err := mismatch(token, t, at); err != nil {
 		return err
 	}
+	if isZero(token) && at.refusesZero() {
+		is := "is 0"
+		if token == "" {
+			is = "is empty"
+		}
+		return invalid(at.String(), is+", which would mean the default").WithAdvice(sandbox.Advise("%s for the default", sandbox.Omit(at.String())))
+	}
 	switch token {
 	case json.Delim('{'):
 		return d.checkObject(t, at)
@@ -156,6 +166,26 @@ func (d *walker) check(t reflect.Type, at *place) error {
 		return d.checkArray(t, at)
 	}
 	return nil
+}
+
+// isZero says whether a value is what a field has that is not given.
+func isZero(token json.Token) bool {
+	n, ok := token.(json.Number)
+	return token == "" || ok && strings.Trim(n.String(), "-0.") == ""
+}
+
+// refusesZero says whether the field has the tag zero:"refused": who gives it means
+// something, and would get the default without a word.
+func (p *place) refusesZero() bool {
+	if p == nil || p.owner == nil || p.owner.Kind() != reflect.Struct {
+		return false
+	}
+	for f := range p.owner.Fields() {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name == p.name {
+			return f.Tag.Get("zero") == "refused"
+		}
+	}
+	return false
 }
 
 func (d *walker) checkArray(t reflect.Type, at *place) error {
@@ -175,7 +205,7 @@ func (d *walker) checkArray(t reflect.Type, at *place) error {
 func (d *walker) checkObject(t reflect.Type, at *place) error {
 	fields, elem := d.members(t)
 	seen := map[string]bool{}
-	where := &place{up: at, field: true, shell: fields["shell"] != nil}
+	where := &place{up: at, field: true, shell: fields["shell"] != nil, owner: t}
 	for d.More() {
 		token, err := d.Token()
 		if err != nil {

@@ -84,6 +84,42 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+// What would silently mean the default is refused where a field says so; beside it, zero
+// and empty text are values, and what is left out or null has the default.
+func TestDecodeRefusesZero(t *testing.T) {
+	for _, c := range []struct {
+		in, field, says string
+		into            any
+	}{
+		{`{"snapshot": ""}`, "snapshot", "is empty", new(sandbox.Create)},
+		{`{"ttl_ms": 0}`, "ttl_ms", "is 0", new(sandbox.Create)},
+		{`{"idle_ms": -0.0}`, "idle_ms", "", new(sandbox.Create)},
+		{`{"ttl_ms": 0}`, "ttl_ms", "is 0", new(sandbox.TakeSnapshot)},
+		{`{"count": 0}`, "count", "is 0", new(sandbox.ForkSandbox)},
+		{`{"ttl_ms": 0}`, "ttl_ms", "is 0", new(sandbox.ForkSandbox)},
+		{`{"shell": "x", "wall_time_ms": 0}`, "wall_time_ms", "is 0", new(sandbox.Command)},
+		{`{"shell": "x", "output_bytes": 0}`, "output_bytes", "is 0", new(sandbox.Command)},
+	} {
+		e := sandbox.AsError(Decode([]byte(c.in), c.into))
+		if e == nil || e.Code != sandbox.CodeSpecInvalid || e.Field != c.field || !strings.Contains(e.Message, c.says) {
+			t.Errorf("%s: %+v", c.in, e)
+			continue
+		}
+		if want := "leave " + c.field + " out for the default"; c.says != "" && e.Hint != want {
+			t.Errorf("%s: the hint is %q, want %q", c.in, e.Hint, want)
+		}
+	}
+	for in, into := range map[string]any{
+		`{"name": "", "ttl_ms": null}`:            new(sandbox.TakeSnapshot),
+		`{"template": "", "metadata": {"a": ""}}`: new(sandbox.Create),
+		`{"count": 1, "ttl_ms": 100}`:             new(sandbox.ForkSandbox),
+	} {
+		if err := Decode([]byte(in), into); err != nil {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+}
+
 // What people write in the request of a process, and what they meant.
 func TestDecodeCommand(t *testing.T) {
 	for in, want := range map[string][2]string{

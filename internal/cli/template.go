@@ -104,10 +104,13 @@ func (a *app) templatePullCommand() *cobra.Command {
 				if err := template.CheckName(name); err != nil {
 					return err
 				}
-				p := a.progress()
+				from := "its registry"
+				if f.docker {
+					from = "the container engine of this machine"
+				}
+				p := a.begin("fetch %s from %s", args[0], from)
 				t, err := f.pull(ctx, s, args[0], name, p.show)
-				p.end()
-				if err != nil {
+				if err = p.done(t, "is here", err); err != nil {
 					return err
 				}
 				return a.writeLine(f.json, t, string(t.Image.ID))
@@ -190,11 +193,10 @@ func (a *app) importTemplate(ctx context.Context, f *templateFlags, from string,
 		o.Format = template.Root
 	}
 	return f.templates(ctx, func(ctx context.Context, s *template.Store) error {
-		p := a.progress()
+		p := a.begin("unpack %s", map[bool]string{true: "what comes", false: from}[from == fromStdin])
 		o.Progress = p.show
 		t, err := a.importFrom(ctx, s, from, o)
-		p.end()
-		if err != nil {
+		if err = p.done(t, "is here", err); err != nil {
 			return err
 		}
 		return a.writeLine(f.json, t, string(t.Image.ID))

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,10 +78,13 @@ func (a *app) buildTemplate(ctx context.Context, f *buildFlags, from string) err
 		if err != nil {
 			return err
 		}
-		p := &buildProgress{progress: a.progress(), verbose: f.verbose}
+		p := &buildProgress{progress: a.begin("build the template %s", cmp.Or(f.name, d.Name, from)), verbose: f.verbose}
 		r, err := build.Build(ctx, s, boxes, d, build.Options{Name: f.name, Dir: dir, Fresh: f.fresh, Progress: p.show})
-		p.end()
-		if err = errors.Join(err, done()); err != nil {
+		what := "is built"
+		if r.Cached {
+			what = "is an earlier build's"
+		}
+		if err = p.done(r.Template, what, errors.Join(err, done())); err != nil {
 			return err
 		}
 		return a.writeLine(f.json, r, string(r.Image.ID))

@@ -157,11 +157,31 @@ func (a *app) templateRemoveCommand() *cobra.Command {
 // progress shows on a terminal how far something has come, and nothing elsewhere.
 type progress struct {
 	app   *app
+	begun time.Time
 	shown time.Time
 	wide  bool // something stands on the line
 }
 
-func (a *app) progress() *progress { return &progress{app: a} }
+func (a *app) progress() *progress { return &progress{app: a, begun: time.Now()} }
+
+// begin says on stderr what takes long, also where that is no terminal.
+func (a *app) begin(format string, args ...any) *progress {
+	a.say("%s", sandbox.SafeText(fmt.Sprintf(format, args...), maxMessage))
+	return a.progress()
+}
+
+// done says what became of a template, unless there is an error, which says it.
+func (p *progress) done(t template.Template, what string, err error) error {
+	p.end()
+	if err == nil {
+		layers := "layers"
+		if len(t.Image.Layers) == 1 {
+			layers = "layer"
+		}
+		p.app.say("%s %s: %s in %d %s, after %s", sandbox.SafeText(t.Name, maxMessage), what, megabytes(t.Image.Bytes()), len(t.Image.Layers), layers, time.Since(p.begun).Round(100*time.Millisecond))
+	}
+	return err
+}
 
 const progressEvery = 100 * time.Millisecond
 

@@ -19,7 +19,7 @@ type BuildOptions struct {
 }
 
 // BuiltTemplate is what became of a declaration.
-type BuiltTemplate = client.BuiltTemplate
+type BuiltTemplate = sandbox.BuiltTemplate
 
 // BuildTemplate makes a template of a declaration, in YAML or JSON, or of one that
 // Pinfold has, by its name ("python", "node"). Its steps run in sandboxes of this process.
@@ -41,13 +41,9 @@ func (l *Local) BuildTemplate(ctx context.Context, declaration string, o BuildOp
 	if err != nil {
 		return BuiltTemplate{}, err
 	}
-	var progress func(build.Event)
-	if o.Progress != nil {
-		progress = func(e build.Event) { o.Progress(client.BuildEvent(e)) }
-	}
-	r, err := build.Build(ctx, s, build.In(l.engine.Manager, records.LocalTenant), d, build.Options{Name: o.Name, Dir: o.Dir, Fresh: o.Fresh, Progress: progress})
+	r, err := build.Build(ctx, s, build.In(l.engine.Manager, records.LocalTenant), d, build.Options{Name: o.Name, Dir: o.Dir, Fresh: o.Fresh, Progress: o.Progress})
 	if err != nil {
 		return BuiltTemplate{}, err
 	}
-	return BuiltTemplate{Name: r.Name, Image: string(r.Image.ID), Bytes: r.Image.Bytes(), Cached: r.Cached, WallMS: r.WallMS}, nil
+	return r.Built(), nil
 }

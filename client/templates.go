@@ -4,37 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+
+	"pinfold/sandbox"
 )
-
-// BuiltTemplate is what became of a declaration.
-type BuiltTemplate struct {
-	Name   string `json:"name"`
-	Image  string `json:"image"`  // the hash of its content
-	Bytes  int64  `json:"bytes"`  // of all its files
-	Cached bool   `json:"cached"` // an earlier build's image is taken
-	WallMS int64  `json:"wall_ms"`
-}
-
-// BuildEvent says how far a build is.
-type BuildEvent struct {
-	Step   string `json:"step"` // the field of the declaration that it carries out, "base" or "layer"
-	Number int    `json:"number"`
-	Of     int    `json:"of"`
-	Says   string `json:"says,omitempty"`   // what begins, for people
-	Output string `json:"output,omitempty"` // what the step printed
-	Bytes  int64  `json:"bytes,omitempty"`  // of a layer that is being kept, so far
-}
 
 // BuildOptions say how a template is made of a declaration.
 type BuildOptions struct {
-	Fresh    bool             // take nothing from earlier builds
-	Progress func(BuildEvent) // is told how far the build is; may be nil
+	Fresh    bool                     // take nothing from earlier builds
+	Progress func(sandbox.BuildEvent) // is told how far the build is; may be nil
 }
 
 // BuildTemplate has the server make a template of a declaration in JSON; docs/templates.md
 // says what stands in it. The key needs the scope admin. A step that fails is an error of
 // code build_failed whose field is the step's. When ctx ends, the build is cancelled.
-func (c *Client) BuildTemplate(ctx context.Context, declaration json.RawMessage, o BuildOptions) (BuiltTemplate, error) {
+func (c *Client) BuildTemplate(ctx context.Context, declaration json.RawMessage, o BuildOptions) (sandbox.BuiltTemplate, error) {
 	k := call{method: http.MethodPost, path: []string{"v1", "templates"}, json: declaration}
 	if o.Fresh {
 		k.query = map[string][]string{"fresh": {"true"}}
@@ -46,14 +29,14 @@ func (c *Client) BuildTemplate(ctx context.Context, declaration json.RawMessage,
 
 // liveBuild takes the events of a build.
 type liveBuild struct {
-	progress func(BuildEvent)
-	result   BuiltTemplate
+	progress func(sandbox.BuildEvent)
+	result   sandbox.BuiltTemplate
 }
 
 func (l *liveBuild) take(e event) (last bool, err error) {
 	switch e.name {
 	case "progress":
-		var b BuildEvent
+		var b sandbox.BuildEvent
 		if err := e.decode(&b); err != nil || l.progress == nil {
 			return false, err
 		}

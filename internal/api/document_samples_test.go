@@ -181,7 +181,7 @@ func samples() map[reflect.Type]any {
 		List[sandbox.Snapshot]{Items: []sandbox.Snapshot{sampleSnapshot()}},
 		samplePool(),
 		List[sandbox.PoolInfo]{Items: []sandbox.PoolInfo{samplePool()}},
-		BuiltTemplate{Name: "tools", Image: "sha256:84c061cb3e6d8a16176335a9b642c50c4268636a7567f1457235971936934804", Bytes: 187_800_000, WallMS: 41_000},
+		sandbox.BuiltTemplate{Name: "tools", Image: "sha256:84c061cb3e6d8a16176335a9b642c50c4268636a7567f1457235971936934804", Bytes: 187_800_000, WallMS: 41_000},
 		Link{Path: "/p/9tZ…/", Port: 8000, ExpiresAt: sampleLater},
 		List[string]{Items: []string{"host"}},
 		List[records.DayUsage]{Items: []records.DayUsage{{Day: "2026-11-22", Consumption: records.Consumption{Runs: 12, Sandboxes: 1, CPUMS: 4100, WallMS: 9000, MemoryMiBMS: 81000, OutputBytes: 2048}}}},

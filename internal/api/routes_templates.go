@@ -12,25 +12,6 @@ import (
 // Builder makes templates of declarations, in the server's own sandboxes.
 type Builder func(ctx context.Context, d *build.Declaration, o build.Options) (build.Result, error)
 
-// BuiltTemplate is what became of a declaration.
-type BuiltTemplate struct {
-	Name   string `json:"name"`
-	Image  string `json:"image"`  // the hash of its content
-	Bytes  int64  `json:"bytes"`  // of all its files
-	Cached bool   `json:"cached"` // an earlier build's image is taken
-	WallMS int64  `json:"wall_ms"`
-}
-
-// BuildEvent says how far a build is.
-type BuildEvent struct {
-	Step   string `json:"step"` // the field of the declaration that it carries out, "base" or "layer"
-	Number int    `json:"number"`
-	Of     int    `json:"of"`
-	Says   string `json:"says,omitempty"`   // what begins, for people
-	Output string `json:"output,omitempty"` // what the step printed
-	Bytes  int64  `json:"bytes,omitempty"`  // of a layer that is being kept, so far
-}
-
 const buildDescription = `Makes a template of a declaration: a base, packages, files and commands; docs/templates.md says what each field means. Its steps run in sandboxes of the server's. Files beside a declaration are for the command line: here a file has content or content_base64. One template is built at a time.
 
 With "Accept: text/event-stream" the answer is a stream: progress (BuildEvents), and at the end result (a BuiltTemplate) or error. When the client goes away, the build is cancelled and nothing of it is kept.`
@@ -44,8 +25,8 @@ func (s *server) templateRoutes(admin []string) []route {
 		scopes: admin, body: jsonBody[build.Declaration]("The declaration."), maxBody: s.maxDeclaration(),
 		params: []param{{name: "fresh", kind: kindBool, fallback: "false", doc: "Take nothing from earlier builds."}},
 		answers: []reply{
-			jsonReply[BuiltTemplate](http.StatusOK, "The template."),
-			{http.StatusOK, typeEvents, reflect.TypeFor[BuildEvent](), ""},
+			jsonReply[sandbox.BuiltTemplate](http.StatusOK, "The template."),
+			{http.StatusOK, typeEvents, reflect.TypeFor[sandbox.BuildEvent](), ""},
 		},
 		errors:  []int{http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage, http.StatusNotAcceptable},
 		example: `curl -sN $SERVER/v1/templates -H "Authorization: Bearer $KEY" -H "Accept: text/event-stream" -H "Content-Type: application/json" -d '{"name": "tools", "base": {"debian": {"suite": "bookworm", "packages": ["python3"]}}}'`,
@@ -69,14 +50,14 @@ func (c *call) buildTemplate() error {
 	o := build.Options{Fresh: c.query.bool("fresh")}
 	if c.wants != typeEvents {
 		r, err := c.o.Build(c.r.Context(), &d, o)
-		return c.ok(shownBuilt(r), err)
+		return c.ok(r.Built(), err)
 	}
 	ctx, cancel := context.WithCancel(c.r.Context())
 	defer cancel()
 	e := c.newEvents(c.w)
 	defer e.end()
-	o.Progress = func(b build.Event) {
-		if e.send("progress", "", BuildEvent(b)) != nil {
+	o.Progress = func(b sandbox.BuildEvent) {
+		if e.send("progress", "", b) != nil {
 			cancel()
 		}
 	}
@@ -84,9 +65,5 @@ func (c *call) buildTemplate() error {
 	if err != nil {
 		return c.cutOff(e, err)
 	}
-	return e.send("result", "", shownBuilt(r))
-}
-
-func shownBuilt(r build.Result) BuiltTemplate {
-	return BuiltTemplate{Name: r.Name, Image: string(r.Image.ID), Bytes: r.Image.Bytes(), Cached: r.Cached, WallMS: r.WallMS}
+	return e.send("result", "", r.Built())
 }

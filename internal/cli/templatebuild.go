@@ -123,7 +123,7 @@ type buildProgress struct {
 	verbose bool
 }
 
-func (p *buildProgress) show(e build.Event) {
+func (p *buildProgress) show(e sandbox.BuildEvent) {
 	terminal := isTerminal(p.app.Stderr)
 	switch {
 	case e.Output != "":

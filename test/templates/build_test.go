@@ -206,7 +206,7 @@ func TestBuild(t *testing.T) {
 	b := newBuilder(t)
 	smallimage.Tools(t, b.images, "tools")
 	var steps []string
-	first := b.must(whole, pinfold.BuildOptions{BuildOptions: client.BuildOptions{Progress: func(e client.BuildEvent) {
+	first := b.must(whole, pinfold.BuildOptions{BuildOptions: client.BuildOptions{Progress: func(e sandbox.BuildEvent) {
 		if e.Says != "" {
 			steps = append(steps, fmt.Sprintf("%d/%d %s", e.Number, e.Of, e.Step))
 		}
@@ -285,7 +285,7 @@ func TestBuildFails(t *testing.T) {
 		t.Errorf("a base that is not there: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = b.local.BuildTemplate(ctx, "name: fails\nbase: tools\nrun: [sleep 60]", pinfold.BuildOptions{BuildOptions: client.BuildOptions{Progress: func(e client.BuildEvent) {
+	_, err = b.local.BuildTemplate(ctx, "name: fails\nbase: tools\nrun: [sleep 60]", pinfold.BuildOptions{BuildOptions: client.BuildOptions{Progress: func(e sandbox.BuildEvent) {
 		if e.Step == "run[0]" {
 			cancel()
 		}
@@ -306,7 +306,7 @@ func TestBuildIsKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = local.BuildTemplate(t.Context(), "name: killed\nbase: tools\nrun: [sleep 600]", pinfold.BuildOptions{BuildOptions: client.BuildOptions{Progress: func(e client.BuildEvent) {
+		_, err = local.BuildTemplate(t.Context(), "name: killed\nbase: tools\nrun: [sleep 600]", pinfold.BuildOptions{BuildOptions: client.BuildOptions{Progress: func(e sandbox.BuildEvent) {
 			if e.Step == "run[0]" {
 				fmt.Println("it runs")
 			}
@@ -420,7 +420,7 @@ func TestBuildByServer(t *testing.T) {
 	}
 	defer s.Stop()
 	var steps []string
-	o := client.BuildOptions{Progress: func(e client.BuildEvent) { steps = append(steps, e.Step+":"+strings.TrimSpace(e.Output)) }}
+	o := client.BuildOptions{Progress: func(e sandbox.BuildEvent) { steps = append(steps, e.Step+":"+strings.TrimSpace(e.Output)) }}
 	got, err := s.Client.BuildTemplate(t.Context(), []byte(`{"name": "built", "base": "tools", "files": [{"path": "/etc/x", "content_base64": "aGVsbG8="}], "run": ["echo working; cat /etc/x > /opt/x"]}`), o)
 	if err != nil || got.Name != "built" || !slices.Contains(steps, "run[0]:working") {
 		t.Fatalf("%+v, %v, %q", got, err, steps)

@@ -27,17 +27,7 @@ type Options struct {
 	Fresh bool   // take nothing from earlier builds
 	// Progress is told how far the build is, and what its steps print, one thing after the
 	// other, by any goroutine. It may be nil.
-	Progress func(Event)
-}
-
-// Event says what a build does.
-type Event struct {
-	Step   string // "base", "files", "packages.python", "run[0]", "layer"
-	Number int    // of so many steps, from 1
-	Of     int
-	Says   string // what goes on, for people; empty: it goes on as before
-	Output string // what the step printed; empty: nothing
-	Bytes  int64  // of what is being kept, so far
+	Progress func(sandbox.BuildEvent)
 }
 
 // Result is what became of a declaration.
@@ -48,6 +38,11 @@ type Result struct {
 	WallMS int64 `json:"wall_ms"`
 }
 
+// Built is the result as servers and programs say it.
+func (r Result) Built() sandbox.BuiltTemplate {
+	return sandbox.BuiltTemplate{Name: r.Name, Image: string(r.Image.ID), Bytes: r.Image.Bytes(), Cached: r.Cached, WallMS: r.WallMS}
+}
+
 // building is one build.
 type building struct {
 	store  *template.Store
@@ -56,9 +51,9 @@ type building struct {
 	in     *inputs
 	limits amounts
 	fresh  bool
-	tell   func(Event)
+	tell   func(sandbox.BuildEvent)
 	output io.Writer
-	event  Event
+	event  sandbox.BuildEvent
 }
 
 func (a amounts) time() time.Duration { return time.Duration(a.timeMS) * time.Millisecond }
@@ -105,9 +100,9 @@ func Build(ctx context.Context, s *template.Store, boxes Sandboxes, d *Declarati
 
 // inTurns has events come one after the other, though a step's output and the layer that
 // is made of it come together.
-func inTurns(tell func(Event)) func(Event) {
+func inTurns(tell func(sandbox.BuildEvent)) func(sandbox.BuildEvent) {
 	var mu sync.Mutex
-	return func(e Event) {
+	return func(e sandbox.BuildEvent) {
 		mu.Lock()
 		defer mu.Unlock()
 		if tell != nil {
@@ -136,7 +131,7 @@ func (p printed) Write(text []byte) (int, error) {
 
 // step tells that a step begins.
 func (b *building) step(name, says string) {
-	b.event = Event{Step: name, Number: b.event.Number + 1, Of: b.event.Of, Says: says}
+	b.event = sandbox.BuildEvent{Step: name, Number: b.event.Number + 1, Of: b.event.Of, Says: says}
 	b.tell(b.event)
 }
 

@@ -20,7 +20,7 @@ const (
 	CodeDriverUnknown       = "driver_unknown"       // no driver of that name
 	CodeDriverUnavailable   = "driver_unavailable"   // the driver cannot work on this host
 	CodeTemplateUnknown     = "template_unknown"     // no template of that name
-	CodeNetworkUnsupported  = "network_unsupported"  // a network mode this driver cannot give
+	CodeNetworkUnsupported  = "network_unsupported"  // a network that this driver cannot give
 	CodeFeatureUnknown      = "feature_unknown"      // require names something that does not exist
 	CodeSetupFailed         = "setup_failed"         // making the sandbox failed at a named step
 	CodeProtocol            = "protocol"             // the guest side broke the agent protocol

@@ -74,7 +74,7 @@ func (n Network) None() bool { return len(n.Endpoints) == 0 }
 func (n Network) Canonical() (Network, error) {
 	if n.Mode != "" && n.Mode != NetworkNone {
 		return Network{}, &Error{
-			Code: CodeNetworkUnsupported, Field: "network",
+			Code: CodeSpecInvalid, Field: "network",
 			Message: fmt.Sprintf("no network mode \"%s\"", SafeText(n.Mode, 60)),
 			Hint:    `write "none", or declare what can be reached: {"endpoints": [{"host": "api.example.com"}]}`,
 		}

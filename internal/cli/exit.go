@@ -80,7 +80,7 @@ func signalNumber(name string) int {
 // errorStatus is the exit status for an error.
 func errorStatus(e *sandbox.Error) int {
 	switch {
-	case e.Code == sandbox.CodeRequirementUnmet:
+	case e.Code == sandbox.CodeRequirementUnmet, e.Code == sandbox.CodeNetworkUnsupported:
 		return exitRequirement
 	case e.Code == sandbox.CodeCommandNotFound:
 		return exitNotFound

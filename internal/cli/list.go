@@ -97,7 +97,7 @@ func (a *app) listSandboxes(ctx context.Context, c *client.Client, f *lsFlags) e
 		if i.State == sandbox.StateEnded && i.Cause != nil {
 			ends = string(i.Cause.Kind)
 		}
-		t.row(i.ID, string(i.State), i.Template, since(i.CreatedAt), ends, fmt.Sprint(i.Processes), sandbox.FormatSize(i.Usage.MemoryPeakBytes), notes(i.Metadata))
+		t.row(i.ID, string(i.State), i.Template, since(i.CreatedAt), ends, fmt.Sprint(i.Processes), size(i.Usage.MemoryPeakBytes), notes(i.Metadata))
 	}
 	return a.writeTable(t, f.quiet)
 }
@@ -137,7 +137,7 @@ func (a *app) psCommand() *cobra.Command {
 				}
 				t := newTable("PROCESS", "PID", "STATE", "STARTED", "OUTPUT", "COMMAND")
 				for _, p := range all {
-					t.row(p.ID, fmt.Sprint(p.PID), processState(p), since(p.StartedAt), sandbox.FormatSize(p.StdoutBytes+p.StderrBytes), strings.Join(p.Args, " "))
+					t.row(p.ID, fmt.Sprint(p.PID), processState(p), since(p.StartedAt), size(p.StdoutBytes+p.StderrBytes), strings.Join(p.Args, " "))
 				}
 				return a.writeTable(t, quiet)
 			})
@@ -220,6 +220,9 @@ func until(t time.Time) string {
 	}
 	return "in " + span(d)
 }
+
+// size is a number of bytes as people say it, with at most one decimal.
+func size(n int64) string { return beside(n, n, sandbox.UnitBytes) }
 
 // span is a duration as people say it.
 func span(d time.Duration) string {

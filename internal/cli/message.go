@@ -67,10 +67,27 @@ func (a *app) fail(e *sandbox.Error) int {
 	for line := range strings.Lines(printed) {
 		_, _ = fmt.Fprintln(a.Stderr, "  "+sandbox.SafeText(strings.TrimRight(line, "\n"), maxMessage))
 	}
-	if e.Hint != "" {
-		_, _ = fmt.Fprintf(a.Stderr, "hint: %s\n", sandbox.SafeText(e.Hint, maxMessage))
+	command, rest := hintLines(e)
+	if command != "" {
+		_, _ = fmt.Fprintf(a.Stderr, "hint: %s\n", sandbox.SafeText(command, maxMessage))
+	}
+	if rest != "" {
+		_, _ = fmt.Fprintf(a.Stderr, "      %s\n", sandbox.SafeText(rest, maxMessage))
 	}
 	return errorStatus(e)
+}
+
+// hintLines is an error's hint. A command for the host that it begins with has a line of
+// its own, so that it can be pasted; what else there is to say is the rest.
+func hintLines(e *sandbox.Error) (first, rest string) {
+	if len(e.Advice) < 2 || e.Advice[0].Kind != sandbox.FixCommand {
+		return e.Hint, ""
+	}
+	rest, ok := strings.CutPrefix(e.Hint, e.Advice[0].Text)
+	if !ok {
+		return e.Hint, ""
+	}
+	return e.Advice[0].Text, strings.TrimLeft(rest, ",; ")
 }
 
 // benchName is the command whose --json is not that of others.

@@ -160,7 +160,7 @@ func usageTable(days []client.Day) *table {
 	ms := func(v int64) string { return (time.Duration(v) * time.Millisecond).Round(time.Millisecond).String() }
 	t := newTable("DAY", "RUNS", "SANDBOXES", "CPU", "WALL", "OUTPUT", "ARTIFACTS")
 	for _, d := range days {
-		t.row(d.Day, fmt.Sprint(d.Runs), fmt.Sprint(d.Sandboxes), ms(d.CPUMS), ms(d.WallMS), sandbox.FormatSize(d.OutputBytes), sandbox.FormatSize(d.ArtifactBytes))
+		t.row(d.Day, fmt.Sprint(d.Runs), fmt.Sprint(d.Sandboxes), ms(d.CPUMS), ms(d.WallMS), size(d.OutputBytes), size(d.ArtifactBytes))
 	}
 	return t
 }

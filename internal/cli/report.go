@@ -234,7 +234,7 @@ func hintText(hint string) string {
 func (a *app) details(r *sandbox.Result) {
 	u := r.Usage
 	a.say("%s in %dms: cpu %dms, memory %s, processes %d, disk %s", sandbox.SafeText(string(r.Status), 20), u.WallMS, u.CPUMS,
-		sandbox.FormatSize(u.MemoryPeakBytes), u.ProcessesPeak, sandbox.FormatSize(u.DiskPeakBytes))
+		size(u.MemoryPeakBytes), u.ProcessesPeak, size(u.DiskPeakBytes))
 	how := ""
 	if r.Warm {
 		how = ", warm start"

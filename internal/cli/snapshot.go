@@ -96,7 +96,7 @@ func (a *app) snapshotLsCommand() *cobra.Command {
 func snapshotTable(all []sandbox.Snapshot) *table {
 	t := newTable("SNAPSHOT", "NAME", "HOLDS", "SIZE", "FILES", "SANDBOX", "TEMPLATE", "CREATED", "REMOVED")
 	for _, s := range all {
-		t.row(s.ID, cmp.Or(s.Name, "-"), strings.Join(s.Holds, ","), sandbox.FormatSize(s.Bytes), fmt.Sprint(s.Files), s.Sandbox, s.Template,
+		t.row(s.ID, cmp.Or(s.Name, "-"), strings.Join(s.Holds, ","), size(s.Bytes), fmt.Sprint(s.Files), s.Sandbox, s.Template,
 			since(s.CreatedAt), until(s.ExpiresAt))
 	}
 	return t

@@ -34,8 +34,11 @@ var missing = []struct {
 	},
 }
 
+// python is the place of Python's words among them.
+const python = 0
+
 // speaks are the languages that have those words.
-var speaks = map[string]int{"python": 0, "javascript": 1, "typescript": 1}
+var speaks = map[string]int{"python": python, "javascript": 1, "typescript": 1}
 
 // unreachable is what programs say that wanted a network: the C library, Python,
 // Node, curl, wget and Go of a name, and all of them of an address.
@@ -96,6 +99,9 @@ func adviceFor(said string, declared bool, meant func(i int) bool) sandbox.Advic
 			continue
 		}
 		if found := regexp.MustCompile(m.words).FindStringSubmatch(last); found != nil {
+			if i == python && isStandard(found[1]) {
+				return sandbox.Advise("%s is of Python's standard library, and this Python has it not: it is of another version, or has that in a package of its own (Debian's python3-full has all)", sandbox.Text(found[1]))
+			}
 			before := sandbox.Text(found[1] + " is not where this program ran, and there is no network inside; bring it along: ")
 			return slices.Concat(sandbox.Advice{before}, m.way(), sandbox.Advice{sandbox.Text(" (docs/packages.md)")})
 		}

@@ -15,20 +15,22 @@ func TestMissingModules(t *testing.T) {
 		code             int
 		hint             string // what it says; "": there is none
 	}{
-		"python":           {"python", "Traceback (most recent call last):\nModuleNotFoundError: No module named 'numpy.random'\n", 1, "numpy is not where this program ran"},
-		"javascript":       {"javascript", "node:internal\n  throw err;\n\nError: Cannot find module '@scope/left-pad'\nRequire stack:\n- /home/user/main.js\n\nNode.js v20.1.0\n", 1, "npm install PACKAGE"},
-		"an ES module":     {"typescript", "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'lodash' imported from /home/user/main.mjs\n", 1, "lodash is not"},
-		"its own file":     {"javascript", "Error: Cannot find module './other'\n", 1, ""},
-		"another language": {"sh", "ModuleNotFoundError: No module named 'numpy'\n", 1, ""},
-		"that it survived": {"python", "ModuleNotFoundError: No module named 'numpy'\n", 0, ""},
-		"another error":    {"python", "ModuleNotFoundError: No module named 'numpy'\nValueError: 2\n", 1, ""},
-		"a name":           {"python", "Traceback (most recent call last):\nurllib.error.URLError: <urlopen error [Errno -2] Name or service not known>\n", 1, "there is no network inside"},
-		"a name in Node":   {"javascript", "Error: getaddrinfo ENOTFOUND example.com\n    at x\n  errno: -3007\n}\n\nNode.js v18\n", 1, "there is no network inside"},
-		"a name in curl":   {"sh", "curl: (6) Could not resolve host: example.com\n", 6, "there is no network inside"},
-		"an address":       {"python", "OSError: [Errno 101] Network is unreachable\n", 1, "there is no network inside"},
-		"said long before": {"sh", "curl: (6) Could not resolve host: example.com\n" + strings.Repeat("something else\n", 500), 1, ""},
-		"and it survived":  {"sh", "curl: (6) Could not resolve host: example.com\n", 0, ""},
-		"no name":          {"python", "ModuleNotFoundError: No module named '\x1b[2J'\n", 1, ""},
+		"python":               {"python", "Traceback (most recent call last):\nModuleNotFoundError: No module named 'numpy.random'\n", 1, "numpy is not where this program ran"},
+		"a standard module":    {"python", "ModuleNotFoundError: No module named 'tkinter'\n", 1, "tkinter is of Python's standard library"},
+		"one that was removed": {"python", "ModuleNotFoundError: No module named 'distutils.core'\n", 1, "distutils is of Python's standard library"},
+		"javascript":           {"javascript", "node:internal\n  throw err;\n\nError: Cannot find module '@scope/left-pad'\nRequire stack:\n- /home/user/main.js\n\nNode.js v20.1.0\n", 1, "npm install PACKAGE"},
+		"an ES module":         {"typescript", "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'lodash' imported from /home/user/main.mjs\n", 1, "lodash is not"},
+		"its own file":         {"javascript", "Error: Cannot find module './other'\n", 1, ""},
+		"another language":     {"sh", "ModuleNotFoundError: No module named 'numpy'\n", 1, ""},
+		"that it survived":     {"python", "ModuleNotFoundError: No module named 'numpy'\n", 0, ""},
+		"another error":        {"python", "ModuleNotFoundError: No module named 'numpy'\nValueError: 2\n", 1, ""},
+		"a name":               {"python", "Traceback (most recent call last):\nurllib.error.URLError: <urlopen error [Errno -2] Name or service not known>\n", 1, "there is no network inside"},
+		"a name in Node":       {"javascript", "Error: getaddrinfo ENOTFOUND example.com\n    at x\n  errno: -3007\n}\n\nNode.js v18\n", 1, "there is no network inside"},
+		"a name in curl":       {"sh", "curl: (6) Could not resolve host: example.com\n", 6, "there is no network inside"},
+		"an address":           {"python", "OSError: [Errno 101] Network is unreachable\n", 1, "there is no network inside"},
+		"said long before":     {"sh", "curl: (6) Could not resolve host: example.com\n" + strings.Repeat("something else\n", 500), 1, ""},
+		"and it survived":      {"sh", "curl: (6) Could not resolve host: example.com\n", 0, ""},
+		"no name":              {"python", "ModuleNotFoundError: No module named '\x1b[2J'\n", 1, ""},
 	} {
 		cause := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status"}
 		status := sandbox.StatusSucceeded
@@ -39,6 +41,12 @@ func TestMissingModules(t *testing.T) {
 		if got.Kind != cause.Kind || got.Evidence != cause.Evidence || c.hint == "" && got.Hint != "" || !strings.Contains(got.Hint, c.hint) {
 			t.Errorf("%s: %+v", name, got)
 		}
+		if standard := strings.Contains(c.hint, "standard library"); standard && strings.Contains(got.Hint, "pip") {
+			t.Errorf("%s: what no index has is to be fetched: %s", name, got.Hint)
+		}
+	}
+	if !isStandard("os") || !isStandard("asyncore") || isStandard("numpy") || isStandard("") {
+		t.Error("the list of Python's own modules is another one")
 	}
 }
 
@@ -48,7 +56,7 @@ func TestProcessesAreAdvised(t *testing.T) {
 		"ModuleNotFoundError: No module named 'numpy'\n":  `--target site PACKAGE, then site in "files" and "env": {"PYTHONPATH": "site"}`,
 		"Error: Cannot find module 'lodash'\n":            "npm install PACKAGE",
 		"curl: (6) Could not resolve host: example.com\n": "there is no network inside",
-		"something else\n": "",
+		"something else\n":                                "",
 	} {
 		failed := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 1"}
 		got := Advise(sandbox.StatusFailed, failed, "", nil, []byte(said))

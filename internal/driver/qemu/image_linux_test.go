@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/image"
@@ -65,35 +63,12 @@ func TestConformanceOfImages(t *testing.T) {
 	conform(t, d, o, func(testing.TB) image.Template { return shown }, true)
 }
 
-// What is inside is the image's layers, the upper over the lower, with the sandbox's own
-// files on top, and nothing of the host's. A second machine of it takes neither another
-// disk nor another boot, and machines of another template have nothing of it.
+// A second machine of an image takes neither another disk nor another boot, and machines of
+// another template have nothing of it.
 func TestImage(t *testing.T) {
 	d, shown := open(t, options(t)), imagetest.Image(t)
-	script := `
-cat /said; ls -d /games 2>&1; ls -d /home /root /image 2>&1; cat /etc/hostname; sed -n 1p /etc/passwd; id -un; cd; pwd
-for f in /x /etc/x /bin/x /said; do (echo > $f) 2>&1 | grep -c -e "Read-only" -e "Permission denied"; done
-echo mine > /home/user/x && echo mine > /tmp/x && echo mine > /dev/shm/x && cat /home/user/x; python3 -c 'print(6 * 7)'`
-	want := `of the upper layer
-ls: cannot access '/games': No such file or directory
-ls: cannot access '/root': No such file or directory
-ls: cannot access '/image': No such file or directory
-/home
-sandbox
-user:x:1000:1000::/home/user:/bin/sh
-user
-/home/user
-1
-1
-1
-1
-mine
-42
-`
-	for i := range 3 {
-		if out := ofImage(t, d, shown, script); out != want {
-			t.Errorf("%d, inside:\n%s\nwant\n%s", i, out, want)
-		}
+	for range 3 {
+		drivertest.Image(t, shown, func(script string) string { return ofImage(t, d, shown, script) })
 	}
 	if n, disks := len(d.bases.known), len(d.host.disk.known); n != 2 || disks != 1 { // an empty one, and one with the sandbox
 		t.Errorf("three machines took %d snapshots and %d disks", n, disks)
@@ -101,43 +76,21 @@ mine
 	if out := ofImage(t, d, imagetest.Host(t), "cat /said 2>&1; ls -d /usr/games"); !strings.Contains(out, "No such file") || !strings.HasSuffix(out, "\n/usr/games\n") {
 		t.Errorf("in a machine of the host's: %q", out)
 	}
-	if text, err := os.ReadFile(filepath.Join("/", shown.Layers.Dirs[0], "said")); err != nil || string(text) != "of the upper layer\n" {
-		t.Errorf("the layer says %q, %v", text, err)
-	}
 }
 
-// While a machine lives nobody can remove what it is made from, and afterwards anybody can:
-// snapshots hold nothing. What is gone makes no machine, and what was made of it goes.
+// Snapshots hold nothing of an image; what was made of one that is gone goes.
 func TestImageIsHeld(t *testing.T) {
 	d, shown := open(t, options(t)), imagetest.Image(t)
-	if !removable(t, shown) {
-		t.Fatal("control: nobody uses it, and it cannot be removed")
-	}
-	m, err := madeOf(t, d, shown)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if removable(t, shown) {
-		t.Error("it can be removed while a machine of it lives")
-	}
-	if err := m.Destroy(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if !removable(t, shown) {
-		t.Error("it cannot be removed after the last machine's end")
-	}
+	create := func(string) (driver.Machine, error) { return madeOf(t, d, shown) }
+	drivertest.ImageIsHeld(t, shown, create)
 	if left := d.dropRemoved(); !left || len(d.bases.known) == 0 {
 		t.Fatalf("control: of an image that is there %d snapshots are kept", len(d.bases.known))
 	}
-	if err := os.Remove(shown.Layers.Record); err != nil {
-		t.Fatal(err)
-	}
-	if left := d.dropRemoved(); left || len(d.bases.known) != 0 || len(d.host.disk.known) != 0 {
-		t.Errorf("of an image that is gone %d snapshots and %d disks are kept", len(d.bases.known), len(d.host.disk.known))
-	}
-	if m, err := madeOf(t, d, shown); err == nil || sandbox.AsError(err).Code != sandbox.CodeTemplateUnknown {
-		t.Errorf("of an image that is gone: %v, %v", m, err)
-	}
+	drivertest.ImageIsGone(t, shown, func() {
+		if left := d.dropRemoved(); left || len(d.bases.known) != 0 || len(d.host.disk.known) != 0 {
+			t.Errorf("of an image that is gone %d snapshots and %d disks are kept", len(d.bases.known), len(d.host.disk.known))
+		}
+	}, create)
 	if err := os.WriteFile(shown.Layers.Record, nil, 0o600); err != nil { // it came back
 		t.Fatal(err)
 	}
@@ -146,46 +99,9 @@ func TestImageIsHeld(t *testing.T) {
 	}
 }
 
-// removable says whether whoever removes an image would get its lock.
-func removable(t *testing.T, shown image.Template) bool {
-	t.Helper()
-	f, err := os.Open(shown.Layers.Record)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
-		t.Fatal(err)
-	}
-	return err == nil
-}
-
-// An image that has links and names where the sandbox's own places are, or the machine's,
-// leads nowhere, and gets nothing of this host's by what its links say.
 func TestHostileImage(t *testing.T) {
-	shown := imagetest.Image(t)
-	top, secret := filepath.Join("/", shown.Layers.Dirs[0]), filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(secret, []byte("of the host\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for name, to := range map[string]string{
-		"tmp": "/etc", "home": "/bin", "dev": "/tmp", "proc": "/bin", "sys": "/bin", "run": "/", "var": "/bin", "image": "/", "root": "/proc/1/root",
-		"out": secret, "up": "../../../../../../../.." + secret, "self": "/proc/self/root" + secret, "two\nlines": "x", "\x01\xff": "y",
-	} {
-		if err := os.Symlink(to, filepath.Join(top, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if text, err := os.ReadFile(filepath.Join(top, "up")); err != nil || string(text) != "of the host\n" {
-		t.Fatalf("control: the link leads nowhere on the host: %q, %v", text, err)
-	}
-	out := ofImage(t, open(t, options(t)), shown, `
-for d in /tmp /home /home/user /dev /proc /sys /run /var /var/tmp; do test -d $d && ! test -L $d || echo $d; done
-echo mine > /tmp/x; cat /etc/x 2>/dev/null; cat /out /up /self /root/etc/hostname 2>/dev/null; grep -c processor /proc/cpuinfo; echo > /dev/null; cd; pwd`)
-	if want := "1\n/home/user\n"; out != want {
-		t.Errorf("inside: %q, want %q", out, want)
-	}
+	d, shown := open(t, options(t)), imagetest.Image(t)
+	drivertest.HostileImage(t, shown, func(script string) string { return ofImage(t, d, shown, script) })
 }
 
 // An image that cannot be shown is refused with the reason, and others are made all the same.

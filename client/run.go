@@ -312,7 +312,7 @@ type page[T any] struct {
 	Next  string `json:"next"`
 }
 
-func pages[T any](ctx context.Context, c *Client, collection string, f Filter) iter.Seq2[T, error] {
+func pages[T any](ctx context.Context, c *Client, collection string, f interface{ query() url.Values }) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		q := f.query()
 		for {

@@ -320,6 +320,9 @@ type Process struct {
 	StderrTruncated bool   `json:"stderr_truncated,omitempty"`
 	ExactOutput
 	Metadata map[string]string `json:"metadata,omitempty"`
+	// Receipt and ReceiptMissing are as in a Result.
+	Receipt        *Receipt `json:"receipt,omitempty"`
+	ReceiptMissing *Error   `json:"receipt_missing,omitempty"`
 }
 
 // FileInfo describes a file in a sandbox.
@@ -411,21 +414,25 @@ type PoolInfo struct {
 
 // Codes of errors that a server can give.
 const (
-	CodeUnauthorized    = "unauthorized"     // no key, or one that is not known, has expired or was revoked
-	CodeForbidden       = "forbidden"        // the key lacks the scope, or the request came from a foreign origin
-	CodeNotFound        = "not_found"        // no such object, or it is another tenant's
-	CodeConflict        = "conflict"         // the object is not in a state in which that is possible
-	CodeBusy            = "busy"             // full; Retry-After says when to come back
-	CodeQuotaExceeded   = "quota_exceeded"   // the tenant's share is used up
-	CodeIdempotency     = "idempotency"      // the key was used for another request
-	CodeGone            = "gone"             // it has ended, or is no longer kept
-	CodeRequestInvalid  = "request_invalid"  // the HTTP request is malformed
-	CodeUnsafeArchive   = "unsafe_archive"   // an archive with names, types or sizes that are not accepted
-	CodeStateCorrupt    = "state_corrupt"    // what is on disk cannot be read
-	CodeInsufficient    = "insufficient"     // the host's disk is full
-	CodeConfigInvalid   = "config_invalid"   // the configuration has an error
-	CodeShuttingDown    = "shutting_down"    // the server takes no new work
-	CodeDisconnected    = "disconnected"     // no answer came from the server
-	CodeOffsetGone      = "offset_gone"      // that part of the output is no longer kept
-	CodeMethodForbidden = "method_forbidden" // that method is not for this route
+	CodeUnauthorized   = "unauthorized"    // no key, or one that is not known, has expired or was revoked
+	CodeForbidden      = "forbidden"       // the key lacks the scope, or the request came from a foreign origin
+	CodeNotFound       = "not_found"       // no such object, or it is another tenant's
+	CodeConflict       = "conflict"        // the object is not in a state in which that is possible
+	CodeBusy           = "busy"            // full; Retry-After says when to come back
+	CodeQuotaExceeded  = "quota_exceeded"  // the tenant's share is used up
+	CodeIdempotency    = "idempotency"     // the key was used for another request
+	CodeGone           = "gone"            // it has ended, or is no longer kept
+	CodeRequestInvalid = "request_invalid" // the HTTP request is malformed
+	CodeUnsafeArchive  = "unsafe_archive"  // an archive with names, types or sizes that are not accepted
+	CodeStateCorrupt   = "state_corrupt"   // what is on disk cannot be read
+	CodeInsufficient   = "insufficient"    // the host's disk is full
+	// CodeAuditUnavailable is of what cannot be recorded in the audit log, where the
+	// operator wants nothing to happen that is not.
+	CodeAuditUnavailable = "audit_unavailable"
+	CodeReceiptInvalid   = "receipt_invalid"  // it does not prove what it says
+	CodeConfigInvalid    = "config_invalid"   // the configuration has an error
+	CodeShuttingDown     = "shutting_down"    // the server takes no new work
+	CodeDisconnected     = "disconnected"     // no answer came from the server
+	CodeOffsetGone       = "offset_gone"      // that part of the output is no longer kept
+	CodeMethodForbidden  = "method_forbidden" // that method is not for this route
 )

@@ -118,6 +118,12 @@ type Result struct {
 	// Cleanup is set when something of the sandbox was still on the host as the
 	// result was given. That does not change what became of the program.
 	Cleanup *Error `json:"cleanup,omitempty"`
+
+	// Receipt proves that the run is in the server's audit log, where it keeps one.
+	Receipt *Receipt `json:"receipt,omitempty"`
+	// ReceiptMissing is set where the record could not be written, and the operator lets
+	// programs run all the same.
+	ReceiptMissing *Error `json:"receipt_missing,omitempty"`
 }
 
 // ExactOutput is what the text of an output does not tell.

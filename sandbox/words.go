@@ -9,7 +9,7 @@ func Codes() []string {
 		CodeDriverUnavailable, CodeTemplateUnknown, CodeNetworkUnsupported, CodeFeatureUnknown, CodeSetupFailed,
 		CodeProtocol, CodeInternal, CodeCommandNotFound, CodeCommandNotRunnable, CodeResourceUnavailable,
 		CodePortClosed, CodeBuildFailed, CodeStartFailed, CodeEndpointDenied, CodeUnauthorized, CodeForbidden, CodeNotFound, CodeConflict, CodeBusy, CodeQuotaExceeded,
-		CodeIdempotency, CodeGone, CodeRequestInvalid, CodeUnsafeArchive, CodeStateCorrupt, CodeInsufficient,
+		CodeIdempotency, CodeGone, CodeRequestInvalid, CodeUnsafeArchive, CodeStateCorrupt, CodeInsufficient, CodeAuditUnavailable, CodeReceiptInvalid,
 		CodeConfigInvalid, CodeShuttingDown, CodeDisconnected, CodeOffsetGone, CodeMethodForbidden,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"pinfold/internal/audit"
 	"pinfold/internal/engine"
 )
 
@@ -40,6 +41,8 @@ type Options struct {
 	// SpoolDir is where an archive that must be read twice waits, in a file
 	// without a name; default the system's temporary directory.
 	SpoolDir string
+	// Audit is the server's audit log; nil: it keeps none.
+	Audit *audit.Log
 	// Build makes templates; nil: there are no images.
 	Build Builder
 	// Heartbeat is how often a silent stream sends a sign of life, default
@@ -98,7 +101,7 @@ func withDefaults(o Options) Options {
 // routes is the whole table.
 func (s *server) routes() []route {
 	var all []route
-	for _, part := range [][]route{s.runRoutes(), s.sandboxRoutes(), s.snapshotRoutes(), s.processRoutes(), s.fileRoutes(), s.archiveRoutes(), s.portRoutes(), s.tunnelRoutes(), s.linkRoutes(), s.languageRoutes(), s.hostRoutes(), s.serverRoutes()} {
+	for _, part := range [][]route{s.runRoutes(), s.sandboxRoutes(), s.snapshotRoutes(), s.processRoutes(), s.fileRoutes(), s.archiveRoutes(), s.portRoutes(), s.tunnelRoutes(), s.linkRoutes(), s.languageRoutes(), s.auditRoutes(), s.hostRoutes(), s.serverRoutes()} {
 		all = append(all, part...)
 	}
 	return all

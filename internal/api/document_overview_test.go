@@ -23,6 +23,7 @@ func openapi(version string) huma.Config {
 		{Name: "Processes", Description: "Commands in a living sandbox. A client that goes away never ends one."},
 		{Name: "Files", Description: "Files of a living sandbox, as streams of any size. Paths are absolute or relative to /home/user."},
 		{Name: "Ports", Description: "Servers that listen inside a sandbox."},
+		{Name: "Audit", Description: "The record that nobody can rewrite unnoticed, and what proves it (docs/audit.md)."},
 		{Name: "Host", Description: "What this host offers, and what you have used."},
 		{Name: "Server", Description: "The server itself."},
 	}

@@ -56,6 +56,8 @@ func statuses() map[string]int {
 		sandbox.CodeShuttingDown:        http.StatusServiceUnavailable,
 		sandbox.CodeResourceUnavailable: http.StatusServiceUnavailable,
 		sandbox.CodeInsufficient:        http.StatusInsufficientStorage,
+		sandbox.CodeAuditUnavailable:    http.StatusServiceUnavailable,
+		sandbox.CodeReceiptInvalid:      http.StatusUnprocessableEntity,
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"pinfold/internal/access"
 	"pinfold/internal/engine/living"
+	"pinfold/internal/engine/records"
 )
 
 // route is one line of the table: what people may send and get, who may, and
@@ -127,6 +128,7 @@ func (c *call) admit(rt route) error {
 		if err = allow(c.who, rt.scopes); err != nil {
 			return err
 		}
+		c.r = c.r.WithContext(records.WithKey(c.r.Context(), c.who.KeyID))
 	}
 	if c.query, err = parseQuery(c.r.URL.RawQuery, rt.params); err != nil {
 		return err

@@ -36,6 +36,11 @@ var importRules = []struct {
 		reason: "the contract stands below everybody who keeps it",
 	},
 	{
+		name: "audit log", from: []string{"internal/audit"},
+		deny:   append([]string{"internal/engine", "internal/engine/runs", "internal/engine/living", "internal/driver/...", "internal/store/...", "internal/access"}, edges...),
+		reason: "the log records what it is handed (internal/engine/records); who runs things knows it as an interface, so that it can be left out",
+	},
+	{
 		name: "warm interpreters", from: []string{"internal/zygote/..."},
 		deny:   append([]string{"internal/engine/...", "internal/driver/docker/...", "internal/driver/gvisor/...", "internal/driver/native/...", "internal/driver/process/...", "internal/driver/qemu/...", "internal/driver/fake/...", "internal/linux/...", "internal/agent/...", "internal/store/..."}, edges...),
 		reason: "everything about warm interpreters but the kernel's part, which native has, and the pools, which the engine has",
@@ -157,7 +162,7 @@ func TestLeanProgramIsLean(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	heavy := []string{"internal/api", "internal/bench", "internal/compare", "internal/config", "internal/driver/docker", "internal/driver/gvisor", "internal/driver/qemu", "internal/serve", "internal/store", "internal/telemetry"}
+	heavy := []string{"internal/api", "internal/audit", "internal/bench", "internal/compare", "internal/config", "internal/driver/docker", "internal/driver/gvisor", "internal/driver/qemu", "internal/serve", "internal/store", "internal/telemetry"}
 	for path := range strings.Lines(string(out)) {
 		path = strings.TrimSpace(path)
 		for _, prefix := range []string{"modernc.org/", "go.opentelemetry.io/", "go.yaml.in/", "github.com/prometheus/", "github.com/moby/"} {
@@ -278,6 +283,7 @@ var dependencies = []struct {
 	{"github.com/coder/websocket", []string{"internal/api/...", "client", "test/..."}, "terminals are the only thing that needs frames both ways"},
 	{"go.yaml.in/yaml/v4", []string{"internal/config", "internal/template/build"}, "the configuration and declarations of templates, read strictly"},
 	{"github.com/google/go-cmp", []string{"internal/driver/drivertest/...", "test/..."}, "it panics by design; tests only"},
+	{"golang.org/x/mod", []string{"internal/audit"}, "the tree of the audit log and its signed notes, as Go's checksum database and Certificate Transparency have them"},
 	{"modernc.org/sqlite", []string{"internal/store"}, "one package knows the database"},
 	{"github.com/klauspost/compress", []string{"internal/template"}, "layers of images come compressed with zstd, too, which the standard library does not read, and with gzip, which it reads half as fast"},
 	{"github.com/google/go-containerregistry", []string{"internal/template/registry"}, "one package speaks with registries: their references, their tokens, Docker's credentials"},

@@ -28,6 +28,7 @@ type runFlags struct {
 	cold                                  bool
 	spec                                  string
 	json, base64, raw, verbose, detach    bool
+	receipt                               string
 }
 
 // The groups under which help shows the flags of "run".
@@ -68,7 +69,8 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.BoolVar(&f.raw, "raw", false, "do not escape control characters on a terminal")
 	set.BoolVarP(&f.verbose, "verbose", "v", false, "say on stderr what was used and what was not enforced")
 	set.BoolVarP(&f.detach, "detach", "d", false, "on a server: print the run's id and leave; pinfold result prints what came of it")
-	group(set, groupOutput, "json", "base64", "raw", "verbose", "detach")
+	set.StringVar(&f.receipt, "receipt", "", "on a server with an audit log: write the run's receipt to this file")
+	group(set, groupOutput, "json", "base64", "raw", "verbose", "detach", "receipt FILE")
 }
 
 // Annotations of flags for help.

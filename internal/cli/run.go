@@ -44,6 +44,9 @@ func (a *app) runCommand() *cobra.Command {
 			if err := refuseEmpty(cmd.Flags()); err != nil {
 				return err
 			}
+			if err := a.checkReceipt(f); err != nil {
+				return err
+			}
 			program, rest, err := splitArgs(sortWords(cmd.Flags(), a.Args), args, cmd.ArgsLenAtDash(), f.spec != "")
 			if err != nil {
 				return err
@@ -183,6 +186,9 @@ func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *
 		return cancelled()
 	case err != nil:
 		return roomForInputs(err, req)
+	}
+	if err := f.keepReceipt(result); err != nil {
+		return err
 	}
 	complete := sink.Finish(result)
 	a.exit = exitStatus(result)

@@ -38,6 +38,8 @@ func (a *app) wholeCommands() []namedCommand {
 	return []namedCommand{
 		{"serve", a.serveCommand},
 		{"key", a.keyCommand},
+		{"audit", a.auditCommand},
+		{"receipt", a.receiptCommand},
 		{"template", a.templateCommand},
 		{"doctor", a.doctorCommand},
 		{compareName, a.compareCommand},

@@ -45,6 +45,8 @@ type Config struct {
 	Network        Network  `yaml:"network"`
 	Pools          []Pool   `yaml:"pools"`
 	Drivers        Drivers  `yaml:"drivers"`
+	// Audit is the record that nobody can rewrite, below State.
+	Audit Audit `yaml:"audit"`
 	// CompileCache keeps what compilers made, below State.
 	CompileCache CompileCache `yaml:"compile_cache"`
 	// Snapshots bounds what is kept of sandboxes, below State.
@@ -186,6 +188,28 @@ type Snapshots struct {
 	TTL         time.Duration `yaml:"ttl"`        // how long one is kept, and at most
 }
 
+// Audit configures the audit log.
+type Audit struct {
+	Enabled bool `yaml:"enabled"`
+	// Name is the log's in its key and its checkpoints; empty: one is made up.
+	Name string `yaml:"name"`
+	// Texts keeps what programs were and printed, not only digests of it, for
+	// TextsRetention; of each run at most TextBytes.
+	Texts          bool          `yaml:"texts"`
+	TextsRetention time.Duration `yaml:"texts_retention"`
+	TextBytes      Size          `yaml:"text_bytes"`
+	// OnFailure says what becomes of what cannot be recorded: refuse or continue.
+	OnFailure string `yaml:"on_failure"`
+	// Witnesses are told of checkpoints: files and addresses.
+	Witnesses []string `yaml:"witnesses"`
+}
+
+// What becomes of runs that cannot be recorded.
+const (
+	AuditRefuse   = "refuse"
+	AuditContinue = "continue"
+)
+
 // Log says how the server writes its log, which goes to stderr.
 type Log struct {
 	Level  string `yaml:"level"`  // debug, info, warn, error
@@ -218,6 +242,7 @@ func Default() *Config {
 		TTL:          TTL{Default: sandbox.DefaultTTLMS * time.Millisecond, Max: 24 * time.Hour},
 		CompileCache: CompileCache{Bytes: 1 << 30},
 		Snapshots:    Snapshots{Bytes: 10 << 30, PerTenant: 100, TTL: 7 * 24 * time.Hour},
+		Audit:        Audit{TextsRetention: 30 * 24 * time.Hour, TextBytes: 1 << 20, OnFailure: AuditRefuse},
 		Retention:    7 * 24 * time.Hour,
 		DrainTimeout: 30 * time.Second,
 		Log:          Log{Level: "info", Format: FormatText},

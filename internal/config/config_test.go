@@ -68,6 +68,7 @@ pools:
 drivers: {docker: {image: "python:3", engine: "unix:///run/e.sock", runtime: crun}, gvisor: {runsc: /usr/bin/runsc}, qemu: {enabled: true, program: /usr/bin/q, kernel: /boot/k, modules: /lib/modules/r}}
 compile_cache: {bytes: 100MiB, tenant_bytes: 50MiB}
 snapshots: {bytes: 1GiB, tenant_bytes: 100MiB, per_tenant: 7, ttl: 48h}
+audit: {enabled: true, name: a.example.com, texts: true, texts_retention: 48h, text_bytes: 2MiB, on_failure: continue, witnesses: [/w, "https://w.example.com/c"]}
 retention: 24h
 drain_timeout: 0s
 log: {level: debug, format: json}
@@ -88,6 +89,7 @@ telemetry: {otlp_endpoint: "http://127.0.0.1:4318", service_name: x, sample: 0.1
 		Drivers:      Drivers{Docker{"python:3", "unix:///run/e.sock", "crun"}, GVisor{"/usr/bin/runsc"}, QEMU{true, "/usr/bin/q", "/boot/k", "/lib/modules/r"}},
 		CompileCache: CompileCache{100 << 20, 50 << 20},
 		Snapshots:    Snapshots{1 << 30, 100 << 20, 7, 48 * time.Hour},
+		Audit:        Audit{true, "a.example.com", true, 48 * time.Hour, 2 << 20, AuditContinue, []string{"/w", "https://w.example.com/c"}},
 		Retention:    24 * time.Hour, Log: Log{"debug", FormatJSON},
 		Telemetry: Telemetry{"http://127.0.0.1:4318", "x", 0.1},
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"pinfold/internal/audit"
 	"pinfold/internal/language"
 	"pinfold/internal/nearest"
 	"pinfold/sandbox"
@@ -24,7 +25,7 @@ func (c *Config) Validate() error {
 	var wrong []error
 	for _, check := range []func() error{
 		c.checkListen, c.checkTLS, c.checkState, c.checkNames, c.checkCapacity, c.checkQuotas,
-		c.checkLimits, c.checkTimes, c.checkNetwork, c.checkPools, c.checkCompileCache, c.checkSnapshots, c.checkLog, c.checkTelemetry,
+		c.checkLimits, c.checkTimes, c.checkNetwork, c.checkPools, c.checkCompileCache, c.checkSnapshots, c.checkAudit, c.checkLog, c.checkTelemetry,
 	} {
 		wrong = append(wrong, check())
 	}
@@ -382,6 +383,39 @@ func (c *Config) checkSnapshots() error {
 
 // maxSnapshots is the most snapshots of a tenant, which are listed at once.
 const maxSnapshots = 1000
+
+// maxWitnesses bounds who is told of each checkpoint.
+const maxWitnesses = 16
+
+func (c *Config) checkAudit() error {
+	a := c.Audit
+	if a.Name != "" {
+		if err := audit.CheckName(a.Name); err != nil {
+			return c.at("audit.name", "%s", sandbox.AsError(err).Message).WithHint(sandbox.AsError(err).Hint)
+		}
+	}
+	if known := []string{AuditRefuse, AuditContinue}; !slices.Contains(known, a.OnFailure) {
+		return c.at("audit.on_failure", "\"%s\" is not one of %s", sandbox.SafeText(a.OnFailure, 40), strings.Join(known, ", "))
+	}
+	if err := c.checkTime("audit.texts_retention", a.TextsRetention, time.Hour, 10*366*24*time.Hour); err != nil {
+		return err
+	}
+	if err := c.checkNumbers(number{"audit.text_bytes", float64(a.TextBytes), 1 << 10, 256 << 20}); err != nil {
+		return err
+	}
+	if len(a.Witnesses) > maxWitnesses {
+		return c.at("audit.witnesses", "there are more than %d", maxWitnesses)
+	}
+	for i, w := range a.Witnesses {
+		u, err := url.Parse(w)
+		web := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+		if !web && !strings.HasPrefix(w, "/") {
+			return c.at(fmt.Sprintf("audit.witnesses[%d]", i), "\"%s\" is neither the path of a file nor an address", sandbox.SafeText(w, 80)).
+				WithHint("/mnt/other/checkpoints, or https://witness.example.com/checkpoints")
+		}
+	}
+	return nil
+}
 
 func (c *Config) checkLog() error {
 	for _, w := range []struct {

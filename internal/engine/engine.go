@@ -44,6 +44,9 @@ type Options struct {
 
 	// Store keeps records; nil keeps none. The engine does not close it.
 	Store records.Store
+	// Auditor keeps the audit log; nil: there is none. It needs a store. The engine does
+	// not close it.
+	Auditor records.Auditor
 	// Capacity is for all tenants together; Quota is one tenant's share.
 	Capacity admission.Capacity
 	Quota    func(tenant string) admission.Quota
@@ -114,11 +117,11 @@ func New(o Options) *Engine {
 	}
 	e.snapshots = snapshots.New(o.Snapshots)
 	e.Runner = runs.New(runs.Options{
-		Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records,
+		Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Level: e.level,
 		Cache: o.CompileCache, Host: o.Host, DestroyLater: o.DestroyLater, Observer: e.observer, Log: e.log,
 	})
 	e.Manager = living.New(living.Options{
-		Drivers: o.Drivers, Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Snapshots: e.snapshots,
+		Drivers: o.Drivers, Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Snapshots: e.snapshots,
 		DefaultTTL: o.DefaultTTL, MaxTTL: o.MaxTTL, Observer: e.observer, Log: e.log,
 	})
 	return e
@@ -185,6 +188,16 @@ func (e *Engine) Drivers() (names []string) {
 		names = append(names, d.Name())
 	}
 	return names
+}
+
+// level is how strongly the driver of a name isolates.
+func (e *Engine) level(name string) string {
+	for _, d := range e.options.Drivers {
+		if d.Name() == name {
+			return d.Abilities().Level
+		}
+	}
+	return ""
 }
 
 // Report is one of Reports.

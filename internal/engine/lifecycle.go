@@ -65,7 +65,11 @@ func (e *Engine) recover(ctx context.Context) error {
 	}
 	failpoint.Hit("recover.sandboxes")
 	for _, r := range unfinished {
-		if err := e.records.FinishRun(ctx, r.Tenant, r.ID, runs.Lost(r)); err != nil {
+		lost := runs.Lost(r)
+		if err := e.Attest(ctx, r, nil, lost); err != nil {
+			return err
+		}
+		if err := e.records.FinishRun(ctx, r.Tenant, r.ID, lost); err != nil {
 			return err
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 	"pinfold/internal/access"
 	"pinfold/internal/api"
+	"pinfold/internal/audit"
 	"pinfold/internal/compilecache"
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
@@ -76,6 +77,7 @@ type server struct {
 	opening atomic.Bool // until everything is made
 
 	store     *store.Store
+	audit     *audit.Log // nil: there is none
 	listeners []*listener
 	telemetry *telemetry.Telemetry
 	access    *access.Service
@@ -140,7 +142,7 @@ func (s *server) open(ctx context.Context) error {
 		Engine: s.engine, Access: s.access, Version: s.o.Version, Domain: s.config.Domain,
 		AllowedHosts: hostsWithoutPorts(s.config.AllowedHosts), AllowedOrigins: s.config.AllowedOrigins,
 		Metrics: s.telemetry.Handler(), Middleware: s.telemetry.Middleware, Log: s.log,
-		SpoolDir: s.config.State, Build: s.builder(),
+		SpoolDir: s.config.State, Build: s.builder(), Audit: s.audit,
 	})
 	if err != nil {
 		return err
@@ -180,8 +182,12 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err := s.openCompileCache(); err != nil {
 		return err
 	}
+	auditor, err := s.openAudit()
+	if err != nil {
+		return err
+	}
 	e, err := s.o.NewEngine(engine.Options{
-		Store: s.store, Capacity: capacity(c.Capacity), Quota: s.quota, Pools: poolSpecs(c.Pools),
+		Store: s.store, Auditor: auditor, Capacity: capacity(c.Capacity), Quota: s.quota, Pools: poolSpecs(c.Pools),
 		Policy: admission.Policy{Default: c.Limits.Default, Max: c.Limits.Max, Network: admission.Network{Allow: c.Network.Endpoints()}}, DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
 		Snapshots: s.snapshots(), Retention: c.Retention, DestroyLater: true, CompileCache: s.compiled, Log: s.log, Observer: s.telemetry,
 	})
@@ -304,6 +310,9 @@ func (s *server) close() error {
 		if err := s.telemetry.Shutdown(ctx); err != nil {
 			s.log.Warn("the last traces were not sent", "error", err)
 		}
+	}
+	if s.audit != nil { // everything that it records has ended
+		errs = append(errs, s.audit.Close())
 	}
 	for _, l := range s.listeners {
 		l.close()

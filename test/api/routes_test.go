@@ -64,6 +64,7 @@ func (w *world) operations() []operation {
 // Every operation in the document works, once at least.
 func TestEveryRouteWorks(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
+		withAudit(t, s)
 		s.api.Build = func(_ context.Context, d *build.Declaration, o build.Options) (build.Result, error) {
 			return build.Result{Template: template.Template{Name: d.Name}, Cached: !o.Fresh}, nil
 		}
@@ -78,6 +79,7 @@ func TestEveryRouteWorks(t *testing.T) {
 	usePorts(w, box)
 	useLinks(w, box)
 	useHost(w)
+	useAudit(w)
 	w.must(200, request{key: "alpha", method: "DELETE", path: box})
 	if a := w.must(200, request{key: "alpha", method: "DELETE", path: box}); !strings.Contains(a.body, `"ended"`) {
 		t.Errorf("destroyed again: %s", a.body)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"pinfold/internal/access"
 	"pinfold/internal/api"
+	"pinfold/internal/audit"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
@@ -55,11 +57,16 @@ func startServer(env *testscript.Env) error {
 		}
 		env.Setenv(name, key)
 	}
-	e, err := startEngine(ctx, env, st)
+	record, err := audit.Open(audit.Options{Dir: filepath.Join(state, audit.Dir), Name: "test", KeepTexts: true, TextBytes: 1 << 20})
 	if err != nil {
 		return err
 	}
-	h, err := api.New(api.Options{Engine: e, Access: service, Version: "test"})
+	env.Defer(func() { closing(env, record.Close) })
+	e, err := startEngine(ctx, env, st, record)
+	if err != nil {
+		return err
+	}
+	h, err := api.New(api.Options{Engine: e, Access: service, Version: "test", Audit: record})
 	if err != nil {
 		return err
 	}
@@ -74,7 +81,7 @@ func startServer(env *testscript.Env) error {
 	return nil
 }
 
-func startEngine(ctx context.Context, env *testscript.Env, st records.Store) (*engine.Engine, error) {
+func startEngine(ctx context.Context, env *testscript.Env, st records.Store, record *audit.Log) (*engine.Engine, error) {
 	host := fstest.MapFS{"usr/bin/sh": &fstest.MapFile{Data: []byte("\x7fELF"), Mode: 0o755}}
 	template, err := image.Host(host)
 	if err != nil {
@@ -82,7 +89,7 @@ func startEngine(ctx context.Context, env *testscript.Env, st records.Store) (*e
 	}
 	machines := fake.New(fake.Options{Script: func(driver.Plan) fake.Script { return fake.Script{Program: scripted} }})
 	e := engine.New(engine.Options{
-		Drivers: []driver.Driver{machines}, Host: host, Store: st,
+		Drivers: []driver.Driver{machines}, Host: host, Store: st, Auditor: record,
 		Template: func(string) (image.Template, error) { return template, nil },
 	})
 	env.Defer(func() {

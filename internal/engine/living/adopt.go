@@ -127,7 +127,7 @@ func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, keeper driver.K
 	now := time.Now()
 	life, end := context.WithCancel(context.Background())
 	s := &Sandbox{
-		manager: mg, tenant: o.Tenant, request: o.Machine.Request, life: life, end: end, machine: &pool.Machine{Session: session}, guest: agent, kept: true,
+		manager: mg, tenant: o.Tenant, level: mg.level(plan.Posture.Driver), request: o.Machine.Request, life: life, end: end, machine: &pool.Machine{Session: session}, guest: agent, kept: true,
 		release: mg.gate.Admit(o.Tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs}),
 		expires: now.Add(time.Until(o.Info.ExpiresAt)), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
 		judge: verdict.Judge{Limits: o.Info.Limits, KillOne: plan.KillOne}, info: o.Info, idles: o.Machine.Request.IdleMS != 0,

@@ -29,6 +29,7 @@ type Options struct {
 	Pools      *pool.Pools
 	Processors *processors.Shares
 	Records    *records.Keeper // nil: sandboxes are not recorded
+	Auditor    records.Auditor // nil: there is no audit log
 	Snapshots  *snapshots.Keeper
 	// DefaultTTL is the time to live of a sandbox that asks for none, MaxTTL bounds
 	// it; 0: sandbox.DefaultTTLMS and sandbox.MaxTTLMS.
@@ -55,6 +56,7 @@ type Manager struct {
 	pools              *pool.Pools
 	processors         *processors.Shares
 	records            *records.Keeper
+	auditor            records.Auditor
 	snapshots          *snapshots.Keeper
 	defaultTTL, maxTTL time.Duration
 	observer           Observer
@@ -71,7 +73,7 @@ type Manager struct {
 // New returns a Manager that has no sandbox.
 func New(o Options) *Manager {
 	return &Manager{
-		drivers: o.Drivers, policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, snapshots: o.Snapshots,
+		drivers: o.Drivers, policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, auditor: o.Auditor, snapshots: o.Snapshots,
 		defaultTTL: o.DefaultTTL, maxTTL: o.MaxTTL, observer: o.Observer, log: o.Log,
 		quit: make(chan struct{}), sandboxes: map[string]*Sandbox{},
 	}
@@ -115,6 +117,7 @@ func (mg *Manager) Recover(ctx context.Context, earlier []records.Sandbox) (adop
 		if err := mg.records.SaveSandbox(ctx, o.Tenant, o.Info); err != nil {
 			return adopted, err
 		}
+		(&Sandbox{manager: mg, tenant: o.Tenant, level: mg.level(o.Info.Isolation.Driver), info: o.Info}).attestEnded(o.Info)
 	}
 	mg.destroyUnknown(ctx, found)
 	return adopted, nil

@@ -32,6 +32,7 @@ const (
 type Process struct {
 	id      string
 	sandbox *Sandbox
+	key     string // of who started it
 	command sandbox.Command
 	limits  sandbox.Limits
 	guest   *guest.Process
@@ -81,11 +82,15 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, attach bool) (*
 	if err := s.manager.policy.Command(c); err != nil {
 		return nil, nil, err
 	}
+	if err := s.manager.recordable(); err != nil {
+		return nil, nil, err
+	}
 	done, err := s.use()
 	if err != nil {
 		return nil, nil, err
 	}
 	p := s.newProcess(c)
+	p.key = records.KeyOf(ctx)
 	var outs []*stdio.Reader
 	if attach {
 		outs = []*stdio.Reader{p.output.Open(wire.Stdout, 0, nil), p.output.Open(wire.Stderr, 0, nil)}
@@ -230,6 +235,7 @@ func (p *Process) await() {
 		p.stdin.End()
 	}
 	result := p.judge(e, err)
+	p.attest(&result)
 	p.mu.Lock()
 	p.result, p.over = result, true
 	p.mu.Unlock()

@@ -34,6 +34,8 @@ func mayGo(from, to sandbox.State) bool { return slices.Contains(transitions[fro
 type Sandbox struct {
 	manager *Manager
 	tenant  string
+	key     string // of who made it
+	level   string // of isolation
 	request sandbox.Create
 	life    context.Context    // ends when nothing of the sandbox is left
 	end     context.CancelFunc // of life
@@ -95,6 +97,9 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	if err != nil {
 		return nil, err
 	}
+	if err := mg.recordable(); err != nil {
+		return nil, err
+	}
 	d, plan, err := mg.planSandbox(ctx, c, from)
 	if err != nil {
 		return nil, err
@@ -105,6 +110,7 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 		return nil, err
 	}
 	s := mg.newSandbox(tenant, c, plan, release)
+	s.key, s.level = records.KeyOf(ctx), mg.level(plan.Posture.Driver)
 	s.idles = idles
 	if from != nil {
 		s.info.ForkOf = from.forkOf
@@ -136,6 +142,10 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	s.recordMachine()
 	s.start(time.Since(start))
 	failpoint.Hit("create.running")
+	if err := s.attestCreated(ctx); err != nil {
+		s.fails(sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "it could not be recorded in the audit log"})
+		return nil, err
+	}
 	err = s.begin(ctx, plan.Template.Start)
 	if ctx.Err() != nil { // nobody would learn its id
 		s.fails(sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "the caller went away while it was made"})
@@ -408,6 +418,7 @@ func (s *Sandbox) finish(cause sandbox.Cause, failure *sandbox.Error) {
 	info := s.describe()
 	s.mu.Unlock()
 	s.save(info)
+	s.attestEnded(info)
 	mg := s.manager
 	mg.mu.Lock()
 	delete(mg.sandboxes, info.ID)

@@ -55,6 +55,9 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := rn.recordable(); err != nil {
+		return nil, err
+	}
 	spec := req.Spec
 	spec.Limits = limits
 	spec = spec.WithDefaults()

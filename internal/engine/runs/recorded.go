@@ -65,13 +65,21 @@ func (rn *Runner) complete(ctx context.Context, j *job, r records.Run) (result *
 		if p := recover(); p != nil {
 			rn.log.Error("panic", "run", r.ID, "panic", p, "stack", string(debug.Stack()))
 			result, err = nil, rn.refused(ctx, &sandbox.Error{Code: sandbox.CodeInternal, Message: "the server failed"})
-			rn.keepResult(j, r, failedResult(r, err))
+			final := failedResult(r, err)
+			_ = rn.Attest(ctx, r, &j.spec, final) // it is an error already
+			rn.keepResult(j, r, final)
 		}
 	}()
 	result, err = rn.perform(headroom.With(ctx, nil), j) // what a run takes for itself is no answer's
 	final := result
 	if err != nil {
 		final = failedResult(r, err)
+	}
+	if withheld := rn.Attest(ctx, r, &j.spec, final); withheld != nil {
+		result, err = nil, withheld
+		used := final.Usage
+		final = failedResult(r, withheld)
+		final.Usage = used // it counts all the same
 	}
 	rn.keepResult(j, r, final)
 	u := final.Usage

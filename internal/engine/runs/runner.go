@@ -29,9 +29,12 @@ type Options struct {
 	Planner    *planner.Planner
 	Pools      *pool.Pools
 	Processors *processors.Shares
-	Records    *records.Keeper     // nil: runs are not recorded
-	Cache      *compilecache.Cache // nil: every run compiles
-	Host       fs.FS               // in which the templates' compilers lie
+	Records    *records.Keeper // nil: runs are not recorded
+	Auditor    records.Auditor // nil: there is no audit log
+	// Level is how strongly the driver of a name isolates, for the audit log.
+	Level func(driver string) string
+	Cache *compilecache.Cache // nil: every run compiles
+	Host  fs.FS               // in which the templates' compilers lie
 	// DestroyLater answers a run before its sandbox is destroyed, which then
 	// happens in the background, and is bounded.
 	DestroyLater bool
@@ -56,6 +59,8 @@ type Runner struct {
 	pools         *pool.Pools
 	processors    *processors.Shares
 	records       *records.Keeper
+	auditor       records.Auditor
+	level         func(driver string) string
 	compileCache  *compilecache.Cache
 	host          fs.FS
 	destroysLater bool
@@ -82,7 +87,7 @@ type Runner struct {
 // New returns a Runner.
 func New(o Options) *Runner {
 	rn := &Runner{
-		policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records,
+		policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, auditor: o.Auditor, level: o.Level,
 		compileCache: o.Cache, host: o.Host, destroysLater: o.DestroyLater, observer: o.Observer, log: o.Log,
 		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
 		runs: map[string]*liveRun{}, claims: map[runKey]*keyClaim{},

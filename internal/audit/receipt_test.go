@@ -1,0 +1,169 @@
+package audit
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"pinfold/internal/engine/records"
+	"pinfold/sandbox"
+)
+
+// A receipt proves its entry with nothing but the key; under another log's key, or with
+// any of its fields changed, it proves nothing.
+func TestReceiptProvesItsEntryAlone(t *testing.T) {
+	c := closed(t, 9, Options{})
+	other := closed(t, 9, Options{})
+	key, err := ParseKey(c.public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	otherKey, err := ParseKey(other.public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range c.receipts {
+		e, _, err := VerifyReceipt(*r, key)
+		if err != nil || e.Index != int64(i) || e.ID != event(i).Entry.ID || e.Tenant != event(i).Entry.Tenant {
+			t.Fatalf("%d: %+v, %v", i, e, err)
+		}
+		if _, _, err := VerifyReceipt(*r, otherKey); code(err) != sandbox.CodeReceiptInvalid {
+			t.Errorf("%d: proved under another key: %v", i, err)
+		}
+	}
+	good := *c.receipts[6]
+	for name, change := range map[string]func(r *sandbox.Receipt){
+		"index":          func(r *sandbox.Receipt) { r.Index-- },
+		"status":         func(r *sandbox.Receipt) { r.Leaf = strings.Replace(r.Leaf, "succeeded", "failed", 1) },
+		"digest":         func(r *sandbox.Receipt) { r.Leaf = strings.Replace(r.Leaf, `"code":"`, `"code":"A`, 1) },
+		"salt":           func(r *sandbox.Receipt) { r.Salt = c.receipts[5].Salt },
+		"proof":          func(r *sandbox.Receipt) { r.Proof = append([]string{}, r.Proof[1:]...) },
+		"more proof":     func(r *sandbox.Receipt) { r.Proof = append(append([]string{}, r.Proof...), r.Proof[0]) },
+		"another proof":  func(r *sandbox.Receipt) { r.Proof = c.receipts[5].Proof },
+		"size":           func(r *sandbox.Receipt) { r.Checkpoint = strings.Replace(r.Checkpoint, "\n7\n", "\n8\n", 1) },
+		"no signature":   func(r *sandbox.Receipt) { r.Checkpoint, _, _ = strings.Cut(r.Checkpoint, "\n\n") },
+		"another's head": func(r *sandbox.Receipt) { r.Checkpoint = other.receipts[6].Checkpoint },
+		"leaf":           func(r *sandbox.Receipt) { r.Leaf = c.receipts[5].Leaf },
+		"nothing":        func(r *sandbox.Receipt) { *r = sandbox.Receipt{} },
+	} {
+		r := good
+		change(&r)
+		if _, _, err := VerifyReceipt(r, key); code(err) != sandbox.CodeReceiptInvalid {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A result that says something else than its receipt is found out, each field of it.
+func TestResultMustBeThatOfItsReceipt(t *testing.T) {
+	l := open(t, Options{})
+	zero := 0
+	made := func() *sandbox.Result {
+		return &sandbox.Result{
+			ID: "run_a", Status: sandbox.StatusSucceeded, ExitCode: &zero, Cause: sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 0"},
+			Stdout: "42\n", Stderr: "warning\n", Results: []sandbox.Rich{}, Usage: sandbox.Usage{WallMS: 5},
+			Artifacts: []sandbox.Artifact{{Path: "a.svg", Size: 3, SHA256: strings.Repeat("0", 64), Content: []byte("abc")}},
+			Isolation: sandbox.Isolation{Driver: "native", Enforced: []string{"memory"}},
+		}
+	}
+	r, err := l.Record(t.Context(), records.RunEvent(made()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _ := ParseKey(l.PublicKey())
+	e, _, err := VerifyReceipt(*r, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(r *sandbox.Result){
+		"":               func(*sandbox.Result) {},
+		"id":             func(r *sandbox.Result) { r.ID = "run_b" },
+		"status":         func(r *sandbox.Result) { r.Status = sandbox.StatusFailed },
+		"exit_code":      func(r *sandbox.Result) { one := 1; r.ExitCode = &one },
+		"cause.kind":     func(r *sandbox.Result) { r.Cause.Kind = sandbox.CauseMemory },
+		"cause.evidence": func(r *sandbox.Result) { r.Cause.Evidence = "exit status 1" },
+		"stdout":         func(r *sandbox.Result) { r.Stdout = "43\n" },
+		"stderr":         func(r *sandbox.Result) { r.Stderr = "" },
+		"artifacts":      func(r *sandbox.Result) { r.Artifacts[0].SHA256 = strings.Repeat("1", 64) },
+		"isolation":      func(r *sandbox.Result) { r.Isolation.Enforced = append(r.Isolation.Enforced, "seccomp") },
+	} {
+		result := made()
+		result.Receipt = r
+		change(result)
+		text, err := json.Marshal(result) // as it travels
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, read, err := ParseReceipt(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckResult(read, e); (err == nil) != (name == "") {
+			t.Errorf("%q changed: %v", name, err)
+		}
+	}
+}
+
+// A receipt has at most 4 KB, whatever a request has in it, in a log of 2^30 entries.
+func TestReceiptIsSmall(t *testing.T) {
+	l := open(t, Options{Name: strings.Repeat("n", maxName)})
+	long := strings.Repeat("\"\x00é<", 1000)
+	e := event(1)
+	for _, s := range []*string{&e.Entry.Tenant, &e.Entry.Key, &e.Entry.ID, &e.Entry.Sandbox, &e.Entry.Language, &e.Entry.Template, &e.Entry.Evidence, &e.Entry.Signal, &e.Entry.Error} {
+		*s = long
+	}
+	for range 100 {
+		e.Entry.Isolation.Required = append(e.Entry.Isolation.Required, "network:none")
+		e.Entry.Isolation.Enforced = append(e.Entry.Isolation.Enforced, "network:none")
+		e.Entry.Isolation.NotEnforced = append(e.Entry.Isolation.NotEnforced, "network:none")
+	}
+	e.AddSpec(&sandbox.Spec{
+		Code: long, Stdin: long, Args: []string{long}, Env: map[string]string{long: long}, Metadata: map[string]string{long: long}, Require: e.Entry.Isolation.Required,
+		Files: []sandbox.File{{Path: long}}, Mounts: []sandbox.Mount{{Host: long}}, Network: sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: long}}}, Template: long,
+	})
+	for _, name := range records.ResultParts() {
+		e.Parts[name] = []byte(long)
+	}
+	r, err := l.Record(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 30 {
+		r.Proof = append(r.Proof, tlog.RecordHash(nil).String())
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d bytes, of which the leaf has %d", len(text), len(r.Leaf))
+	if len(text) > sandbox.MaxReceiptBytes {
+		t.Errorf("%d bytes", len(text))
+	}
+}
+
+// What is read of a stranger's receipt never panics, and is never taken for good.
+func FuzzReceipt(f *testing.F) {
+	_, public, err := note.GenerateKey(rand.Reader, "test")
+	if err != nil {
+		f.Fatal(err)
+	}
+	key, err := ParseKey(public)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(`{"index":0,"leaf":"{}","proof":["AAAA"],"checkpoint":"a\n1\nAAAA\n\n— a AAAA\n"}`))
+	f.Add([]byte(`{"receipt":{"index":1}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, _, err := ParseReceipt(b)
+		if err != nil {
+			return
+		}
+		if _, _, err := VerifyReceipt(r, key); err == nil {
+			t.Error("taken for good")
+		}
+	})
+}

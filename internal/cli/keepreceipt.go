@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+
+	"pinfold/internal/hostfiles"
+	"pinfold/sandbox"
+)
+
+// keepReceipt writes a result's receipt where a person wants it. That there is none is an
+// error: somebody relies on it.
+func (f *runFlags) keepReceipt(r *sandbox.Result) error {
+	switch {
+	case f.receipt == "":
+		return nil
+	case r.ReceiptMissing != nil:
+		return prefixed("--receipt", r.ReceiptMissing)
+	case r.Receipt == nil:
+		return prefixed("--receipt", &sandbox.Error{
+			Code: sandbox.CodeNotFound, Message: "the server keeps no audit log, so the run has no receipt", Hint: "audit.enabled: true in the server's configuration begins one",
+		})
+	}
+	b, err := json.Marshal(r.Receipt)
+	if err == nil {
+		err = os.WriteFile(f.receipt, append(b, '\n'), 0o644) //nolint:gosec // it is for showing around
+	}
+	if err != nil {
+		return prefixed("--receipt", hostfiles.OpenError(f.receipt, err))
+	}
+	return nil
+}
+
+// checkReceipt refuses --receipt where none can come.
+func (a *app) checkReceipt(f *runFlags) error {
+	if f.receipt == "" || a.remote() && !f.detach {
+		return nil
+	}
+	return usageError("--receipt: a receipt comes with the result of a server that keeps an audit log").
+		WithHint("name one with --server, and wait for the result; pinfold result RUN --json has the receipt, too")
+}

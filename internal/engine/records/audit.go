@@ -1,0 +1,161 @@
+package records
+
+import (
+	"context"
+	"encoding/json"
+
+	"pinfold/sandbox"
+)
+
+// Auditor keeps the record that nobody can rewrite. It is safe for concurrent use.
+type Auditor interface {
+	// Strict says that what cannot be recorded must not be: it is not begun while Check
+	// has an error, and its result is withheld where Record has one.
+	Strict() bool
+	// Check says why nothing could be recorded now, or nil.
+	Check() error
+	// Record returns when the event is on the disk, with its receipt.
+	Record(ctx context.Context, e Event) (*sandbox.Receipt, error)
+}
+
+// Event is something that is recorded. What is said in the open is in Entry, whose V,
+// Index, SaltSHA256, Time, Missing, Texts and Digests are the auditor's; of Parts, by name,
+// digests are recorded.
+type Event struct {
+	Entry sandbox.AuditEntry
+	Parts map[string][]byte
+}
+
+type keyOfRequest struct{}
+
+// WithKey says by which key a request was made.
+func WithKey(ctx context.Context, id string) context.Context {
+	return context.WithValue(ctx, keyOfRequest{}, id)
+}
+
+// KeyOf is the id of the key by which a request was made, or empty.
+func KeyOf(ctx context.Context) string {
+	id, _ := ctx.Value(keyOfRequest{}).(string)
+	return id
+}
+
+// ResultParts names the parts of a run's event that are in its result.
+func ResultParts() []string { return []string{"stdout", "stderr", "results", "artifacts", "isolation"} }
+
+// RunEvent is what is recorded of a run's result. AddSpec adds what was asked for.
+func RunEvent(r *sandbox.Result) Event {
+	e := Event{
+		Entry: sandbox.AuditEntry{
+			Kind: sandbox.AuditRun, ID: r.ID, Language: r.Language, Isolation: Wall(r.Isolation),
+			Status: r.Status, Cause: r.Cause.Kind, Evidence: r.Cause.Evidence, ExitCode: r.ExitCode, Signal: r.Signal,
+			WallMS: r.Usage.WallMS, CPUMS: r.Usage.CPUMS, Memory: r.Usage.MemoryPeakBytes,
+		},
+		Parts: map[string][]byte{},
+	}
+	if r.Error != nil {
+		e.Entry.Error = r.Error.Code
+	}
+	e.text("stdout", r.Stdout)
+	e.text("stderr", r.Stderr)
+	if len(r.Results) > 0 {
+		e.data("results", r.Results)
+	}
+	var artifacts []sandbox.Artifact
+	for _, a := range r.Artifacts {
+		a.Content = nil // its hash stands for it
+		artifacts = append(artifacts, a)
+	}
+	if len(artifacts) > 0 {
+		e.data("artifacts", artifacts)
+	}
+	e.data("isolation", e.Entry.Isolation)
+	return e
+}
+
+// AddSpec adds what was asked for.
+func (e *Event) AddSpec(s *sandbox.Spec) {
+	e.Entry.Template, e.Entry.Isolation.Required = s.Template, s.Require
+	e.text("code", s.Code)
+	e.text("stdin", s.Stdin)
+	for name, asked := range map[string]struct {
+		some bool
+		what any
+	}{
+		"files": {len(s.Files) > 0, s.Files}, "args": {len(s.Args) > 0, s.Args}, "env": {len(s.Env) > 0, s.Env},
+		"metadata": {len(s.Metadata) > 0, s.Metadata}, "mounts": {len(s.Mounts) > 0, s.Mounts},
+		"network": {len(s.Network.Endpoints) > 0, s.Network}, "limits": {true, s.Limits},
+	} {
+		if asked.some {
+			e.data(name, asked.what)
+		}
+	}
+}
+
+// Wall is what is recorded of an isolation.
+func Wall(i sandbox.Isolation) *sandbox.AuditIsolation {
+	w := &sandbox.AuditIsolation{Driver: i.Driver, Enforced: i.Enforced}
+	for _, gap := range i.NotEnforced {
+		w.NotEnforced = append(w.NotEnforced, gap.What)
+	}
+	return w
+}
+
+func (e *Event) text(name, content string) {
+	if content != "" {
+		e.Parts[name] = []byte(content)
+	}
+}
+
+// data adds JSON. What the vocabulary has can always be said in it.
+func (e *Event) data(name string, content any) {
+	if b, err := json.Marshal(content); err == nil {
+		e.Parts[name] = b
+	}
+}
+
+// SandboxEvent is what is recorded of a living sandbox when it was made or has ended.
+func SandboxEvent(kind sandbox.AuditKind, info sandbox.Info) Event {
+	e := Event{
+		Entry: sandbox.AuditEntry{
+			Kind: kind, ID: info.ID, Template: info.Template, Isolation: Wall(info.Isolation), StartedAt: info.CreatedAt,
+			WallMS: info.Usage.WallMS, CPUMS: info.Usage.CPUMS, Memory: info.Usage.MemoryPeakBytes,
+		},
+		Parts: map[string][]byte{},
+	}
+	if info.Cause != nil {
+		e.Entry.Cause, e.Entry.Evidence = info.Cause.Kind, info.Cause.Evidence
+	}
+	if info.Error != nil {
+		e.Entry.Error = info.Error.Code
+	}
+	if len(info.Metadata) > 0 {
+		e.data("metadata", info.Metadata)
+	}
+	e.data("limits", info.Limits)
+	e.data("isolation", e.Entry.Isolation)
+	return e
+}
+
+// ProcessEvent is what is recorded of a process in a living sandbox when it has ended:
+// its output is what was kept of it.
+func ProcessEvent(p sandbox.Process, c sandbox.Command, stdout, stderr []byte) Event {
+	e := Event{
+		Entry: sandbox.AuditEntry{
+			Kind: sandbox.AuditProcess, ID: p.ID, Status: p.Status, ExitCode: p.ExitCode, Signal: p.Signal, StartedAt: p.StartedAt, WallMS: p.WallMS,
+		},
+		Parts: map[string][]byte{},
+	}
+	if p.Cause != nil {
+		e.Entry.Cause, e.Entry.Evidence = p.Cause.Kind, p.Cause.Evidence
+	}
+	e.data("args", p.Args)
+	if len(c.Env) > 0 {
+		e.data("env", c.Env)
+	}
+	if len(c.Metadata) > 0 {
+		e.data("metadata", c.Metadata)
+	}
+	e.text("stdout", string(stdout))
+	e.text("stderr", string(stderr))
+	return e
+}

@@ -1,0 +1,102 @@
+package sandbox
+
+import "time"
+
+// AuditKind is what an entry of the audit log is about.
+type AuditKind string
+
+// The kinds of entries.
+const (
+	AuditRun            AuditKind = "run"             // a run has ended
+	AuditProcess        AuditKind = "process"         // a process in a living sandbox has ended
+	AuditSandboxCreated AuditKind = "sandbox_created" // a living sandbox was made
+	AuditSandboxEnded   AuditKind = "sandbox_ended"   // it has ended
+	AuditGap            AuditKind = "gap"             // so many records could not be written before this one
+	AuditTorn           AuditKind = "torn"            // a write that a crash had cut off was removed; nobody had been told of it
+)
+
+// AuditKinds returns all kinds.
+func AuditKinds() []AuditKind {
+	return []AuditKind{AuditRun, AuditProcess, AuditSandboxCreated, AuditSandboxEnded, AuditGap, AuditTorn}
+}
+
+// AuditEntry is one entry of the audit log. Its JSON, byte for byte, is the leaf that the
+// log's tree is made of: what the log promises is that nobody changes it, not that its
+// clock was right. The order is that of Index.
+type AuditEntry struct {
+	V     int   `json:"v"`     // 1
+	Index int64 `json:"index"` // from 0
+	// SaltSHA256 is the SHA-256 of the salt of Digests, base64url without padding.
+	SaltSHA256 string    `json:"salt_sha256"`
+	Time       time.Time `json:"time"` // when it was recorded, by the host's clock
+	Kind       AuditKind `json:"kind"`
+
+	Tenant  string `json:"tenant,omitempty"`
+	Key     string `json:"key,omitempty"`     // the id of the key that asked
+	ID      string `json:"id,omitempty"`      // of the run, process or sandbox
+	Sandbox string `json:"sandbox,omitempty"` // of a process: where it ran
+
+	Language  string          `json:"language,omitempty"`
+	Template  string          `json:"template,omitempty"`
+	Isolation *AuditIsolation `json:"isolation,omitempty"`
+
+	Status    Status    `json:"status,omitempty"`
+	Cause     CauseKind `json:"cause,omitempty"`
+	Evidence  string    `json:"evidence,omitempty"` // the first bytes of it
+	ExitCode  *int      `json:"exit_code,omitempty"`
+	Signal    string    `json:"signal,omitempty"`
+	Error     string    `json:"error,omitempty"`        // a code
+	StartedAt time.Time `json:"started_at,omitzero"`    // of the request, or of the process
+	WallMS    int64     `json:"wall_ms,omitempty"`      // as in Usage
+	CPUMS     int64     `json:"cpu_ms,omitempty"`       // as in Usage
+	Memory    int64     `json:"memory_bytes,omitempty"` // its peak
+
+	// Missing is how many records a gap stands for, or how many bytes were torn.
+	Missing int64 `json:"missing,omitempty"`
+	// Texts says what became of the texts: "" only digests are kept, "kept", "too_large",
+	// "failed".
+	Texts string `json:"texts,omitempty"`
+	// Digests are of contents, by name: HMAC-SHA256, keyed with the entry's salt, of the
+	// name, a zero byte and the content; base64url without padding.
+	Digests map[string]string `json:"digests,omitempty"`
+}
+
+// AuditIsolation is which wall stood around a program.
+type AuditIsolation struct {
+	Driver      string   `json:"driver"`
+	Level       string   `json:"level,omitempty"`
+	Required    []string `json:"required,omitempty"`
+	Enforced    []string `json:"enforced,omitempty"`
+	NotEnforced []string `json:"not_enforced,omitempty"`
+}
+
+// Receipt proves that an entry stands in a server's audit log. Whoever keeps it is a
+// witness: a log that later lacks the entry, or has another in its place, does not agree
+// with it. As JSON it has at most MaxReceiptBytes.
+type Receipt struct {
+	Index int64  `json:"index"`
+	Leaf  string `json:"leaf"` // the JSON of an AuditEntry
+	// Salt, in hexadecimal, lets its holder check what the digests are of.
+	Salt string `json:"salt,omitempty"`
+	// Proof leads from the leaf to the root in Checkpoint: hashes, base64.
+	Proof []string `json:"proof"`
+	// Checkpoint is a signed note: the log's name, its size and its root (C2SP
+	// tlog-checkpoint).
+	Checkpoint string `json:"checkpoint"`
+}
+
+// MaxReceiptBytes bounds a receipt.
+const MaxReceiptBytes = 4096
+
+// AuditRecord is an entry with what proves it.
+type AuditRecord struct {
+	Entry   AuditEntry `json:"entry"`
+	Receipt *Receipt   `json:"receipt"`
+}
+
+// AuditCheckpoint is a head of an audit log, with the key that it is signed by.
+type AuditCheckpoint struct {
+	Entries    int64  `json:"entries"`
+	Checkpoint string `json:"checkpoint"`
+	PublicKey  string `json:"public_key"`
+}

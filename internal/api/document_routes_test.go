@@ -42,7 +42,7 @@ func operation(doc *huma.OpenAPI, rt route) *huma.Operation {
 
 func pathParameters(rt route) []*huma.Param {
 	docs := map[string]string{
-		"id": "The sandbox's id, sbx_….", "run": "The run's id, run_….", "process": "The process's id, prc_….", "snapshot": "The snapshot's id, snp_….",
+		"id": "The sandbox's id, sbx_….", "run": "The run's id, run_….", "process": "The process's id, prc_….", "snapshot": "The snapshot's id, snp_….", "index": "The entry's index, from 0.",
 		"port": "The port on which a server inside listens.", "path": "The path in that server, with its query.", "name": "The pool's name.",
 	}
 	var all []*huma.Param
@@ -57,6 +57,8 @@ func pathParameters(rt route) []*huma.Param {
 			schema.Pattern = `^sbx_[a-z2-7]{26}$`
 		case "run", "process", "snapshot":
 			schema.Pattern = `^` + map[string]string{"run": "run", "process": "prc", "snapshot": "snp"}[name] + `_[a-z2-7]{26}$`
+		case "index":
+			schema = &huma.Schema{Type: huma.TypeInteger, Minimum: number(0)}
 		case "port":
 			schema = &huma.Schema{Type: huma.TypeInteger, Minimum: number(1), Maximum: number(65535)}
 		}

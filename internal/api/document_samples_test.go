@@ -164,6 +164,28 @@ func sampleSnapshot() sandbox.Snapshot {
 	}
 }
 
+func sampleEntry() sandbox.AuditEntry {
+	i := sampleIsolation()
+	return sandbox.AuditEntry{
+		V: 1, Index: 17, SaltSHA256: "ZLxt5fIImqRdZVsgR5rXiSjwhWZfmwKI70IL8eHDCrM", Time: sampleLater, Kind: sandbox.AuditRun, Tenant: "local", Key: "k5xg6y4cvb",
+		ID: "run_q5xg6y4cvb7ne2hqlkdw7mzqv3", Language: "python", Template: "host", Isolation: &sandbox.AuditIsolation{Driver: i.Driver, Level: sandbox.LevelNamespace, Enforced: i.Enforced},
+		Status: sandbox.StatusSucceeded, Cause: sandbox.CauseExited, Evidence: "exit status 0", ExitCode: &zero, StartedAt: sampleTime, WallMS: 17, CPUMS: 19, Memory: 4710400,
+		Digests: map[string]string{"code": "L6LjjjvsGODS4kvQPOhJCaScZLHegJ_o1S7pb3cnZDw", "stdout": "_QC8U6lwmpjOaT9wLZFoFXVd1OJ5f6tymJpmqtS-3Hg"},
+	}
+}
+
+const sampleCheckpoint = "audit.example.com\n18\nrnWX+7ns5fLPs4XMSCeluJPYrIIrJ2Juc2N4p+kgrnI=\n\n— audit.example.com 1uTC0L9SBMAr…\n"
+
+func sampleRecord() sandbox.AuditRecord {
+	leaf, err := json.Marshal(sampleEntry())
+	if err != nil {
+		panic(err) // strings and numbers: cannot happen
+	}
+	return sandbox.AuditRecord{Entry: sampleEntry(), Receipt: &sandbox.Receipt{
+		Index: 17, Leaf: string(leaf), Salt: "70c8b1e4f5294d31e696edf02cd25cc6", Proof: []string{"rnWX+7ns5fLPs4XMSCeluJPYrIIrJ2Juc2N4p+kgrnI="}, Checkpoint: sampleCheckpoint,
+	}}
+}
+
 // samples are answers by their type.
 func samples() map[reflect.Type]any {
 	all := map[reflect.Type]any{}
@@ -182,6 +204,9 @@ func samples() map[reflect.Type]any {
 		samplePool(),
 		List[sandbox.PoolInfo]{Items: []sandbox.PoolInfo{samplePool()}},
 		sandbox.BuiltTemplate{Name: "tools", Image: "sha256:84c061cb3e6d8a16176335a9b642c50c4268636a7567f1457235971936934804", Bytes: 187_800_000, WallMS: 41_000},
+		List[sandbox.AuditEntry]{Items: []sandbox.AuditEntry{sampleEntry()}, Next: "18"},
+		sampleRecord(),
+		sandbox.AuditCheckpoint{Entries: 18, Checkpoint: sampleCheckpoint, PublicKey: "audit.example.com+d6e4c2d0+AdV3PVISY55E4tyMFpPiB4Wrp0pcrSl0QVigtAUn8iT/"},
 		Link{Path: "/p/9tZ…/", Port: 8000, ExpiresAt: sampleLater},
 		List[string]{Items: []string{"host"}},
 		List[records.DayUsage]{Items: []records.DayUsage{{Day: "2026-11-22", Consumption: records.Consumption{Runs: 12, Sandboxes: 1, CPUMS: 4100, WallMS: 9000, MemoryMiBMS: 81000, OutputBytes: 2048}}}},

@@ -348,7 +348,7 @@ func useHost(w *world) {
 	if a := w.must(200, request{key: "alpha", method: "GET", path: "/v1/whoami"}); !strings.Contains(a.body, `"tenant":"alpha"`) {
 		t.Fatalf("%s", a.body)
 	}
-	var built api.BuiltTemplate
+	var built sandbox.BuiltTemplate
 	w.must(200, request{key: "admin", method: "POST", path: "/v1/templates?fresh=true", body: map[string]any{"name": "tools", "base": map[string]any{"template": "other"}, "files": []any{}}}).json(t, &built)
 	if built.Name != "tools" || built.Cached {
 		t.Fatalf("%+v", built)

@@ -109,6 +109,9 @@ func MakePlan(spec sandbox.MachineSpec, template image.Template, report Report, 
 	if report.Template != nil {
 		template = *report.Template
 	}
+	if err := fitsHome(template, spec.Limits); err != nil {
+		return Plan{}, err
+	}
 	plan := Plan{
 		Network: spec.Network, Doors: doors,
 		Template: template, User: template.User, Limits: spec.Limits, Mounts: spec.Mounts, Places: report.Places,

@@ -17,6 +17,7 @@ import (
 	"pinfold/internal/compilecache"
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/living"
 	"pinfold/internal/engine/planner"
 	"pinfold/internal/engine/pool"
@@ -35,6 +36,8 @@ type Options struct {
 	Drivers []driver.Driver
 	// Template describes what the sandboxes of a template hold.
 	Template func(name string) (image.Template, error)
+	// Home writes what an image has in its user's home; nil: none has anything.
+	Home execution.Homes
 	// Templates names all templates; nil: there is the host's only.
 	Templates func(ctx context.Context) ([]string, error)
 	// Host is the host's file tree, in which a template's programs are looked up.
@@ -118,10 +121,10 @@ func New(o Options) *Engine {
 	e.snapshots = snapshots.New(o.Snapshots)
 	e.Runner = runs.New(runs.Options{
 		Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Level: e.level,
-		Cache: o.CompileCache, Host: o.Host, DestroyLater: o.DestroyLater, Observer: e.observer, Log: e.log,
+		Cache: o.CompileCache, Host: o.Host, Home: o.Home, DestroyLater: o.DestroyLater, Observer: e.observer, Log: e.log,
 	})
 	e.Manager = living.New(living.Options{
-		Drivers: o.Drivers, Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Snapshots: e.snapshots,
+		Drivers: o.Drivers, Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Snapshots: e.snapshots, Home: o.Home,
 		DefaultTTL: o.DefaultTTL, MaxTTL: o.MaxTTL, Observer: e.observer, Log: e.log,
 	})
 	return e

@@ -32,6 +32,7 @@ type Template struct {
 	User     User     // who programs are
 	WorkDir  string   // where commands start that say nothing of it; "": at home
 	Start    Start    // what living sandboxes begin with
+	Home     Home     // what there is in the user's home from the beginning
 	Layers   Layers   // of an image, below everything else; none: the root begins empty
 	Env      []string // of programs, K=V, as the image says
 	Dirs     []Dir    // directories of the root, parents first
@@ -53,6 +54,13 @@ type Start struct {
 	Ready   string `json:"ready,omitempty"`   // succeeds when that is ready; none: it is at once
 	// WithinMS is how long that may take, in milliseconds.
 	WithinMS int64 `json:"within_ms,omitempty"`
+}
+
+// Home is how much an image has where its user's home is: what sandboxes of it begin with
+// a copy of, which is the user's.
+type Home struct {
+	Bytes   int64 // of disk, whole pages
+	Entries int64
 }
 
 // User is a user inside a sandbox. Its ids are those that are seen there.

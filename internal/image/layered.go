@@ -55,14 +55,13 @@ func Layered(root fs.FS, name, id string, layers Layers, user User, env, names [
 }
 
 // StartIn has commands start in a directory of the image, as the image says, if programs see
-// it: nothing is seen of what an image has in the sandbox's own places. Where it is not
-// there, or nothing but the root, they start at home.
+// it: of what an image has in the sandbox's own places nothing is seen, but for the home, of
+// which there is a copy. Where it is not there, or nothing but the root, they start at home.
 func (t *Template) StartIn(root fs.FS, dir string) {
 	v := newView(root)
 	v.steps = maxSteps
 	end, info, ok := v.resolve(path.Clean("/" + dir))
-	own := append([]string{t.User.Home}, ownPlaces...)
-	if ok && end != "/" && info.IsDir() && !below(path.Clean(dir), own) && !below(end, own) {
+	if ok && end != "/" && info.IsDir() && !below(path.Clean(dir), ownPlaces) && !below(end, ownPlaces) {
 		t.WorkDir = path.Clean(dir)
 	}
 }

@@ -119,7 +119,7 @@ func TestStartIn(t *testing.T) {
 	}
 	for says, want := range map[string]string{
 		"": "", "/": "", "/..": "", "/app/src": "/app/src", "/app/src/": "/app/src", "/app/../app": "/app", "/link": "/link", "/srv": "/srv",
-		"/srv/ann": "", "/srv/ann/app": "", "/proc/1": "", "/out": "", "/tmp/x": "", "/tmp": "", "/app/file": "", "/absent": "", "/round": "",
+		"/srv/ann": "/srv/ann", "/srv/ann/app": "/srv/ann/app", "/proc/1": "", "/out": "", "/tmp/x": "", "/tmp": "", "/app/file": "", "/absent": "", "/round": "",
 	} {
 		got := Layered(root, "name", "id", Layers{Dirs: []string{"x"}}, User{UID: 7, GID: 7, Home: "/srv/ann"}, nil, nil)
 		got.StartIn(root, says)

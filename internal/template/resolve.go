@@ -2,6 +2,7 @@ package template
 
 import (
 	"cmp"
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
@@ -41,6 +42,9 @@ func (s *Store) Resolve(name string, programs []string) (image.Template, error) 
 	t.StartIn(root, i.Config.WorkingDir)
 	t.AddPlaces(i.Config.Places)
 	t.Start = i.Config.Start
+	if t.Home, err = u.homeOf(context.Background(), t.User.Home); err != nil {
+		return image.Template{}, err
+	}
 	if root.spent() {
 		return image.Template{}, tooMuch("takes too long to look through: too many links lead through too many layers")
 	}

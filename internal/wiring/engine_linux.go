@@ -10,6 +10,7 @@ import (
 	"pinfold/internal/driver/native"
 	"pinfold/internal/driver/process"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/image"
 	"pinfold/sandbox"
 )
@@ -25,7 +26,7 @@ func NewEngine(o engine.Options, p Parts) (*engine.Engine, error) {
 		}
 	}
 	o.Host = image.HostTree()
-	o.Template, o.Templates = templates(o.Host, p.Images)
+	o.Template, o.Templates, o.Home = templates(o.Host, p.Images)
 	o.Drivers = append([]driver.Driver{ // the strongest first
 		native.New(native.Options{Agent: source.Open, AgentFile: source.File}),
 		process.New(process.Options{Agent: source.Open}),
@@ -59,9 +60,9 @@ func CheckAgent(agent string) error {
 	return err
 }
 
-// templates returns what describes a template by its name, and what names them all. The
-// host is looked at once.
-func templates(host fs.FS, dir string) (get func(string) (image.Template, error), names func(context.Context) ([]string, error)) {
+// templates returns what describes a template by its name, what names them all, and what
+// gives the content of homes. The host is looked at once.
+func templates(host fs.FS, dir string) (get func(string) (image.Template, error), names func(context.Context) ([]string, error), home execution.Homes) {
 	hostTemplate := sync.OnceValues(func() (image.Template, error) { return image.Host(host) })
 	others := &images{dir: dir}
 	get = func(name string) (image.Template, error) {
@@ -73,5 +74,5 @@ func templates(host fs.FS, dir string) (get func(string) (image.Template, error)
 	return get, func(ctx context.Context) ([]string, error) {
 		all, err := others.names(ctx)
 		return append([]string{sandbox.TemplateHost}, all...), err
-	}
+	}, others.home
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"pinfold/internal/filetree"
 	"pinfold/internal/image"
 	"pinfold/internal/language"
 	"pinfold/internal/template"
@@ -60,6 +61,20 @@ func (i *images) get(name string) (image.Template, error) {
 	found := k.found
 	found.Name = name
 	return found, nil
+}
+
+// home writes what an image has in its user's home.
+func (i *images) home(ctx context.Context, t image.Template, place string, w *filetree.Writer) error {
+	s, ok, err := i.store()
+	if err != nil || !ok {
+		return cmp.Or(err, template.Unknown(t.Name))
+	}
+	u, err := s.Use(t.ID)
+	if err != nil {
+		return err
+	}
+	defer u.Close()
+	return u.WriteHome(ctx, t.User.Home, place, w)
 }
 
 // refused says whether it is the image that is at fault.

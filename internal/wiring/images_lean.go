@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"pinfold/internal/filetree"
 	"pinfold/internal/image"
 	"pinfold/sandbox"
 )
@@ -19,5 +20,7 @@ func (*images) get(name string) (image.Template, error) {
 		Hint: "take host, or one that pinfold template list names (with a server's --state, if a server is asked)",
 	}
 }
+
+func (*images) home(context.Context, image.Template, string, *filetree.Writer) error { return nil }
 
 func (*images) names(context.Context) ([]string, error) { return nil, nil }

@@ -21,7 +21,9 @@ import (
 	"pinfold/internal/driver/native"
 	"pinfold/internal/driver/qemu"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/runs"
+	"pinfold/internal/filetree"
 	"pinfold/internal/image"
 	"pinfold/internal/language"
 	"pinfold/internal/template"
@@ -47,7 +49,8 @@ var inImage = map[string]struct {
 	"files":             {"python", "import sys\nprint(open('/etc/said').read(), open('/app/data.txt').read(), sys.version, sys.executable)", sandbox.Limits{}, "exited"},
 	"what is read-only": {"python", "import os\nfor p in '/x', '/app/x', '/usr/x', '/run/x', '/etc/said', '/opt/bin/hello':\n  try: open(p, 'a'); print(p)\n  except OSError: print('refused')", sandbox.Limits{}, "exited"},
 	"what is writable":  {"python", "import os\nfor p in os.environ['HOME'], '/tmp', '/var/tmp', '/dev/shm':\n  open(p + '/x', 'w').write('x'); print(p, os.listdir(p))", sandbox.Limits{}, "exited"},
-	"what is hidden":    {"python", "import os\nprint(os.path.exists('/tmp/of-the-image'), os.path.exists('/srv/app/of-the-image'), os.path.isdir('/proc/self'))", sandbox.Limits{}, "exited"},
+	"what is hidden":    {"python", "import os\nprint(os.path.exists('/tmp/of-the-image'), os.path.isdir('/proc/self'))", sandbox.Limits{}, "exited"},
+	"home":              {"python", "import os, stat\nassert open('of/the-image').read() == 'in its home', 'it is not seen'\nopen('of/the-image', 'a').write(' and more')\nprint(open('of/the-image').read(), sorted(os.listdir()), os.stat('of').st_uid, stat.filemode(os.stat('of/the-image').st_mode))", sandbox.Limits{}, "exited"},
 	"modules":           {"python", "import json, ssl, sqlite3, subprocess\nprint(subprocess.run(['hello'], capture_output=True, text=True).stdout, json.dumps([1]))", sandbox.Limits{MemoryBytes: 512 << 20}, "exited"},
 	"exit status":       {"sh", "exit 3", sandbox.Limits{}, "exited"},
 	"signal":            {"sh", "kill -SEGV $$", sandbox.Limits{}, "signaled"},
@@ -59,12 +62,12 @@ var inImage = map[string]struct {
 
 // sameImage makes an image with a user, an environment, a directory to work in, programs and
 // a file that a higher layer hides.
-func sameImage(t *testing.T) func(string) (image.Template, error) {
+func sameImage(t *testing.T) (func(string) (image.Template, error), execution.Homes) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "templates")
 	config := template.Config{User: "app", WorkingDir: "/app", Env: []string{"PATH=/opt/bin:/usr/bin:/bin", "COLOR=red", "HOME=/elsewhere"}}
 	smallimage.Configured(t, dir, "same", "of the image", config, map[string]string{
-		"app/data.txt": "data", "opt/bin/hello": "#!/bin/sh\necho hello of the image\n", "tmp/of-the-image": "", "srv/app/of-the-image": "",
+		"app/data.txt": "data", "opt/bin/hello": "#!/bin/sh\necho hello of the image\n", "tmp/of-the-image": "", "srv/app/of/the-image": "in its home",
 		"etc/passwd": "root:x:0:0::/root:/bin/sh\napp:x:1234:1235::/srv/app:/bin/sh\n", "etc/group": "app:x:1235:\n",
 	})
 	var programs []string
@@ -77,7 +80,15 @@ func sameImage(t *testing.T) func(string) (image.Template, error) {
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	return func(name string) (image.Template, error) { return s.Resolve(name, programs) }
+	homes := func(ctx context.Context, shown image.Template, place string, w *filetree.Writer) error {
+		u, err := s.Use(shown.ID)
+		if err != nil {
+			return err
+		}
+		defer u.Close()
+		return u.WriteHome(ctx, shown.User.Home, place, w)
+	}
+	return func(name string) (image.Template, error) { return s.Resolve(name, programs) }, homes
 }
 
 // imageEngine has all drivers that make sandboxes of images.
@@ -110,8 +121,9 @@ func imageEngine(t *testing.T) *engine.Engine {
 	open := func() ([]byte, error) { return agent, nil }
 	state, machines := filepath.Join(t.TempDir(), "state"), dockerd.StateDir(t)
 	ledger.Check(t, machines)
+	same, homes := sameImage(t)
 	e := engine.New(engine.Options{
-		Host: os.DirFS("/"), Template: sameImage(t), Drivers: []driver.Driver{
+		Host: os.DirFS("/"), Template: same, Home: homes, Drivers: []driver.Driver{
 			native.New(native.Options{StateDir: state, Agent: open}),
 			// Of images the configured one has no part in anything.
 			docker.New(docker.Options{Engine: dockerd.Address(), Image: "none", StateDir: machines, Agent: open}),
@@ -197,6 +209,7 @@ func livesInAnImage(t *testing.T, e *engine.Engine) {
 		for command, want := range map[string]string{
 			"pwd; read x < data.txt; echo $x; read x < ~/mine; echo $x": "/app\ndata\nmine\n",
 			"(echo > x) 2>/dev/null || echo read-only":                  "read-only\n",
+			"read x < ~/of/the-image || echo $x":                        "in its home\n",
 		} {
 			p, err := sb.Exec(soon(t), sandbox.Command{Shell: command})
 			if err != nil || p.Stdout != want {

@@ -138,12 +138,17 @@ func (o *origin) suits(limits sandbox.Limits, image, template string) error {
 	return nil
 }
 
-// restore makes the files with which a new sandbox begins. Nothing runs in it yet, and
-// nobody knows it. After an error its machine is gone.
-func (s *Sandbox) restore(ctx context.Context, from *origin) error {
-	failpoint.Hit("restore.machine")
-	err := s.machine.Restore(ctx, from.content.Reader())
-	failpoint.Hit("restore.files")
+// fill makes the files with which a new sandbox begins: those that it is given, or those of
+// its image's home. Nothing runs in it yet, and nobody knows it. After an error its machine
+// is gone.
+func (s *Sandbox) fill(ctx context.Context, from *origin) (err error) {
+	if from == nil {
+		err = s.machine.FillHome(ctx, s.manager.home)
+	} else {
+		failpoint.Hit("restore.machine")
+		err = s.machine.Restore(ctx, from.content.Reader())
+		failpoint.Hit("restore.files")
+	}
 	if err == nil {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/planner"
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
@@ -31,6 +32,7 @@ type Options struct {
 	Records    *records.Keeper // nil: sandboxes are not recorded
 	Auditor    records.Auditor // nil: there is no audit log
 	Snapshots  *snapshots.Keeper
+	Home       execution.Homes // nil: no image has anything in its user's home
 	// DefaultTTL is the time to live of a sandbox that asks for none, MaxTTL bounds
 	// it; 0: sandbox.DefaultTTLMS and sandbox.MaxTTLMS.
 	DefaultTTL, MaxTTL time.Duration
@@ -58,6 +60,7 @@ type Manager struct {
 	records            *records.Keeper
 	auditor            records.Auditor
 	snapshots          *snapshots.Keeper
+	home               execution.Homes
 	defaultTTL, maxTTL time.Duration
 	observer           Observer
 	log                *slog.Logger
@@ -73,7 +76,7 @@ type Manager struct {
 // New returns a Manager that has no sandbox.
 func New(o Options) *Manager {
 	return &Manager{
-		drivers: o.Drivers, policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, auditor: o.Auditor, snapshots: o.Snapshots,
+		drivers: o.Drivers, policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, auditor: o.Auditor, snapshots: o.Snapshots, home: o.Home,
 		defaultTTL: o.DefaultTTL, maxTTL: o.MaxTTL, observer: o.Observer, log: o.Log,
 		quit: make(chan struct{}), sandboxes: map[string]*Sandbox{},
 	}

@@ -134,10 +134,8 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	}
 	s.guest = s.machine.Greeted()
 	failpoint.Hit("create.machine")
-	if from != nil {
-		if err := s.restore(ctx, from); err != nil {
-			return nil, err
-		}
+	if err := s.fill(ctx, from); err != nil {
+		return nil, err
 	}
 	s.recordMachine()
 	s.start(time.Since(start))

@@ -59,6 +59,9 @@ func (j *job) checkLayout() error {
 // fill copies everything into the sandbox that has to be there before the
 // program starts.
 func (j *job) fill(ctx context.Context, s *execution.Session) error {
+	if err := s.FillHome(ctx, j.runner.home); err != nil {
+		return err
+	}
 	steps := j.steps
 	if j.warm != nil { // it has its own
 		steps.Dir, steps.Files = "", nil

@@ -15,6 +15,7 @@ import (
 
 	"pinfold/internal/compilecache"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/planner"
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
@@ -35,6 +36,7 @@ type Options struct {
 	Level func(driver string) string
 	Cache *compilecache.Cache // nil: every run compiles
 	Host  fs.FS               // in which the templates' compilers lie
+	Home  execution.Homes     // nil: no image has anything in its user's home
 	// DestroyLater answers a run before its sandbox is destroyed, which then
 	// happens in the background, and is bounded.
 	DestroyLater bool
@@ -63,6 +65,7 @@ type Runner struct {
 	level         func(driver string) string
 	compileCache  *compilecache.Cache
 	host          fs.FS
+	home          execution.Homes
 	destroysLater bool
 	observer      Observer
 	log           *slog.Logger
@@ -88,7 +91,7 @@ type Runner struct {
 func New(o Options) *Runner {
 	rn := &Runner{
 		policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, auditor: o.Auditor, level: o.Level,
-		compileCache: o.Cache, host: o.Host, destroysLater: o.DestroyLater, observer: o.Observer, log: o.Log,
+		compileCache: o.Cache, host: o.Host, home: o.Home, destroysLater: o.DestroyLater, observer: o.Observer, log: o.Log,
 		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
 		runs: map[string]*liveRun{}, claims: map[runKey]*keyClaim{},
 	}

@@ -110,7 +110,7 @@ func (w *world) inventory(key string, ids objects) string {
 
 // Operations without an object show their caller's own things only.
 func TestListsShowOnlyOnesOwn(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newWorld(t, func(s *settings) { withAudit(t, s) })
 	mine := w.living("alpha")
 	theirs := w.living("beta")
 	for _, o := range w.operations() {
@@ -127,7 +127,7 @@ func TestListsShowOnlyOnesOwn(t *testing.T) {
 			t.Errorf("%s names alpha: %s", o.name(), a.body)
 		}
 		switch o.path {
-		case "/v1/runs", "/v1/sandboxes":
+		case "/v1/runs", "/v1/sandboxes", "/v1/audit":
 			if !strings.Contains(a.body, theirs["run"]) && !strings.Contains(a.body, theirs["id"]) {
 				t.Errorf("%s does not show one's own: %s", o.name(), a.body)
 			}

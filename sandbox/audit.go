@@ -11,13 +11,15 @@ const (
 	AuditProcess        AuditKind = "process"         // a process in a living sandbox has ended
 	AuditSandboxCreated AuditKind = "sandbox_created" // a living sandbox was made
 	AuditSandboxEnded   AuditKind = "sandbox_ended"   // it has ended
+	AuditKeyCreated     AuditKind = "key_created"     // an API key was made
+	AuditKeyRevoked     AuditKind = "key_revoked"     // it was revoked
 	AuditGap            AuditKind = "gap"             // so many records could not be written before this one
 	AuditTorn           AuditKind = "torn"            // a write that a crash had cut off was removed; nobody had been told of it
 )
 
 // AuditKinds returns all kinds.
 func AuditKinds() []AuditKind {
-	return []AuditKind{AuditRun, AuditProcess, AuditSandboxCreated, AuditSandboxEnded, AuditGap, AuditTorn}
+	return []AuditKind{AuditRun, AuditProcess, AuditSandboxCreated, AuditSandboxEnded, AuditKeyCreated, AuditKeyRevoked, AuditGap, AuditTorn}
 }
 
 // AuditEntry is one entry of the audit log. Its JSON, byte for byte, is the leaf that the
@@ -33,7 +35,7 @@ type AuditEntry struct {
 
 	Tenant  string `json:"tenant,omitempty"`
 	Key     string `json:"key,omitempty"`     // the id of the key that asked
-	ID      string `json:"id,omitempty"`      // of the run, process or sandbox
+	ID      string `json:"id,omitempty"`      // of the run, process, sandbox or key
 	Sandbox string `json:"sandbox,omitempty"` // of a process: where it ran
 
 	Language  string          `json:"language,omitempty"`
@@ -46,7 +48,7 @@ type AuditEntry struct {
 	ExitCode  *int      `json:"exit_code,omitempty"`
 	Signal    string    `json:"signal,omitempty"`
 	Error     string    `json:"error,omitempty"`        // a code
-	StartedAt time.Time `json:"started_at,omitzero"`    // of the request, or of the process
+	StartedAt time.Time `json:"started_at,omitzero"`    // of the request, of the process, or when a key was changed
 	WallMS    int64     `json:"wall_ms,omitempty"`      // as in Usage
 	CPUMS     int64     `json:"cpu_ms,omitempty"`       // as in Usage
 	Memory    int64     `json:"memory_bytes,omitempty"` // its peak

@@ -355,7 +355,7 @@ var fieldMeanings = map[string]string{
 	"AuditEntry.exit_code":        "Its exit status; left out where a signal ended it.",
 	"AuditEntry.signal":           "The signal that ended it.",
 	"AuditEntry.error":            "The code of the error, where there was one.",
-	"AuditEntry.started_at":       "When it was asked for.",
+	"AuditEntry.started_at":       "When it was asked for; of a key, when it was made or revoked.",
 	"AuditEntry.wall_ms":          "As in Usage.",
 	"AuditEntry.cpu_ms":           "As in Usage.",
 	"AuditEntry.memory_bytes":     "The peak, as in Usage.",

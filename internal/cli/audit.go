@@ -70,7 +70,7 @@ func (f *auditFlags) bindChoice(set *pflag.FlagSet) {
 	set.StringVar(&f.tenant, "tenant", "", "only this tenant's")
 	set.StringVar(&f.byKey, "by", "", "only what was asked for by the key of this id")
 	set.StringSliceVar(&f.ids, "id", nil, "only about these runs, processes and sandboxes")
-	set.StringSliceVar(&f.kinds, "kind", nil, "only of these kinds: run, process, sandbox_created, sandbox_ended, gap, torn")
+	set.StringSliceVar(&f.kinds, "kind", nil, "only of these kinds: "+kindNames())
 	set.StringSliceVar(&f.drivers, "driver", nil, "only in sandboxes of these drivers")
 	set.StringSliceVar(&f.levels, "isolation", nil, "only with these levels: "+strings.Join(sandbox.IsolationLevels(), ", "))
 	set.StringSliceVar(&f.ends, "status", nil, "only those that ended so: succeeded, failed, killed, error")
@@ -80,12 +80,20 @@ func (f *auditFlags) bindChoice(set *pflag.FlagSet) {
 	group(set, "Choice", "tenant NAME", "by KEY", "id IDS", "kind KINDS", "driver NAMES", "isolation LEVELS", "status STATUSES", "since TIME", "after DATE", "before DATE")
 }
 
+func kindNames() string {
+	var all []string
+	for _, k := range sandbox.AuditKinds() {
+		all = append(all, string(k))
+	}
+	return strings.Join(all, ", ")
+}
+
 // filter is what the flags of choice ask for.
 func (f *auditFlags) filter() (audit.Filter, error) {
 	all := audit.Filter{Tenant: f.tenant, Key: f.byKey, IDs: f.ids, Drivers: f.drivers, Levels: f.levels}
 	for _, k := range f.kinds {
 		if !slices.Contains(sandbox.AuditKinds(), sandbox.AuditKind(k)) {
-			return all, usageError("--kind: no kind \"%s\"", sandbox.SafeText(k, 40)).WithHint("the kinds are run, process, sandbox_created, sandbox_ended, gap, torn")
+			return all, usageError("--kind: no kind \"%s\"", sandbox.SafeText(k, 40)).WithHint("the kinds are " + kindNames())
 		}
 		all.Kinds = append(all.Kinds, sandbox.AuditKind(k))
 	}

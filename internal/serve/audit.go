@@ -28,5 +28,5 @@ func (s *server) openAudit() (records.Auditor, error) {
 	s.audit = l
 	entries, _ := l.Head()
 	s.log.Info("audit log", "entries", entries, "key", l.PublicKey())
-	return l, nil
+	return l, s.watchKeys()
 }

@@ -78,6 +78,7 @@ type server struct {
 
 	store     *store.Store
 	audit     *audit.Log // nil: there is none
+	keys      *keyWatch  // nil: there is no log
 	listeners []*listener
 	telemetry *telemetry.Telemetry
 	access    *access.Service
@@ -310,6 +311,9 @@ func (s *server) close() error {
 		if err := s.telemetry.Shutdown(ctx); err != nil {
 			s.log.Warn("the last traces were not sent", "error", err)
 		}
+	}
+	if s.keys != nil {
+		s.keys.end()
 	}
 	if s.audit != nil { // everything that it records has ended
 		errs = append(errs, s.audit.Close())

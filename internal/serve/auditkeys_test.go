@@ -19,7 +19,7 @@ func TestChangesOfKeysAreRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer st.Close() //nolint:errcheck // of the test
+	defer st.Close()
 	keys := access.NewService(access.Options{Store: st})
 	var made []access.Key
 	create := func(tenant string) {

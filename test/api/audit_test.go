@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"pinfold"
 	"pinfold/internal/api"
 	"pinfold/internal/audit"
 	"pinfold/sandbox"
@@ -70,8 +71,13 @@ func TestAuditLogIsEachTenantsOwn(t *testing.T) {
 			if err != nil || e.Tenant != tenant || e.Key == "" {
 				t.Fatalf("%+v, %v", e, err)
 			}
-			if err := audit.CheckResult(&r, e); err != nil {
+			if same, err := pinfold.VerifyResult(&r, l.PublicKey()); err != nil || same.ID != r.ID {
 				t.Errorf("the result is not the one of its receipt: %v", err)
+			}
+			changed := r
+			changed.Stdout += "more"
+			if _, err := pinfold.VerifyResult(&changed, l.PublicKey()); err == nil {
+				t.Error("a changed result is taken for the one of its receipt")
 			}
 			if err := audit.CheckContent(*r.Receipt, e, "code", []byte(spec.Code)); err != nil {
 				t.Error(err)

@@ -56,7 +56,7 @@ func TestProcessesAreAdvised(t *testing.T) {
 		"ModuleNotFoundError: No module named 'numpy'\n":  `--target site PACKAGE, then site in "files" and "env": {"PYTHONPATH": "site"}`,
 		"Error: Cannot find module 'lodash'\n":            "npm install PACKAGE",
 		"curl: (6) Could not resolve host: example.com\n": "there is no network inside",
-		"something else\n":                                "",
+		"something else\n": "",
 	} {
 		failed := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 1"}
 		got := Advise(sandbox.StatusFailed, failed, "", nil, []byte(said))

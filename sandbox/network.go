@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 )
 
 // Network says what a sandbox can reach. The zero value is nothing: no network at all.
@@ -27,6 +25,12 @@ type Endpoint struct {
 	// loopback address. Otherwise the host looks the name up, and goes to public
 	// addresses only.
 	Address string `json:"address,omitempty"`
+	// Methods and Paths say which requests pass; an empty list is all of them. Where
+	// there is one the host reads what is said, and ends TLS for that.
+	Methods []string `json:"methods,omitempty"` // such as GET; no method includes another
+	// Paths are exact, but for * (any text within one segment) and /** at the end
+	// (everything below).
+	Paths []string `json:"paths,omitempty"`
 }
 
 // NetworkLimits bound what goes on with all endpoints together. A zero field means the
@@ -101,14 +105,25 @@ func (n Network) Canonical() (Network, error) {
 			return Network{}, err
 		}
 	}
-	doors := 0
-	for _, e := range out.Endpoints {
-		doors += len(e.Ports)
-	}
-	if doors > MaxDoors {
+	if doors := out.doors(); doors > MaxDoors {
 		return Network{}, tooLarge("network.endpoints", int64(doors), MaxDoors)
 	}
 	return out, nil
+}
+
+// doors counts names with ports, each once.
+func (n Network) doors() int {
+	type door struct {
+		host string
+		port int
+	}
+	all := map[door]bool{}
+	for _, e := range n.Endpoints {
+		for _, p := range e.Ports {
+			all[door{e.Host, p}] = true
+		}
+	}
+	return len(all)
 }
 
 // add adds one endpoint to those that are canonical already.
@@ -117,18 +132,24 @@ func (n *Network) add(field string, e Endpoint) error {
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(n.Endpoints, func(have Endpoint) bool { return have.Host == e.Host })
-	if at < 0 {
-		n.Endpoints = append(n.Endpoints, e)
-		return nil
+	for _, have := range n.Endpoints {
+		if have.Host != e.Host {
+			continue
+		}
+		if have.Address != e.Address {
+			return specError(field+".address", e.Host+" is declared twice, at different addresses").WithHint("give the second one another name")
+		}
+		if at := slices.IndexFunc(e.Ports, func(p int) bool { return slices.Contains(have.Ports, p) }); at >= 0 && have.Ruled() != e.Ruled() {
+			return specError(field, fmt.Sprintf("%s is declared twice at port %d, once with methods or paths and once without", e.Host, e.Ports[at])).
+				WithHint("leave out one of them: without them every request passes, and untouched")
+		}
 	}
-	have := &n.Endpoints[at]
-	if have.Address != e.Address {
-		return specError(field+".address", e.Host+" is declared twice, at different addresses").WithHint("give the second one another name")
+	for i := range n.Endpoints {
+		if n.Endpoints[i].join(e) {
+			return nil
+		}
 	}
-	have.Ports = append(slices.Clone(have.Ports), e.Ports...)
-	slices.Sort(have.Ports)
-	have.Ports = slices.Compact(have.Ports)
+	n.Endpoints = append(n.Endpoints, e)
 	return nil
 }
 
@@ -149,6 +170,12 @@ func (e Endpoint) canonical(field string) (Endpoint, error) {
 	}
 	slices.Sort(out.Ports)
 	out.Ports = slices.Compact(out.Ports)
+	if out.Methods, err = canonicalMethods(field+".methods", e.Methods); err != nil {
+		return Endpoint{}, err
+	}
+	if out.Paths, err = canonicalPaths(field+".paths", e.Paths); err != nil {
+		return Endpoint{}, err
+	}
 	if e.Address != "" {
 		if out.Address, err = canonicalAddress(e.Address); err != nil {
 			return Endpoint{}, AsError(err).WithField(field + ".address")
@@ -187,87 +214,4 @@ func (l NetworkLimits) complete() (NetworkLimits, error) {
 		}
 	}
 	return l.WithDefaults(), nil
-}
-
-// ParseEndpoint reads what a command line or a configuration says of one endpoint:
-// HOST[:PORT[,PORT…]][=ADDRESS]. What it returns is checked by Canonical.
-func ParseEndpoint(text string) (Endpoint, error) {
-	if len(text) > maxEndpointText {
-		return Endpoint{}, specError("", "is too long for an endpoint")
-	}
-	if rest, ok := cutScheme(text); ok {
-		return Endpoint{}, specError("", fmt.Sprintf("\"%s\" is no endpoint", SafeText(text, 80))).
-			WithHint("write HOST, HOST:PORT or HOST:PORT=ADDRESS, such as " + rest + "; methods and paths cannot be restricted yet")
-	}
-	text, address, given := strings.Cut(text, "=")
-	if given && address == "" {
-		return Endpoint{}, specError("", "there is no address behind =").WithHint("write HOST:PORT=10.0.0.7")
-	}
-	host, ports, some := strings.Cut(text, ":")
-	e := Endpoint{Host: host, Address: address}
-	if !some {
-		return e, nil
-	}
-	for p := range strings.SplitSeq(ports, ",") {
-		n, err := strconv.ParseUint(p, 10, 16)
-		if err != nil || n == 0 || p[0] == '+' {
-			return Endpoint{}, specError("", fmt.Sprintf("in \"%s\", \"%s\" is no port", SafeText(text, 80), SafeText(p, 40))).WithHint("write HOST:PORT with a port of 1 to 65535")
-		}
-		e.Ports = append(e.Ports, int(n))
-	}
-	return e, nil
-}
-
-// ParseAllowed is ParseEndpoint for an operator's list: the host may be a pattern
-// (CanonicalPattern), and everything is checked.
-func ParseAllowed(text string) (Endpoint, error) {
-	e, err := ParseEndpoint(text)
-	if err != nil {
-		return Endpoint{}, err
-	}
-	if e.Host, err = CanonicalPattern(e.Host); err != nil {
-		return Endpoint{}, err
-	}
-	if strings.HasPrefix(e.Host, "*.") && e.Address != "" {
-		return Endpoint{}, specError("", "many names cannot be at one address").WithHint("write each name by itself")
-	}
-	pattern := e.Host
-	e.Host = strings.TrimPrefix(e.Host, "*.")
-	if e, err = e.canonical(""); err != nil {
-		return Endpoint{}, AsError(err).WithField("")
-	}
-	e.Host = pattern
-	return e, nil
-}
-
-const maxEndpointText = 600
-
-// cutScheme says whether a text looks like a URL, or a method and one, and what its
-// host may be.
-func cutScheme(text string) (host string, ok bool) {
-	_, rest, ok := strings.Cut(text, "://")
-	if !ok {
-		return "", false
-	}
-	host = rest[:min(len(rest), strings.IndexAny(rest+"/", "/?#"))]
-	if _, err := CanonicalHost(host); err != nil {
-		host = "api.example.com"
-	}
-	return host, true
-}
-
-// String says an endpoint as ParseEndpoint reads it.
-func (e Endpoint) String() string {
-	text := e.Host
-	for i, p := range e.Ports {
-		sep := ","
-		if i == 0 {
-			sep = ":"
-		}
-		text += sep + strconv.Itoa(p)
-	}
-	if e.Address != "" {
-		text += "=" + e.Address
-	}
-	return text
 }

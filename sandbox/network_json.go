@@ -68,9 +68,23 @@ func (n *Network) readEndpoints(field string, data json.RawMessage) error {
 	return nil
 }
 
-// notYet are the parts of an endpoint that take an end of TLS on the host, which does
-// not exist.
-const notYet = "cannot be restricted or injected yet: the host passes TLS through and sees no request in it"
+const notYet = "cannot be had yet"
+
+// words reads a list of texts, of which there are not more than most.
+func words(into *[]string, most int, example string) func(string, json.RawMessage) error {
+	return func(field string, data json.RawMessage) error {
+		if json.Unmarshal(data, into) != nil {
+			return specError(field, "must be a list of strings").WithHint(example)
+		}
+		if len(*into) > most {
+			return tooLarge(field, int64(len(*into)), int64(most))
+		}
+		if *into != nil && len(*into) == 0 { // nothing, or everything?
+			return specError(field, "is empty").WithHint("leave it out where all are meant")
+		}
+		return nil
+	}
+}
 
 func (e *Endpoint) read(field string, data json.RawMessage) error {
 	return object{field: field, is: `an object such as {"host": "api.example.com"}`, known: map[string]func(string, json.RawMessage) error{
@@ -82,7 +96,9 @@ func (e *Endpoint) read(field string, data json.RawMessage) error {
 			}
 			return nil
 		},
-	}, later: map[string]string{"methods": notYet, "paths": notYet, "secret": notYet}}.read(data)
+		"methods": words(&e.Methods, MaxMethods, `write "methods": ["GET"]`),
+		"paths":   words(&e.Paths, MaxPaths, `write "paths": ["/repos/**"]`),
+	}, later: map[string]string{"secret": notYet}}.read(data)
 }
 
 func (l *NetworkLimits) read(field string, data json.RawMessage) error {

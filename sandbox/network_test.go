@@ -3,6 +3,7 @@ package sandbox
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -79,19 +80,26 @@ func FuzzCanonicalHost(f *testing.F) {
 
 func TestParseEndpoint(t *testing.T) {
 	for text, want := range map[string]Endpoint{
-		"a.test":                   {Host: "a.test"},
-		"a.test:80,443":            {Host: "a.test", Ports: []int{80, 443}},
-		"db:5432=10.0.0.7":         {Host: "db", Ports: []int{5432}, Address: "10.0.0.7"},
-		"db=fd00::7":               {Host: "db", Address: "fd00::7"},
-		"a.test:":                  {},
-		"a.test:0":                 {},
-		"a.test:65536":             {},
-		"a.test:+80":               {},
-		"a.test:80,":               {},
-		"a.test=":                  {},
-		"https://a.test/x":         {},
-		"GET https://a.test/**":    {},
-		strings.Repeat("a", 1<<20): {},
+		"a.test":                {Host: "a.test"},
+		"a.test:80,443":         {Host: "a.test", Ports: []int{80, 443}},
+		"db:5432=10.0.0.7":      {Host: "db", Ports: []int{5432}, Address: "10.0.0.7"},
+		"db=fd00::7":            {Host: "db", Address: "fd00::7"},
+		"a.test:":               {},
+		"a.test:0":              {},
+		"a.test:65536":          {},
+		"a.test:+80":            {},
+		"a.test:80,":            {},
+		"a.test=":               {},
+		"ftp://a.test/x":        {},
+		"GET a.test":            {},
+		"GET  https://a.test":   {},
+		"https://a.test/x":      {Host: "a.test", Ports: []int{443}, Paths: []string{"/x"}},
+		"GET https://a.test/**": {Host: "a.test", Ports: []int{443}, Methods: []string{"GET"}, Paths: []string{"/**"}},
+		"GET,HEAD http://a.test=10.0.0.7/a=b/*": {
+			Host: "a.test", Ports: []int{80}, Address: "10.0.0.7", Methods: []string{"GET", "HEAD"}, Paths: []string{"/a=b/*"},
+		},
+		"POST https://a.test:80,8443": {Host: "a.test", Ports: []int{80, 8443}, Methods: []string{"POST"}},
+		strings.Repeat("a", 1<<20):    {},
 	} {
 		got, err := ParseEndpoint(text)
 		if (err == nil) != (want.Host != "") || err == nil && !cmp.Equal(got, want) {
@@ -101,8 +109,57 @@ func TestParseEndpoint(t *testing.T) {
 			t.Errorf("%s is said as %s", text, got)
 		}
 	}
-	if _, err := ParseEndpoint("https://API.github.com/repos"); !strings.Contains(AsError(err).Hint, "API.github.com") {
-		t.Error(AsError(err).Hint)
+	if e, err := ParseEndpoint("https://a.test"); err != nil || e.Ruled() || e.String() != "a.test:443" {
+		t.Errorf("%v %v", e, err)
+	}
+	e := Endpoint{Host: "a.test", Methods: []string{"GET"}, Paths: []string{"/a", "/b"}}
+	if got := e.String(); got != "GET https://a.test/a and GET https://a.test/b" {
+		t.Error(got)
+	}
+}
+
+// Rules of one host stay apart where together they would allow more.
+func TestRulesAreReadInOneWay(t *testing.T) {
+	e := func(ports []int, methods []string, paths ...string) Endpoint {
+		return Endpoint{Host: "a.test", Ports: ports, Methods: methods, Paths: paths}
+	}
+	get, post := []string{"GET"}, []string{"POST"}
+	for name, c := range map[string]struct{ given, want []Endpoint }{
+		"paths of one method":   {[]Endpoint{e(nil, get, "/b", "/a"), e(nil, get, "/a", "/c")}, []Endpoint{e([]int{443}, get, "/a", "/b", "/c")}},
+		"two methods":           {[]Endpoint{e(nil, get, "/a"), e(nil, post, "/b")}, []Endpoint{e([]int{443}, get, "/a"), e([]int{443}, post, "/b")}},
+		"all paths and one":     {[]Endpoint{e(nil, get), e(nil, get, "/b")}, []Endpoint{e([]int{443}, get), e([]int{443}, get, "/b")}},
+		"paths at other ports":  {[]Endpoint{e([]int{1}, get, "/a"), e([]int{2}, get, "/b")}, []Endpoint{e([]int{1}, get, "/a"), e([]int{2}, get, "/b")}},
+		"one rule at two ports": {[]Endpoint{e([]int{2}, get, "/a"), e([]int{1}, get, "/a")}, []Endpoint{e([]int{1, 2}, get, "/a")}},
+		"a port without rules":  {[]Endpoint{e([]int{1}, get), e([]int{2}, nil)}, []Endpoint{e([]int{1}, get), e([]int{2}, nil)}},
+		"methods twice":         {[]Endpoint{e(nil, []string{"POST", "GET", "POST"})}, []Endpoint{e([]int{443}, []string{"GET", "POST"})}},
+	} {
+		got, err := (Network{Endpoints: c.given}).Canonical()
+		if diff := cmp.Diff(c.want, got.Endpoints); diff != "" || err != nil {
+			t.Errorf("%s: %v %s", name, err, diff)
+		}
+		if again, err := got.Canonical(); err != nil || !cmp.Equal(again, got) {
+			t.Errorf("%s: read again it is %+v: %v", name, again, err)
+		}
+	}
+	many := make([]string, MaxPaths+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("/%d", i)
+	}
+	for field, n := range map[string][]Endpoint{
+		"network.endpoints[1]":            {e(nil, get), e(nil, nil)},
+		"network.endpoints[0].methods[1]": {e(nil, []string{"GET", "get"})},
+		"network.endpoints[0].methods[0]": {e(nil, []string{"CONNECT"})},
+		"network.endpoints[0].paths":      {e(nil, nil, many...)},
+	} {
+		var err *Error
+		if _, got := (Network{Endpoints: n}).Canonical(); !errors.As(got, &err) || err.Field != field {
+			t.Errorf("%s: %v", field, got)
+		}
+	}
+	for _, p := range []string{"", "a", "a/b", "/a?b", "/a#b", "/a%20b", "/a//b", "/../a", "/a/.", `/a\b`, "/a;b", "/**/a", "/a**", "/a\x00", "/a\xff", "/" + strings.Repeat("a", 512)} {
+		if _, err := (Network{Endpoints: []Endpoint{e(nil, nil, p)}}).Canonical(); AsError(err).Field != "network.endpoints[0].paths[0]" || AsError(err).Hint == "" {
+			t.Errorf("%.40q: %v", p, err)
+		}
 	}
 }
 
@@ -169,6 +226,9 @@ func TestNetworkJSON(t *testing.T) {
 		`{"endpoints":[{"host":"db","ports":[5432],"address":"10.0.0.7"}],"limits":{"bytes_up":5}}`: {
 			Endpoints: []Endpoint{{Host: "db", Ports: []int{5432}, Address: "10.0.0.7"}}, Limits: NetworkLimits{BytesUp: 5},
 		},
+		`{"endpoints":[{"host":"a.test","methods":["GET"],"paths":["/a/**"]}]}`: {
+			Endpoints: []Endpoint{{Host: "a.test", Methods: []string{"GET"}, Paths: []string{"/a/**"}}},
+		},
 		`{"endpoints":[]}`: {Endpoints: []Endpoint{}},
 	} {
 		var got Network
@@ -188,8 +248,9 @@ func TestNetworkJSON(t *testing.T) {
 		`{"endpoints":[{"host":1}]}`:                          "network.endpoints[0].host",
 		`{"endpoints":[{"host":"a","ports":[1.5]}]}`:          "network.endpoints[0].ports",
 		`{"endpoints":[{"host":"a","port":1}]}`:               "network.endpoints[0].port",
-		`{"endpoints":[{"host":"a","methods":["GET"]}]}`:      "network.endpoints[0].methods",
-		`{"endpoints":[{"host":"a","paths":["/a"]}]}`:         "network.endpoints[0].paths",
+		`{"endpoints":[{"host":"a","methods":"GET"}]}`:        "network.endpoints[0].methods",
+		`{"endpoints":[{"host":"a","methods":[]}]}`:           "network.endpoints[0].methods",
+		`{"endpoints":[{"host":"a","paths":[1]}]}`:            "network.endpoints[0].paths",
 		`{"endpoints":[{"host":"a","secret":"x"}]}`:           "network.endpoints[0].secret",
 		`{"endpoints":[],"limits":{"requests":1}}`:            "network.limits.requests",
 		`{"endpoints":[],"limits":{"bytes_up":0}}`:            "network.limits.bytes_up",

@@ -13,7 +13,8 @@ type NetworkUse struct {
 // EndpointUse is what went on with one endpoint.
 type EndpointUse struct {
 	Host        string `json:"host"`
-	Connections int64  `json:"connections"` // that programs opened
+	Connections int64  `json:"connections"`        // that programs opened
+	Requests    int64  `json:"requests,omitempty"` // that passed, where the host reads them
 	BytesUp     int64  `json:"bytes_up"`
 	BytesDown   int64  `json:"bytes_down"`
 	Errors      int64  `json:"errors"` // connections that came to nothing on the host's side
@@ -26,7 +27,8 @@ type Denial struct {
 	Host   string       `json:"host"`
 	Port   int          `json:"port,omitempty"` // 0: a look-up of the name alone
 	Reason DenialReason `json:"reason"`
-	// Evidence is what was seen: the name that TLS asked for, the address.
+	// Evidence is what was seen: the name that TLS asked for, the address, the method and
+	// the path.
 	Evidence string `json:"evidence,omitempty"`
 	Count    int64  `json:"count"`
 	// Hint is how to allow it, and Advice that as data, as in Error.
@@ -55,13 +57,14 @@ const (
 	DeniedBytesUp     DenialReason = "max_bytes_up"     // network.limits.bytes_up
 	DeniedBytesDown   DenialReason = "max_bytes_down"   // network.limits.bytes_down
 	DeniedBusy        DenialReason = "too_many_on_host" // this server's connections are all in use
+	DeniedRequest     DenialReason = "request"          // the method and the path are not among those declared
 )
 
 // DenialReasons lists the reasons.
 func DenialReasons() []DenialReason {
 	return []DenialReason{
 		DeniedUndeclared, DeniedAddress, DeniedSNI, DeniedNoSNI, DeniedHidden, DeniedHost, DeniedNotTLS, DeniedNotHTTP,
-		DeniedMalformed, DeniedConnections, DeniedBytesUp, DeniedBytesDown, DeniedBusy,
+		DeniedMalformed, DeniedConnections, DeniedBytesUp, DeniedBytesDown, DeniedBusy, DeniedRequest,
 	}
 }
 

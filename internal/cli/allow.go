@@ -54,7 +54,9 @@ func allowFlags(f sandbox.Fix) string {
 	}
 	var words []string
 	for _, e := range n.Endpoints {
-		words = append(words, "--"+allowFlag+" "+shellQuote(e.String()))
+		for _, w := range e.Words() {
+			words = append(words, "--"+allowFlag+" "+shellQuote(w))
+		}
 	}
 	return strings.Join(words, " ")
 }

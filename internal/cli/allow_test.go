@@ -32,6 +32,13 @@ func TestAllow(t *testing.T) {
 	if _, err := spec.Network.Canonical(); sandbox.AsError(err).Field != "network" {
 		t.Errorf("none, and an endpoint: %v", err)
 	}
+	spec, err = parse("--allow", "GET https://a.test/a/**", "--allow", "GET https://a.test/b")
+	if n, _ := spec.Network.Canonical(); err != nil || len(n.Endpoints) != 2 || n.Endpoints[1].String() != "GET https://a.test/a/** and GET https://a.test/b" {
+		t.Errorf("%+v %v", n, err)
+	}
+	if _, err := parse("--allow", "GET https://a.test/../b"); err == nil {
+		t.Error("a path with two readings is taken")
+	}
 	if _, err := parse("--allow", "*.a.test"); err == nil {
 		t.Error("a wildcard is taken")
 	}
@@ -50,6 +57,10 @@ func TestAllowIsSaidInFlags(t *testing.T) {
 	}
 	if r.Network.Denied[0].Hint != `declare it: "network": {"endpoints": [{"host": "a.test", "ports": [80, 443]}, {"host": "b.test"}]}` {
 		t.Error(r.Network.Denied[0].Hint)
+	}
+	rule := sandbox.Set("network", sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test", Methods: []string{"GET"}, Paths: []string{"/a/**", "/b"}}}})
+	if got := words.say("", sandbox.Advise("%s", rule)); got != "--allow 'GET https://a.test/a/**' --allow 'GET https://a.test/b'" {
+		t.Error(got)
 	}
 	_ = set.Set("allow", "a.test")
 	if got := words.say("", sandbox.Advise("%s", sandbox.Omit("network"))); got != "leave --allow out" {

@@ -22,7 +22,7 @@ func TestNetwork(t *testing.T) {
 	if all := Default().Network.Endpoints(); len(all) > 0 {
 		t.Errorf("%v is allowed by default", all)
 	}
-	for _, wrong := range []string{"'*'", "'*.test'", "10.0.0.1:80", "'https://a.test'", "'a.test:0'", "''"} {
+	for _, wrong := range []string{"'*'", "'*.test'", "10.0.0.1:80", "'https://a.test/**'", "'a.test:0'", "''"} {
 		c, err := Parse("f.yaml", []byte("network:\n  allow: [a.test, "+wrong+"]\n"))
 		if err == nil {
 			err = c.Validate()

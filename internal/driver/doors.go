@@ -28,7 +28,7 @@ type Packets interface {
 	Close() error
 }
 
-// doorAddress is where the doors of the endpoint of that index are. Nothing else in a
+// doorAddress is where the doors of the host of that index are. Nothing else in a
 // sandbox is there: programs that want an address of loopback's take 127.0.0.1.
 func doorAddress(index int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 66, 0, byte(index + 2)}) //nolint:gosec // at most sandbox.MaxEndpoints
@@ -66,9 +66,16 @@ func doorsOf(spec sandbox.MachineSpec, report Report) ([]Door, error) {
 		}).WithAdvice(sandbox.Advise("%s, or take the native driver", sandbox.Omit("network")))
 	}
 	var doors []Door
-	for i, e := range n.Endpoints {
+	hosts := map[string]netip.Addr{}
+	for _, e := range n.Endpoints { // a host may be there more than once
+		if _, known := hosts[e.Host]; !known {
+			hosts[e.Host] = doorAddress(len(hosts))
+		}
 		for _, p := range e.Ports {
-			doors = append(doors, Door{Host: e.Host, At: netip.AddrPortFrom(doorAddress(i), uint16(p))}) //nolint:gosec // Canonical bounds it
+			d := Door{Host: e.Host, At: netip.AddrPortFrom(hosts[e.Host], uint16(p))} //nolint:gosec // Canonical bounds it
+			if !slices.Contains(doors, d) {
+				doors = append(doors, d)
+			}
 		}
 	}
 	return doors, nil

@@ -247,6 +247,10 @@ type Plan struct {
 	Network sandbox.Network
 	Doors   []Door
 
+	// Authority is the certificate, in PEM, of who signs for the hosts of endpoints at
+	// which the host ends TLS: programs must trust it. Nil where there are none.
+	Authority []byte
+
 	// Posture is what the machine must enforce; the result repeats it.
 	Posture sandbox.Isolation
 }

@@ -154,6 +154,11 @@ func TestDoorsOfDeclaredEndpoints(t *testing.T) {
 	if err != nil || !slices.Equal(plan.Doors, want) || plan.Enforces(sandbox.FeatureNetworkNone) || !plan.Enforces(sandbox.FeatureNetwork) {
 		t.Fatalf("%+v %v", plan, err)
 	}
+	spec.Network.Endpoints = []sandbox.Endpoint{{Host: "a.test", Methods: []string{"GET"}}, {Host: "b.test"}, {Host: "a.test", Methods: []string{"PUT"}, Paths: []string{"/a"}}}
+	plan, err = MakePlan(spec, image.Template{}, report, "a")
+	if want := []Door{want[2], want[3]}; err != nil || !slices.Equal(plan.Doors, want) || len(plan.Network.Endpoints) != 3 {
+		t.Errorf("a host with two rules: %+v %v", plan, err)
+	}
 	spec.Require = []string{sandbox.FeatureMemory, sandbox.FeatureNetworkNone}
 	if _, err := MakePlan(spec, image.Template{}, report, "a"); sandbox.AsError(err).Code != sandbox.CodeRequirementUnmet || sandbox.AsError(err).Field != "require[1]" {
 		t.Errorf("%v", err)

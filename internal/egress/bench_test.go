@@ -1,8 +1,13 @@
 package egress
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"testing"
 
@@ -45,7 +50,7 @@ func route(b *testing.B, through bool) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r, err := Open(h, n, []Door{{Listener: door, Host: "ok.test", Port: 5432}}, nil)
+	r, err := Open(h, n, nil, []Door{{Listener: door, Host: "ok.test", Port: 5432}}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -128,4 +133,59 @@ func BenchmarkStream(b *testing.B) {
 			b.Fatal(err)
 		}
 	})
+}
+
+// BenchmarkRuledRequest is one small request on a TLS connection that is there, to the
+// server itself and where TLS is ended.
+func BenchmarkRuledRequest(b *testing.B) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	b.Cleanup(server.Close)
+	to := server.Listener.Addr().(*net.TCPAddr).AddrPort()
+	n, err := sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "example.com", Address: to.Addr().String(), Methods: []string{"GET"}, Paths: []string{"/a/**"}}}}.Canonical()
+	if err != nil {
+		b.Fatal(err)
+	}
+	door, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	authority, err := NewAuthority(n)
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := NewHost(100)
+	h.port = func(int) int { return int(to.Port()) }
+	h.roots = x509.NewCertPool()
+	h.roots.AddCert(server.Certificate())
+	r, err := Open(h, n, authority, []Door{{Listener: door, Host: "example.com", Port: 443}}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(r.Close)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority.PEM())
+	for _, way := range []struct {
+		name, address string
+		roots         *x509.CertPool
+	}{{"direct", to.String(), h.roots}, {"held to rules", door.Addr().String(), roots}} {
+		b.Run(way.name, func(b *testing.B) {
+			tr := &http.Transport{
+				TLSClientConfig: &tls.Config{RootCAs: way.roots, MinVersion: tls.VersionTLS12},
+				DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+					return new(net.Dialer).DialContext(ctx, "tcp", way.address)
+				},
+			}
+			defer tr.CloseIdleConnections()
+			for b.Loop() {
+				answer, err := (&http.Client{Transport: tr}).Get("https://example.com/a/b")
+				if err != nil || answer.StatusCode != http.StatusOK {
+					b.Fatal(answer, err)
+				}
+				_, _ = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+			}
+		})
+	}
 }

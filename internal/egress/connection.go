@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -28,7 +27,9 @@ type connection struct {
 	relay    *Relay
 	endpoint *endpoint
 	door     Door
-	guest    net.Conn
+	raw      net.Conn // the guest's
+	guest    net.Conn // the same, or what is in its TLS
+	scheme   string   // of what is passed on by requests
 
 	answers sync.WaitGroup // what comes back
 	said    bool           // to the guest: why not
@@ -39,7 +40,11 @@ type connection struct {
 
 	mu     sync.Mutex
 	server net.Conn // nil: not there yet
-	over   bool
+	// answered is that of the forwarder in the server's place; passed counts the HTTP/1
+	// requests that it got.
+	answered *answered
+	passed   int
+	over     bool
 }
 
 var (
@@ -79,16 +84,19 @@ func (c *connection) finish() {
 		return
 	}
 	c.over = true
-	_ = c.guest.Close()
+	_ = c.raw.Close()
 	if c.server != nil {
 		_ = c.server.Close()
 	}
 }
 
-// any passes on what has no port of its own. The server may be who speaks first.
+// any passes on what has no port of its own. The server may be who speaks first, but where
+// requests are held against rules.
 func (c *connection) any() error {
-	if err := c.connect(); err != nil {
-		return c.refuseDial(false, err)
+	if !c.ruled() {
+		if err := c.connect(); err != nil {
+			return c.refuseDial(false, err)
+		}
 	}
 	buffer := takeBuffer()
 	defer giveBuffer(buffer)
@@ -96,7 +104,7 @@ func (c *connection) any() error {
 	for {
 		n, err := c.guest.Read((*buffer)[len(data):])
 		if n == 0 && err != nil {
-			if errors.Is(err, io.EOF) { // no line of HTTP will come of it
+			if errors.Is(err, io.EOF) && c.server != nil { // no line of HTTP will come of it
 				if err := c.up(data); err != nil {
 					return err
 				}
@@ -118,16 +126,24 @@ func (c *connection) any() error {
 		case speaksHTTP:
 			return c.http(io.MultiReader(bytes.NewReader(bytes.Clone(data)), c.soon(c.guest)))
 		case speaksOther:
-			c.undecided = false
-			if err := c.up(data); err != nil {
-				return err
-			}
-			return c.copyUp(c.guest)
+			return c.other(data)
 		}
 		if len(data) == len(*buffer) {
 			return c.refuse(false, sandbox.DeniedMalformed, errRequest)
 		}
 	}
+}
+
+// other passes on what begins like no protocol that is looked at.
+func (c *connection) other(come []byte) error {
+	c.undecided = false
+	if c.ruled() {
+		return c.refuse(false, sandbox.DeniedNotHTTP, errNotHTTP)
+	}
+	if err := c.up(come); err != nil {
+		return err
+	}
+	return c.copyUp(c.guest)
 }
 
 // tls holds a ClientHello, of which some may have come, against the endpoint, and passes
@@ -149,6 +165,9 @@ func (c *connection) tls(come []byte) error {
 			return c.refuse(true, reason, why)
 		}
 		break
+	}
+	if c.ruled() {
+		return c.endTLS(hello)
 	}
 	c.undecided = false
 	if err := c.connect(); err != nil {
@@ -186,12 +205,9 @@ func (c *connection) connect() error {
 	if c.server != nil {
 		return nil
 	}
-	var given netip.Addr
-	if c.endpoint.Address != "" {
-		var err error
-		if given, err = netip.ParseAddr(c.endpoint.Address); err != nil {
-			return &forbidden{err}
-		}
+	given, err := c.endpoint.given()
+	if err != nil {
+		return err
 	}
 	server, err := c.relay.host.dial(c.relay.life, c.door.Host, c.door.Port, given)
 	if err != nil {
@@ -215,7 +231,7 @@ func (c *connection) refuse(first bool, reason sandbox.DenialReason, why error) 
 	c.relay.ledger.deny(c.door.Host, c.door.Port, reason, why.Error())
 	if first && c.server == nil {
 		switch {
-		case c.door.Port == portHTTP:
+		case c.door.Port == portHTTP, c.scheme == "https":
 			c.say(answer("403 Forbidden", why.Error()+" ("+string(reason)+")"))
 		case c.door.Port == portTLS && reason != sandbox.DeniedNotTLS:
 			c.say(alert(alertUnrecognizedName))
@@ -278,7 +294,7 @@ func (c *connection) cut() {
 		return
 	}
 	c.over = true
-	breakOff(c.guest)
+	breakOff(c.raw)
 	if c.server != nil {
 		breakOff(c.server)
 	}

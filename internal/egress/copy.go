@@ -95,6 +95,9 @@ func (c *connection) endOfGuest() error {
 	if c.server == nil {
 		return io.EOF
 	}
+	if c.answered != nil { // who takes requests would give up those that it has
+		c.answered.wait(c.passed)
+	}
 	return closeWrite(c.server)
 }
 

@@ -9,12 +9,20 @@
 //   - The name is looked up by the host. Each address is checked as it is dialled, against
 //     the registries of special-purpose addresses (special.go), unless the operator has
 //     said where the name is.
+//
 //   - At port 443 only TLS passes whose ClientHello asks for that name (hello.go). What is
 //     inside of it is the guest's and the server's, and is not seen here.
+//
 //   - At port 80 only HTTP/1 passes, and every request's Host must be that name
 //     (request.go, http.go).
+//
 //   - At other ports TLS and HTTP are recognized by their first bytes and held to the same;
 //     other protocols pass as they are.
+//
+//   - Where the endpoint says which methods and paths pass, TLS ends here (ended.go), with
+//     a certificate of an authority that only this sandbox trusts (authority.go). Each
+//     request is held against the rules (rules.go) and said anew to the server, whose own
+//     certificate is verified (forward.go).
 //
 // Whatever is not decided, cannot be read or goes on too long is closed: there is no way
 // on which something passes because something failed. Everything ends with Close.

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"net"
 	"net/netip"
@@ -28,9 +29,10 @@ type Host struct {
 	resolver interface {
 		LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 	}
-	own  own
-	most int64 // connections
-	open atomic.Int64
+	roots *x509.CertPool // whom to trust where TLS is ended; nil: whom this system trusts
+	own   own
+	most  int64 // connections
+	open  atomic.Int64
 
 	port func(int) int // of tests: where a server really listens; nil: where it says
 }

@@ -40,7 +40,7 @@ func (c *connection) http(guest io.Reader) error {
 		if reason, err := c.holds(r); err != nil {
 			return c.refuse(first, reason, err)
 		}
-		if err := c.connect(); err != nil {
+		if err := c.open(); err != nil {
 			return c.refuseDial(first, err)
 		}
 		if r.h2c {
@@ -51,6 +51,7 @@ func (c *connection) http(guest io.Reader) error {
 		}
 		switch {
 		case r.upgrade: // what follows is another protocol
+			c.passed++
 			return c.copyUp(in)
 		case r.chunked:
 			err = c.chunks(in)
@@ -60,6 +61,7 @@ func (c *connection) http(guest io.Reader) error {
 		if err != nil {
 			return err
 		}
+		c.passed++
 	}
 }
 
@@ -89,6 +91,10 @@ func (c *connection) holds(r request) (sandbox.DenialReason, error) {
 			name += ":" + strconv.Itoa(r.port)
 		}
 		return sandbox.DeniedHost, fmt.Errorf("the request is for %q", sandbox.SafeText(name, 80))
+	case r.upgrade && c.ruled():
+		if !r.websocket {
+			return sandbox.DeniedMalformed, errUpgrade
+		}
 	case r.upgrade && c.endpoint.Address == "":
 		// A server that does not know the protocol goes on with HTTP, and what follows
 		// could be a request for another host.

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -19,12 +20,14 @@ type ledger struct {
 	more   int64
 }
 
-// endpoint is one declared endpoint and what went on with it.
+// endpoint is one declared host and what went on with it.
 type endpoint struct {
-	sandbox.Endpoint
+	Host     string
+	Address  string             // or "": the host looks it up
+	declared []sandbox.Endpoint // all that was said of it
 
-	connections, up, down, errors atomic.Int64
-	last                          atomic.Pointer[string]
+	connections, requests, up, down, errors atomic.Int64
+	last                                    atomic.Pointer[string]
 }
 
 func newLedger(n sandbox.Network) *ledger {
@@ -32,9 +35,24 @@ func newLedger(n sandbox.Network) *ledger {
 	l.up.Store(n.Limits.BytesUp)
 	l.down.Store(n.Limits.BytesDown)
 	for _, e := range n.Endpoints {
-		l.endpoints = append(l.endpoints, &endpoint{Endpoint: e})
+		of := l.find(e.Host)
+		if of == nil {
+			of = &endpoint{Host: e.Host, Address: e.Address}
+			l.endpoints = append(l.endpoints, of)
+		}
+		of.declared = append(of.declared, e)
 	}
 	return l
+}
+
+// rules are what requests at a port are held to; none where they are not read.
+func (e *endpoint) rules(port int) (rules []sandbox.Endpoint) {
+	for _, d := range e.declared {
+		if d.Ruled() && slices.Contains(d.Ports, port) {
+			rules = append(rules, d)
+		}
+	}
+	return rules
 }
 
 // find returns a declared endpoint, or nil.
@@ -51,8 +69,9 @@ func (l *ledger) find(host string) *endpoint {
 func (l *ledger) deny(host string, port int, reason sandbox.DenialReason, evidence string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	evidence = sandbox.SafeText(evidence, maxEvidence)
 	for i, d := range l.denied {
-		if d.Host == host && d.Port == port && d.Reason == reason {
+		if d.Host == host && d.Port == port && d.Reason == reason && (reason != sandbox.DeniedRequest || d.Evidence == evidence) {
 			l.denied[i].Count++
 			return
 		}
@@ -61,8 +80,11 @@ func (l *ledger) deny(host string, port int, reason sandbox.DenialReason, eviden
 		l.more++
 		return
 	}
-	l.denied = append(l.denied, sandbox.Denial{Host: host, Port: port, Reason: reason, Evidence: sandbox.SafeText(evidence, 200), Count: 1})
+	l.denied = append(l.denied, sandbox.Denial{Host: host, Port: port, Reason: reason, Evidence: evidence, Count: 1})
 }
+
+// maxEvidence bounds what is written down of a denial, in bytes.
+const maxEvidence = 200
 
 // fail writes down a connection that came to nothing.
 func (e *endpoint) fail(why error) {
@@ -76,9 +98,9 @@ func (l *ledger) use() *sandbox.NetworkUse {
 	u := &sandbox.NetworkUse{Endpoints: []sandbox.EndpointUse{}}
 	var declared []sandbox.Endpoint
 	for _, e := range l.endpoints {
-		declared = append(declared, e.Endpoint)
+		declared = append(declared, e.declared...)
 		one := sandbox.EndpointUse{
-			Host: e.Host, Connections: e.connections.Load(), BytesUp: e.up.Load(), BytesDown: e.down.Load(), Errors: e.errors.Load(),
+			Host: e.Host, Connections: e.connections.Load(), Requests: e.requests.Load(), BytesUp: e.up.Load(), BytesDown: e.down.Load(), Errors: e.errors.Load(),
 		}
 		if last := e.last.Load(); last != nil {
 			one.LastError = *last
@@ -120,6 +142,18 @@ func adviceFor(d sandbox.Denial, declared []sandbox.Endpoint) sandbox.Advice {
 		return sandbox.Advise("close connections, or raise network.limits.connections")
 	case sandbox.DeniedBytesUp, sandbox.DeniedBytesDown:
 		return sandbox.Advise("raise network.limits." + map[sandbox.DenialReason]string{sandbox.DeniedBytesUp: "bytes_up", sandbox.DeniedBytesDown: "bytes_down"}[d.Reason])
+	case sandbox.DeniedRequest:
+		method, path, _ := strings.Cut(d.Evidence, " ")
+		wanted := sandbox.Network{Endpoints: append(slices.Clone(declared), sandbox.Endpoint{Host: d.Host, Ports: []int{d.Port}, Methods: []string{method}, Paths: []string{path}})}
+		for _, e := range declared {
+			if e.Host == d.Host {
+				wanted.Endpoints[len(declared)].Address = e.Address
+			}
+		}
+		if n, err := wanted.Canonical(); err == nil && len(d.Evidence) < maxEvidence {
+			return sandbox.Advise("if it may be asked for, declare its method and path: %s", sandbox.Set("network", sandbox.Network{Endpoints: n.Endpoints}))
+		}
+		return sandbox.Advise("if it may be asked for, declare its method and path")
 	case sandbox.DeniedBusy:
 		return sandbox.Advise("try again: other sandboxes have all the connections that this host passes on at once")
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,26 +31,30 @@ type Packets interface {
 
 // Relay is the way out of one machine. It is safe for concurrent use.
 type Relay struct {
-	host   *Host
-	limits sandbox.NetworkLimits
-	ledger *ledger
-	doors  []Door
-	names  Packets // where programs look names up; nil: nowhere
-	life   context.Context
-	end    context.CancelFunc
+	host      *Host
+	authority *Authority // nil: TLS is ended nowhere
+	limits    sandbox.NetworkLimits
+	ledger    *ledger
+	doors     []Door
+	names     Packets // where programs look names up; nil: nowhere
+	life      context.Context
+	end       context.CancelFunc
 
 	going sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
-	open   map[*connection]bool
+	mu         sync.Mutex
+	closed     bool
+	open       map[*connection]bool
+	dialled    map[*dialled]bool // by forwarders
+	forwarders []*forwarder
 }
 
 // Open begins to pass on what arrives at the doors. They are the relay's from now on, also
 // after an error, and so is names, where programs look up names; it may be nil. The
-// declaration must be canonical, and the doors be of it.
-func Open(h *Host, n sandbox.Network, doors []Door, names Packets) (*Relay, error) {
-	r := &Relay{host: h, limits: n.Limits, ledger: newLedger(n), doors: doors, names: names, open: map[*connection]bool{}}
+// declaration must be canonical, and the doors be of it. a is the authority of this
+// declaration (NewAuthority), nil where that says so.
+func Open(h *Host, n sandbox.Network, a *Authority, doors []Door, names Packets) (*Relay, error) {
+	r := &Relay{host: h, authority: a, limits: n.Limits, ledger: newLedger(n), doors: doors, names: names, open: map[*connection]bool{}, dialled: map[*dialled]bool{}}
 	r.life, r.end = context.WithCancel(context.Background())
 	at := map[string]netip.Addr{}
 	for _, d := range doors {
@@ -57,6 +63,10 @@ func Open(h *Host, n sandbox.Network, doors []Door, names Packets) (*Relay, erro
 			r.Close()
 			return nil, fmt.Errorf("egress: a door for %s, which is not declared", d.Host)
 		}
+	}
+	if a == nil && slices.ContainsFunc(n.Endpoints, sandbox.Endpoint.Ruled) {
+		r.Close()
+		return nil, errors.New("egress: there are rules for requests, and no authority")
 	}
 	for _, d := range doors {
 		r.going.Go(func() { r.accept(d) })
@@ -76,7 +86,15 @@ func (r *Relay) Close() {
 	for c := range r.open {
 		c.cut()
 	}
+	servers := slices.Collect(maps.Keys(r.dialled))
+	forwarders := r.forwarders
 	r.mu.Unlock()
+	for _, f := range forwarders {
+		f.transport.CloseIdleConnections()
+	}
+	for _, d := range servers {
+		_ = d.Close()
+	}
 	for _, d := range r.doors {
 		_ = d.Listener.Close()
 	}
@@ -115,7 +133,7 @@ func (r *Relay) accept(d Door) {
 func (r *Relay) admit(guest net.Conn, d Door) (admitted bool) {
 	e := r.ledger.find(d.Host)
 	e.connections.Add(1)
-	c := &connection{relay: r, endpoint: e, door: d, guest: guest}
+	c := &connection{relay: r, endpoint: e, door: d, raw: guest, guest: guest, scheme: "http"}
 	r.mu.Lock()
 	full, closed := int64(len(r.open)) >= r.limits.Connections, r.closed
 	switch {

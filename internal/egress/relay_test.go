@@ -60,9 +60,13 @@ func newSite(t *testing.T, server string, change func(*Host, *sandbox.Network), 
 			t.Fatal(err)
 		}
 		s.doors[p] = l.Addr().String()
-		doors = append(doors, Door{Listener: l, Host: "ok.test", Port: p})
+		doors = append(doors, Door{Listener: l, Host: n.Endpoints[0].Host, Port: p})
 	}
-	if s.relay, err = Open(h, n, doors, nil); err != nil {
+	authority, err := NewAuthority(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.relay, err = Open(h, n, authority, doors, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.relay.Close)
@@ -93,7 +97,7 @@ func (s *site) denials() (reasons []sandbox.DenialReason) {
 	for range 1000 {
 		for _, d := range s.relay.Use().Denied {
 			reasons = append(reasons, d.Reason)
-			if d.Host != "ok.test" || d.Hint == "" {
+			if d.Host != "ok.test" && d.Host != "example.com" || d.Hint == "" {
 				s.t.Errorf("%+v", d)
 			}
 		}

@@ -18,6 +18,8 @@ type request struct {
 	chunked bool
 	upgrade bool // it asks for another protocol
 	h2c     bool // it offers HTTP/2 in the clear
+
+	websocket bool // that is what upgrade asks for
 }
 
 const (
@@ -74,6 +76,7 @@ func parseHead(head []byte) (r request, err error) {
 	other, asked := seen["upgrade"]
 	r.h2c = strings.EqualFold(other, "h2c")
 	r.upgrade = asked && !r.h2c
+	r.websocket = strings.EqualFold(other, websocket)
 	return r, r.body(seen, old)
 }
 
@@ -135,6 +138,11 @@ func hostAndPort(seen map[string]string) (host string, port int, err error) {
 	if !ok {
 		return "", 0, malformed("it has no Host")
 	}
+	return splitHost(text)
+}
+
+// splitHost reads the host and the port, or 0, that a request names.
+func splitHost(text string) (host string, port int, err error) {
 	name, digits, given := strings.Cut(text, ":")
 	if given {
 		n, err := strconv.ParseUint(digits, 10, 16)

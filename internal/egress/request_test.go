@@ -13,7 +13,7 @@ func TestParseHead(t *testing.T) {
 		"OPTIONS * HTTP/1.1\r\nHost: ok.test\r\n\r\n":                                          {host: "ok.test"},
 		"POST / HTTP/1.1\r\nHost: ok.test\r\nContent-Length: 5\r\n\r\n":                        {host: "ok.test", length: 5},
 		"POST / HTTP/1.1\r\nHost: ok.test\r\nTransfer-Encoding: Chunked\r\n\r\n":               {host: "ok.test", chunked: true},
-		"GET / HTTP/1.1\r\nHost: ok.test\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n": {host: "ok.test", upgrade: true},
+		"GET / HTTP/1.1\r\nHost: ok.test\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n": {host: "ok.test", upgrade: true, websocket: true},
 		"GET / HTTP/1.1\r\nHost: ok.test\r\nUpgrade: H2c\r\nConnection: upgrade\r\n\r\n":       {host: "ok.test", h2c: true},
 		"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n":                                            {host: "127.0.0.1"},
 		"GET / HTTP/1.1\r\nHost: \r\n\r\n":                                                     {},

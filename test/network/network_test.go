@@ -3,16 +3,9 @@
 package network
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -35,7 +28,6 @@ import (
 type world struct {
 	local       *pinfold.Local
 	web, secure sandbox.Endpoint
-	authority   string // certificate that signs secure.test's, in PEM
 }
 
 func open(t *testing.T) *pinfold.Local {
@@ -71,10 +63,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{local: open(t), web: at("web.test", plain.Listener)}
 	secure := httptest.NewUnstartedServer(handler)
 	secure.EnableHTTP2 = true
-	secure.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	var certificate tls.Certificate
-	certificate, w.authority = certified(t, "secure.test")
-	secure.TLS.Certificates = []tls.Certificate{certificate}
+	secure.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{authority.certificate(t, "secure.test")}}
 	secure.StartTLS()
 	t.Cleanup(secure.Close)
 	w.secure = at("secure.test", secure.Listener)
@@ -106,44 +95,12 @@ func repository(t *testing.T) string {
 	return dir
 }
 
-// certified makes a certificate for a host, and the authority's that signs it.
-func certified(t *testing.T, host string) (c tls.Certificate, authority string) {
-	t.Helper()
-	key := func() *ecdsa.PrivateKey {
-		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return k
-	}
-	signed := func(template, parent *x509.Certificate, pub *ecdsa.PrivateKey, by *ecdsa.PrivateKey) []byte {
-		der, err := x509.CreateCertificate(rand.Reader, template, parent, pub.Public(), by)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return der
-	}
-	from, to := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	rootKey, leafKey := key(), key()
-	root := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, NotBefore: from, NotAfter: to,
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	leaf := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host}, NotBefore: from, NotAfter: to,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	rootDER := signed(root, root, rootKey, rootKey)
-	return tls.Certificate{Certificate: [][]byte{signed(leaf, root, leafKey, rootKey)}, PrivateKey: leafKey},
-		string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: rootDER}))
-}
-
 // run runs a program that may reach the endpoints.
 func (w *world) run(t *testing.T, language, code string, endpoints ...sandbox.Endpoint) *sandbox.Result {
 	t.Helper()
 	r, err := w.local.Run(t.Context(), sandbox.Spec{
 		Language: language, Code: code, Network: sandbox.Network{Endpoints: endpoints},
-		Files: []sandbox.File{{Path: "ca.pem", Content: w.authority}}, Env: map[string]string{"NODE_EXTRA_CA_CERTS": "/home/user/ca.pem", "NO_COLOR": "1"},
+		Files: []sandbox.File{{Path: "ca.pem", Content: authority.pem}}, Env: map[string]string{"NODE_EXTRA_CA_CERTS": "/home/user/ca.pem", "NO_COLOR": "1"},
 		Limits: sandbox.Limits{MemoryBytes: 1 << 30, Processes: 256, WallTimeMS: 60_000, CPUTimeMS: 60_000},
 	}, pinfold.RunOptions{})
 	if err != nil {

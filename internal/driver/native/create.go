@@ -249,6 +249,10 @@ func (m *machine) initSpec(socket int) *initSpec {
 	if len(n.doors) > 0 {
 		n.template = n.template.WithNames(m.plan.Names(), driver.Resolver.Addr())
 	}
+	if m.plan.Authority != nil {
+		n.template = n.template.WithAuthority(m.plan.Authority)
+		n.skeleton = 0 // it has files more
+	}
 	if !h.can(cgroup.Pids) {
 		n.processes = m.plan.Limits.Processes
 	}

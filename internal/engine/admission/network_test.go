@@ -60,7 +60,7 @@ func TestOperatorsNetwork(t *testing.T) {
 }
 
 func TestAllowedEndpoints(t *testing.T) {
-	for _, text := range []string{"*.test", "*", "*.a.test=10.0.0.1", "a.test:0", "https://a.test", "a b", "10.0.0.1:80", "a.test=nowhere"} {
+	for _, text := range []string{"*.test", "*", "*.a.test=10.0.0.1", "a.test:0", "https://a.test/**", "GET https://a.test", "a b", "10.0.0.1:80", "a.test=nowhere"} {
 		if e, err := sandbox.ParseAllowed(text); err == nil {
 			t.Errorf("%s is %v", text, e)
 		}

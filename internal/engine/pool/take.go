@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/egress"
 	"pinfold/internal/engine/execution"
 	"pinfold/internal/zygote/warm"
 	"pinfold/sandbox"
@@ -108,11 +109,16 @@ func (s *Pools) plain(ctx context.Context, r Request) (*Machine, error) {
 	}
 	s.making.Add(1)
 	defer s.making.Add(-1)
+	authority, err := egress.NewAuthority(r.Plan.Network)
+	if err != nil {
+		return nil, err
+	}
+	r.Plan.Authority = authority.PEM()
 	opened, err := execution.Open(ctx, r.Driver, r.Plan)
 	if err != nil {
 		return nil, err
 	}
-	if err := opened.OpenDoors(s.egress); err != nil {
+	if err := opened.OpenDoors(s.egress, authority); err != nil {
 		return nil, errors.Join(err, opened.Close(ctx))
 	}
 	return &Machine{Session: opened}, nil

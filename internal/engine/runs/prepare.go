@@ -129,7 +129,7 @@ func (j *job) putInput(ctx context.Context, s *execution.Session, in Input) erro
 // hung on luck: the same step would end in the same way.
 func (j *job) compile(ctx context.Context) (s *execution.Session, ok, clean bool, err error) {
 	plan := j.plan.Named(j.plan.ID + "-c")
-	plan.Network, plan.Doors = sandbox.Network{}, nil // a compiler has none
+	plan.Network, plan.Doors, plan.Authority = sandbox.Network{}, nil, nil // a compiler has none
 	if err := j.move(plan); err != nil {
 		return nil, false, false, err
 	}

@@ -42,6 +42,7 @@ import (
 	"pinfold/internal/engine/execution"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/runs"
+	"pinfold/internal/secret"
 	"pinfold/internal/store"
 	"pinfold/internal/store/memstore"
 	"pinfold/internal/wiring"
@@ -65,6 +66,8 @@ type Options struct {
 	Capacity Capacity
 	// Pools are kept filled with warm sandboxes.
 	Pools []sandbox.PoolSpec
+	// Secrets are what endpoints may name, by name.
+	Secrets map[string]sandbox.SetSecret
 	// Retention is how long records of what has ended are kept in StateDir;
 	// zero means for ever.
 	Retention time.Duration
@@ -125,10 +128,14 @@ func Open(ctx context.Context, o Options) (*Local, error) {
 	if err := wiring.CheckAgent(o.Agent); err != nil {
 		return nil, withAgentHint(err)
 	}
+	secrets, err := secret.NewFixed(o.Secrets)
+	if err != nil {
+		return nil, err
+	}
 	l := &Local{images: o.images()}
 	options := engine.Options{
 		Store: memstore.New(memstore.Options{}), Capacity: admission.Capacity(o.Capacity), Pools: o.Pools, Retention: o.Retention, Log: o.Log,
-		Policy: admission.Policy{Network: admission.Network{Own: true}}, // the program that has the engine is its operator
+		Secrets: secrets, Policy: admission.Policy{Network: admission.Network{Own: true}}, // the program that has the engine is its operator
 	}
 	if o.StateDir != "" {
 		s, err := store.Open(ctx, o.StateDir)
@@ -138,7 +145,6 @@ func Open(ctx context.Context, o Options) (*Local, error) {
 		l.store, options.Store = s, s
 		options.Snapshots.Dir = filepath.Join(s.Dir(), "snapshots")
 	}
-	var err error
 	if l.engine, err = wiring.NewEngine(options, wiring.Parts{Agent: o.Agent, Images: o.images()}); err != nil {
 		return nil, joined(err, l.closeStore())
 	}

@@ -31,6 +31,9 @@ type Endpoint struct {
 	// Paths are exact, but for * (any text within one segment) and /** at the end
 	// (everything below).
 	Paths []string `json:"paths,omitempty"`
+	// Secret names one that the host puts into the requests that pass by this, where it
+	// ends TLS. Programs inside do not have it.
+	Secret string `json:"secret,omitempty"`
 }
 
 // NetworkLimits bound what goes on with all endpoints together. A zero field means the
@@ -140,7 +143,7 @@ func (n *Network) add(field string, e Endpoint) error {
 			return specError(field+".address", e.Host+" is declared twice, at different addresses").WithHint("give the second one another name")
 		}
 		if at := slices.IndexFunc(e.Ports, func(p int) bool { return slices.Contains(have.Ports, p) }); at >= 0 && have.Ruled() != e.Ruled() {
-			return specError(field, fmt.Sprintf("%s is declared twice at port %d, once with methods or paths and once without", e.Host, e.Ports[at])).
+			return specError(field, fmt.Sprintf("%s is declared twice at port %d, once with methods, paths or a secret and once without", e.Host, e.Ports[at])).
 				WithHint("leave out one of them: without them every request passes, and untouched")
 		}
 	}
@@ -175,6 +178,12 @@ func (e Endpoint) canonical(field string) (Endpoint, error) {
 	}
 	if out.Paths, err = canonicalPaths(field+".paths", e.Paths); err != nil {
 		return Endpoint{}, err
+	}
+	if e.Secret != "" {
+		if err := CheckSecretName(e.Secret); err != nil {
+			return Endpoint{}, AsError(err).WithField(field + ".secret")
+		}
+		out.Secret = e.Secret
 	}
 	if e.Address != "" {
 		if out.Address, err = canonicalAddress(e.Address); err != nil {

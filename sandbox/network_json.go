@@ -98,7 +98,8 @@ func (e *Endpoint) read(field string, data json.RawMessage) error {
 		},
 		"methods": words(&e.Methods, MaxMethods, `write "methods": ["GET"]`),
 		"paths":   words(&e.Paths, MaxPaths, `write "paths": ["/repos/**"]`),
-	}, later: map[string]string{"secret": notYet}}.read(data)
+		"secret":  text(&e.Secret),
+	}}.read(data)
 }
 
 func (l *NetworkLimits) read(field string, data json.RawMessage) error {

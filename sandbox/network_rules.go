@@ -16,9 +16,9 @@ const (
 	maxPath    = 512 // bytes
 )
 
-// Ruled says whether some requests pass and others do not, so that the host has to read
-// them: it ends TLS there.
-func (e Endpoint) Ruled() bool { return len(e.Methods) > 0 || len(e.Paths) > 0 }
+// Ruled says whether some requests pass and others do not, or get a secret, so that the
+// host has to read them: it ends TLS there.
+func (e Endpoint) Ruled() bool { return len(e.Methods) > 0 || len(e.Paths) > 0 || e.Secret != "" }
 
 // Below is the end of a path that stands for everything below what is before it.
 const Below = "/**"
@@ -26,7 +26,7 @@ const Below = "/**"
 // join adds what another canonical endpoint says to e, if the two together say the same as
 // each by itself.
 func (e *Endpoint) join(other Endpoint) bool {
-	if e.Host != other.Host || e.Ruled() != other.Ruled() || !slices.Equal(e.Methods, other.Methods) {
+	if e.Host != other.Host || e.Ruled() != other.Ruled() || e.Secret != other.Secret || !slices.Equal(e.Methods, other.Methods) {
 		return false
 	}
 	switch {

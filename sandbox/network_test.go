@@ -131,7 +131,11 @@ func TestRulesAreReadInOneWay(t *testing.T) {
 		"paths at other ports":  {[]Endpoint{e([]int{1}, get, "/a"), e([]int{2}, get, "/b")}, []Endpoint{e([]int{1}, get, "/a"), e([]int{2}, get, "/b")}},
 		"one rule at two ports": {[]Endpoint{e([]int{2}, get, "/a"), e([]int{1}, get, "/a")}, []Endpoint{e([]int{1, 2}, get, "/a")}},
 		"a port without rules":  {[]Endpoint{e([]int{1}, get), e([]int{2}, nil)}, []Endpoint{e([]int{1}, get), e([]int{2}, nil)}},
-		"methods twice":         {[]Endpoint{e(nil, []string{"POST", "GET", "POST"})}, []Endpoint{e([]int{443}, []string{"GET", "POST"})}},
+		"a secret apart": {
+			[]Endpoint{{Host: "a.test", Secret: "x", Paths: []string{"/a"}}, e(nil, nil, "/b")},
+			[]Endpoint{{Host: "a.test", Ports: []int{443}, Secret: "x", Paths: []string{"/a"}}, e([]int{443}, nil, "/b")},
+		},
+		"methods twice": {[]Endpoint{e(nil, []string{"POST", "GET", "POST"})}, []Endpoint{e([]int{443}, []string{"GET", "POST"})}},
 	} {
 		got, err := (Network{Endpoints: c.given}).Canonical()
 		if diff := cmp.Diff(c.want, got.Endpoints); diff != "" || err != nil {
@@ -150,6 +154,7 @@ func TestRulesAreReadInOneWay(t *testing.T) {
 		"network.endpoints[0].methods[1]": {e(nil, []string{"GET", "get"})},
 		"network.endpoints[0].methods[0]": {e(nil, []string{"CONNECT"})},
 		"network.endpoints[0].paths":      {e(nil, nil, many...)},
+		"network.endpoints[0].secret":     {{Host: "a.test", Secret: "A b"}},
 	} {
 		var err *Error
 		if _, got := (Network{Endpoints: n}).Canonical(); !errors.As(got, &err) || err.Field != field {
@@ -251,7 +256,7 @@ func TestNetworkJSON(t *testing.T) {
 		`{"endpoints":[{"host":"a","methods":"GET"}]}`:        "network.endpoints[0].methods",
 		`{"endpoints":[{"host":"a","methods":[]}]}`:           "network.endpoints[0].methods",
 		`{"endpoints":[{"host":"a","paths":[1]}]}`:            "network.endpoints[0].paths",
-		`{"endpoints":[{"host":"a","secret":"x"}]}`:           "network.endpoints[0].secret",
+		`{"endpoints":[{"host":"a","secret":["x"]}]}`:         "network.endpoints[0].secret",
 		`{"endpoints":[],"limits":{"requests":1}}`:            "network.limits.requests",
 		`{"endpoints":[],"limits":{"bytes_up":0}}`:            "network.limits.bytes_up",
 		`{"endpoints":[],"limits":{"connections":"many"}}`:    "network.limits.connections",

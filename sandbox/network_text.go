@@ -87,7 +87,7 @@ func ParseAllowed(text string) (Endpoint, error) {
 		return Endpoint{}, err
 	}
 	if e.Ruled() {
-		return Endpoint{}, specError("", "an operator's list has hosts and ports; methods and paths stand in requests").WithHint("write HOST or HOST:PORT")
+		return Endpoint{}, specError("", "an operator's list has hosts and ports; methods, paths and secrets stand in requests").WithHint("write HOST or HOST:PORT")
 	}
 	if strings.HasPrefix(e.Host, "*.") && e.Address != "" {
 		return Endpoint{}, specError("", "many names cannot be at one address").WithHint("write each name by itself")
@@ -103,11 +103,12 @@ func ParseAllowed(text string) (Endpoint, error) {
 
 const maxEndpointText = 1200
 
-// Words says an endpoint as ParseEndpoint reads it: one text, or one for each path.
+// Words says an endpoint as ParseEndpoint reads it: one text, or one for each path. Its
+// secret is not in there.
 func (e Endpoint) Words() []string {
 	authority, scheme := e.authority(e.Ports), "https"
 	switch {
-	case !e.Ruled():
+	case len(e.Methods) == 0 && len(e.Paths) == 0:
 		return []string{authority}
 	case len(e.Ports) == 0, slices.Equal(e.Ports, []int{DefaultPort}):
 		authority = e.authority(nil)

@@ -15,6 +15,7 @@ type EndpointUse struct {
 	Host        string `json:"host"`
 	Connections int64  `json:"connections"`        // that programs opened
 	Requests    int64  `json:"requests,omitempty"` // that passed, where the host reads them
+	Secrets     int64  `json:"secrets,omitempty"`  // of these, that got a secret
 	BytesUp     int64  `json:"bytes_up"`
 	BytesDown   int64  `json:"bytes_down"`
 	Errors      int64  `json:"errors"` // connections that came to nothing on the host's side

@@ -11,6 +11,7 @@ import (
 
 	"pinfold/internal/audit"
 	"pinfold/internal/engine"
+	"pinfold/internal/secret/vault"
 )
 
 // Options are what the API needs. Engine and Access must be set.
@@ -45,6 +46,8 @@ type Options struct {
 	Audit *audit.Log
 	// Build makes templates; nil: there are no images.
 	Build Builder
+	// Secrets keeps those of tenants; nil: none are kept, and requests for them say so.
+	Secrets *vault.Store
 	// Heartbeat is how often a silent stream sends a sign of life, default
 	// 15 s. ClientTimeout is how long a client may neither send nor read what it
 	// has to, default 30 s.
@@ -101,7 +104,7 @@ func withDefaults(o Options) Options {
 // routes is the whole table.
 func (s *server) routes() []route {
 	var all []route
-	for _, part := range [][]route{s.runRoutes(), s.sandboxRoutes(), s.snapshotRoutes(), s.processRoutes(), s.fileRoutes(), s.archiveRoutes(), s.portRoutes(), s.tunnelRoutes(), s.linkRoutes(), s.languageRoutes(), s.auditRoutes(), s.hostRoutes(), s.serverRoutes()} {
+	for _, part := range [][]route{s.runRoutes(), s.sandboxRoutes(), s.snapshotRoutes(), s.processRoutes(), s.fileRoutes(), s.archiveRoutes(), s.portRoutes(), s.tunnelRoutes(), s.linkRoutes(), s.secretRoutes(), s.languageRoutes(), s.auditRoutes(), s.hostRoutes(), s.serverRoutes()} {
 		all = append(all, part...)
 	}
 	return all

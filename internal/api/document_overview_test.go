@@ -19,6 +19,7 @@ func openapi(version string) huma.Config {
 	c.Tags = []*huma.Tag{
 		{Name: "Runs", Description: "One program in one fresh sandbox, one result."},
 		{Name: "Sandboxes", Description: "Living sandboxes: they stay until you end them, their time is over, or nobody has used them for long."},
+		{Name: "Secrets", Description: "What the host puts into programs' requests to declared endpoints, and programs never have."},
 		{Name: "Snapshots", Description: "What a living sandbox holds at one moment, kept on the server; and sandboxes that begin with it."},
 		{Name: "Processes", Description: "Commands in a living sandbox. A client that goes away never ends one."},
 		{Name: "Files", Description: "Files of a living sandbox, as streams of any size. Paths are absolute or relative to /home/user."},

@@ -43,7 +43,7 @@ func operation(doc *huma.OpenAPI, rt route) *huma.Operation {
 func pathParameters(rt route) []*huma.Param {
 	docs := map[string]string{
 		"id": "The sandbox's id, sbx_….", "run": "The run's id, run_….", "process": "The process's id, prc_….", "snapshot": "The snapshot's id, snp_….", "index": "The entry's index, from 0.",
-		"port": "The port on which a server inside listens.", "path": "The path in that server, with its query.", "name": "The pool's name.",
+		"port": "The port on which a server inside listens.", "path": "The path in that server, with its query.", "name": "The pool's name.", "secret": "The secret's name.",
 	}
 	var all []*huma.Param
 	for part := range strings.SplitSeq(rt.path, "/") {
@@ -59,6 +59,8 @@ func pathParameters(rt route) []*huma.Param {
 			schema.Pattern = `^` + map[string]string{"run": "run", "process": "prc", "snapshot": "snp"}[name] + `_[a-z2-7]{26}$`
 		case "index":
 			schema = &huma.Schema{Type: huma.TypeInteger, Minimum: number(0)}
+		case "secret":
+			schema.Pattern = `^[a-z0-9_-]{1,40}$`
 		case "port":
 			schema = &huma.Schema{Type: huma.TypeInteger, Minimum: number(1), Maximum: number(65535)}
 		}

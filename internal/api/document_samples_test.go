@@ -156,6 +156,10 @@ func samplePool() sandbox.PoolInfo {
 	}
 }
 
+func sampleSecret() sandbox.Secret {
+	return sandbox.Secret{Name: "github", Hosts: []string{"api.github.com"}, Header: sandbox.DefaultSecretHeader, UpdatedAt: sampleTime}
+}
+
 func sampleSnapshot() sandbox.Snapshot {
 	limits := sampleSandbox().Limits
 	return sandbox.Snapshot{
@@ -201,6 +205,8 @@ func samples() map[reflect.Type]any {
 		sandbox.Listing[sandbox.Change]{Items: []sandbox.Change{{Kind: "added", File: sampleFile()}}},
 		sampleSnapshot(),
 		List[sandbox.Snapshot]{Items: []sandbox.Snapshot{sampleSnapshot()}},
+		List[sandbox.Secret]{Items: []sandbox.Secret{sampleSecret()}},
+		sampleSecret(),
 		samplePool(),
 		List[sandbox.PoolInfo]{Items: []sandbox.PoolInfo{samplePool()}},
 		sandbox.BuiltTemplate{Name: "tools", Image: "sha256:84c061cb3e6d8a16176335a9b642c50c4268636a7567f1457235971936934804", Bytes: 187_800_000, WallMS: 41_000},

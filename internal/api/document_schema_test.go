@@ -56,7 +56,7 @@ func finishNetwork(registry huma.Registry, schema *huma.Schema) {
 
 // requestTypes are the schemas of what people send.
 func requestTypes() []string {
-	return []string{"RunSpec", "File", "SandboxCreate", "TakeSnapshot", "ForkSandbox", "Command", "Terminal", "ExtendBody", "SignalBody", "MkdirBody", "MoveBody", "PoolSpec", "Limits", "LinkBody", "Endpoint", "NetworkLimits"}
+	return []string{"RunSpec", "File", "SandboxCreate", "TakeSnapshot", "ForkSandbox", "Command", "Terminal", "ExtendBody", "SignalBody", "MkdirBody", "MoveBody", "PoolSpec", "Limits", "LinkBody", "Endpoint", "NetworkLimits", "SetSecret"}
 }
 
 // finishLimits takes ranges and defaults from the table of limits.

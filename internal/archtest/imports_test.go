@@ -73,7 +73,7 @@ var importRules = []struct {
 	},
 	{
 		name: "egress", from: []string{"internal/egress/..."},
-		deny:   append([]string{"internal/engine/...", "internal/driver/...", "internal/agent/...", "internal/guest/...", "internal/linux/...", "internal/store/..."}, edges...),
+		deny:   append([]string{"internal/engine/...", "internal/driver/...", "internal/agent/...", "internal/guest/...", "internal/linux/...", "internal/store/...", "internal/secret/vault"}, edges...),
 		reason: "what may leave is decided by doors and declarations, whoever made the machine",
 	},
 	{
@@ -285,6 +285,7 @@ var dependencies = []struct {
 	{"github.com/google/go-cmp", []string{"internal/driver/drivertest/...", "test/..."}, "it panics by design; tests only"},
 	{"golang.org/x/mod", []string{"internal/audit"}, "the tree of the audit log and its signed notes, as Go's checksum database and Certificate Transparency have them"},
 	{"modernc.org/sqlite", []string{"internal/store"}, "one package knows the database"},
+	{"filippo.io/age", []string{"internal/secret/vault"}, "one package encrypts what is kept: a format that others read, by an author of Go's own cryptography, and nothing of it invented here"},
 	{"github.com/klauspost/compress", []string{"internal/template"}, "layers of images come compressed with zstd, too, which the standard library does not read, and with gzip, which it reads half as fast"},
 	{"github.com/google/go-containerregistry", []string{"internal/template/registry"}, "one package speaks with registries: their references, their tokens, Docker's credentials"},
 	{"pgregory.net/rapid", []string{"internal/store/storetest/..."}, "tests only"},

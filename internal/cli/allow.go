@@ -33,6 +33,30 @@ func (l endpointList) String() string { return "" }
 // Type implements pflag.Value.
 func (l endpointList) Type() string { return "ENDPOINT" }
 
+// secretFlag has the requests of the endpoint before it get a secret.
+const secretFlag = "secret"
+
+// endpointSecret is that flag.
+type endpointSecret struct{ into *sandbox.Network }
+
+// Set implements pflag.Value.
+func (s endpointSecret) Set(name string) error {
+	if len(s.into.Endpoints) == 0 {
+		return usageError("--secret stands behind the --allow that it is for")
+	}
+	if err := sandbox.CheckSecretName(name); err != nil {
+		return sandbox.AsError(err).WithField("network.endpoints")
+	}
+	s.into.Endpoints[len(s.into.Endpoints)-1].Secret = name
+	return nil
+}
+
+// String implements pflag.Value.
+func (s endpointSecret) String() string { return "" }
+
+// Type implements pflag.Value.
+func (s endpointSecret) Type() string { return "NAME" }
+
 // withFlags puts the flags that were given over what a request says: endpoints are
 // added, and a mode takes the place of it all.
 func withFlags(n, flags sandbox.Network) sandbox.Network {
@@ -56,6 +80,9 @@ func allowFlags(f sandbox.Fix) string {
 	for _, e := range n.Endpoints {
 		for _, w := range e.Words() {
 			words = append(words, "--"+allowFlag+" "+shellQuote(w))
+			if e.Secret != "" {
+				words = append(words, "--"+secretFlag+" "+e.Secret)
+			}
 		}
 	}
 	return strings.Join(words, " ")

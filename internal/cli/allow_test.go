@@ -36,6 +36,15 @@ func TestAllow(t *testing.T) {
 	if n, _ := spec.Network.Canonical(); err != nil || len(n.Endpoints) != 2 || n.Endpoints[1].String() != "GET https://a.test/a/** and GET https://a.test/b" {
 		t.Errorf("%+v %v", n, err)
 	}
+	spec, err = parse("--allow", "https://a.test", "--secret", "token", "--allow", "b.test")
+	if e := spec.Network.Endpoints; err != nil || len(e) != 3 || e[1].Secret != "token" || e[2].Secret != "" {
+		t.Errorf("%+v %v", e, err)
+	}
+	for _, wrong := range [][]string{{"--secret", "token", "--allow", "a.test"}, {"--allow", "a.test", "--secret", "Token"}} {
+		if _, err := parse(wrong...); err == nil {
+			t.Errorf("%v is taken", wrong)
+		}
+	}
 	if _, err := parse("--allow", "GET https://a.test/../b"); err == nil {
 		t.Error("a path with two readings is taken")
 	}
@@ -58,8 +67,8 @@ func TestAllowIsSaidInFlags(t *testing.T) {
 	if r.Network.Denied[0].Hint != `declare it: "network": {"endpoints": [{"host": "a.test", "ports": [80, 443]}, {"host": "b.test"}]}` {
 		t.Error(r.Network.Denied[0].Hint)
 	}
-	rule := sandbox.Set("network", sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test", Methods: []string{"GET"}, Paths: []string{"/a/**", "/b"}}}})
-	if got := words.say("", sandbox.Advise("%s", rule)); got != "--allow 'GET https://a.test/a/**' --allow 'GET https://a.test/b'" {
+	rule := sandbox.Set("network", sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test", Methods: []string{"GET"}, Paths: []string{"/a/**", "/b"}}, {Host: "b.test", Secret: "token"}}})
+	if got := words.say("", sandbox.Advise("%s", rule)); got != "--allow 'GET https://a.test/a/**' --allow 'GET https://a.test/b' --allow b.test --secret token" {
 		t.Error(got)
 	}
 	_ = set.Set("allow", "a.test")

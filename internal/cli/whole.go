@@ -38,6 +38,7 @@ func (a *app) wholeCommands() []namedCommand {
 	return []namedCommand{
 		{"serve", a.serveCommand},
 		{"key", a.keyCommand},
+		{"secret", a.secretCommand},
 		{"audit", a.auditCommand},
 		{"receipt", a.receiptCommand},
 		{"template", a.templateCommand},

@@ -43,6 +43,7 @@ type Config struct {
 	Limits         Limits   `yaml:"limits"`
 	TTL            TTL      `yaml:"ttl"`
 	Network        Network  `yaml:"network"`
+	Secrets        Secrets  `yaml:"secrets"`
 	Pools          []Pool   `yaml:"pools"`
 	Drivers        Drivers  `yaml:"drivers"`
 	// Audit is the record that nobody can rewrite, below State.
@@ -126,6 +127,13 @@ func (n Network) Endpoints() (all []sandbox.Endpoint) {
 		}
 	}
 	return all
+}
+
+// Secrets says with which key those of tenants are kept, below State.
+type Secrets struct {
+	// KeyFile names the file of the key; empty: it is in the environment, or no secrets
+	// are kept.
+	KeyFile string `yaml:"key_file"`
 }
 
 // Drivers configure the ways to make sandboxes beyond the native one.

@@ -50,7 +50,7 @@ func route(b *testing.B, through bool) string {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r, err := Open(h, n, nil, []Door{{Listener: door, Host: "ok.test", Port: 5432}}, nil)
+	r, err := Open(h, n, Means{}, []Door{{Listener: door, Host: "ok.test", Port: 5432}}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func BenchmarkRuledRequest(b *testing.B) {
 	h.port = func(int) int { return int(to.Port()) }
 	h.roots = x509.NewCertPool()
 	h.roots.AddCert(server.Certificate())
-	r, err := Open(h, n, authority, []Door{{Listener: door, Host: "example.com", Port: 443}}, nil)
+	r, err := Open(h, n, Means{Authority: authority}, []Door{{Listener: door, Host: "example.com", Port: 443}}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

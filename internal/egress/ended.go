@@ -15,7 +15,7 @@ import (
 func (c *connection) endTLS(hello []byte) error {
 	ended := tls.Server(&begun{Conn: c.guest, come: hello}, &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.relay.authority.of(c.door.Host) },
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.relay.means.Authority.of(c.door.Host) },
 	})
 	if err := ended.HandshakeContext(c.relay.life); err != nil { // the deadline is decideTimeout's
 		var told *net.OpError

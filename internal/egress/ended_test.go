@@ -54,7 +54,7 @@ func rulesFor(s *httptest.Server, methods []string, paths ...string) func(*Host,
 // trusting is a client of a program inside, which trusts the sandbox's authority alone.
 func (s *site) trusting(port int, http2too bool) *http.Client {
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(s.relay.authority.PEM())
+	roots.AppendCertsFromPEM(s.relay.means.Authority.PEM())
 	tr := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "example.com", MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: http2too,
 	}
@@ -179,7 +179,7 @@ func TestAuthorityIsForItsHostsAlone(t *testing.T) {
 	if a, err := NewAuthority(sandbox.Network{Endpoints: n.Endpoints[1:]}); a != nil || err != nil {
 		t.Errorf("%v %v where nothing wants one", a, err)
 	}
-	if _, err := Open(NewHost(1), n, nil, nil, nil); err == nil {
+	if _, err := Open(NewHost(1), n, Means{}, nil, nil); err == nil {
 		t.Error("a relay with rules has no authority")
 	}
 }
@@ -187,7 +187,7 @@ func TestAuthorityIsForItsHostsAlone(t *testing.T) {
 // raw begins TLS by hand and returns what is in it.
 func (s *site) raw(port int, protocol string) *tls.Conn {
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(s.relay.authority.PEM())
+	roots.AppendCertsFromPEM(s.relay.means.Authority.PEM())
 	c := tls.Client(s.dial(port), &tls.Config{RootCAs: roots, ServerName: "example.com", NextProtos: []string{protocol}, MinVersion: tls.VersionTLS12})
 	if err := c.Handshake(); err != nil {
 		s.t.Fatal(err)

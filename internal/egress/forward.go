@@ -59,11 +59,12 @@ func (r *Relay) forwarder(d Door, e *endpoint, scheme string) *forwarder {
 		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: idleTimeout, ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxAnswerHead,
 	}
 	f.proxy = &httputil.ReverseProxy{
-		Transport: f.transport, FlushInterval: -1, ErrorLog: quiet, ErrorHandler: f.failed,
+		Transport: finalAnswers{f.transport}, ModifyResponse: redact, FlushInterval: -1, ErrorLog: quiet, ErrorHandler: f.failed,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host = scheme, net.JoinHostPort(d.Host, strconv.Itoa(d.Port))
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
 			p.Out.Host = p.In.Host
+			inject(p.Out)
 		},
 	}
 	r.forwarders = append(r.forwarders, f)
@@ -138,7 +139,11 @@ func (r *Relay) keep(d *dialled) bool {
 
 // ServeHTTP implements http.Handler.
 func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if reason, err := f.holds(r); err != nil {
+	reason, err := f.holds(r)
+	if err == nil {
+		r, reason, err = f.withSecret(r)
+	}
+	if err != nil {
 		f.relay.ledger.deny(f.door.Host, f.door.Port, reason, err.Error())
 		text := err.Error()
 		if reason == sandbox.DeniedRequest {

@@ -26,8 +26,8 @@ type endpoint struct {
 	Address  string             // or "": the host looks it up
 	declared []sandbox.Endpoint // all that was said of it
 
-	connections, requests, up, down, errors atomic.Int64
-	last                                    atomic.Pointer[string]
+	connections, requests, secrets, up, down, errors atomic.Int64
+	last                                             atomic.Pointer[string]
 }
 
 func newLedger(n sandbox.Network) *ledger {
@@ -100,7 +100,7 @@ func (l *ledger) use() *sandbox.NetworkUse {
 	for _, e := range l.endpoints {
 		declared = append(declared, e.declared...)
 		one := sandbox.EndpointUse{
-			Host: e.Host, Connections: e.connections.Load(), Requests: e.requests.Load(), BytesUp: e.up.Load(), BytesDown: e.down.Load(), Errors: e.errors.Load(),
+			Host: e.Host, Connections: e.connections.Load(), Requests: e.requests.Load(), Secrets: e.secrets.Load(), BytesUp: e.up.Load(), BytesDown: e.down.Load(), Errors: e.errors.Load(),
 		}
 		if last := e.last.Load(); last != nil {
 			one.LastError = *last
@@ -133,7 +133,7 @@ func adviceFor(d sandbox.Denial, declared []sandbox.Endpoint) sandbox.Advice {
 	case sandbox.DeniedHidden:
 		return sandbox.Advise("turn off encrypted ClientHello (ECH), also as GREASE, in the program")
 	case sandbox.DeniedNotTLS:
-		return sandbox.Advise("port 443 is for TLS; what speaks something else needs another port")
+		return sandbox.Advise("port 443 is for TLS, as is every request that gets a secret; what speaks something else needs another port")
 	case sandbox.DeniedNotHTTP:
 		return sandbox.Advise("port 80 is for HTTP/1; what speaks something else needs another port")
 	case sandbox.DeniedMalformed:

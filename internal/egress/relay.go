@@ -31,14 +31,14 @@ type Packets interface {
 
 // Relay is the way out of one machine. It is safe for concurrent use.
 type Relay struct {
-	host      *Host
-	authority *Authority // nil: TLS is ended nowhere
-	limits    sandbox.NetworkLimits
-	ledger    *ledger
-	doors     []Door
-	names     Packets // where programs look names up; nil: nowhere
-	life      context.Context
-	end       context.CancelFunc
+	host   *Host
+	means  Means
+	limits sandbox.NetworkLimits
+	ledger *ledger
+	doors  []Door
+	names  Packets // where programs look names up; nil: nowhere
+	life   context.Context
+	end    context.CancelFunc
 
 	going sync.WaitGroup
 
@@ -51,10 +51,9 @@ type Relay struct {
 
 // Open begins to pass on what arrives at the doors. They are the relay's from now on, also
 // after an error, and so is names, where programs look up names; it may be nil. The
-// declaration must be canonical, and the doors be of it. a is the authority of this
-// declaration (NewAuthority), nil where that says so.
-func Open(h *Host, n sandbox.Network, a *Authority, doors []Door, names Packets) (*Relay, error) {
-	r := &Relay{host: h, authority: a, limits: n.Limits, ledger: newLedger(n), doors: doors, names: names, open: map[*connection]bool{}, dialled: map[*dialled]bool{}}
+// declaration must be canonical, and the doors and the means be of it.
+func Open(h *Host, n sandbox.Network, m Means, doors []Door, names Packets) (*Relay, error) {
+	r := &Relay{host: h, means: m, limits: n.Limits, ledger: newLedger(n), doors: doors, names: names, open: map[*connection]bool{}, dialled: map[*dialled]bool{}}
 	r.life, r.end = context.WithCancel(context.Background())
 	at := map[string]netip.Addr{}
 	for _, d := range doors {
@@ -64,9 +63,9 @@ func Open(h *Host, n sandbox.Network, a *Authority, doors []Door, names Packets)
 			return nil, fmt.Errorf("egress: a door for %s, which is not declared", d.Host)
 		}
 	}
-	if a == nil && slices.ContainsFunc(n.Endpoints, sandbox.Endpoint.Ruled) {
+	if err := m.serve(n); err != nil {
 		r.Close()
-		return nil, errors.New("egress: there are rules for requests, and no authority")
+		return nil, err
 	}
 	for _, d := range doors {
 		r.going.Go(func() { r.accept(d) })

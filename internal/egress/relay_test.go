@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"pinfold/internal/secret"
 	"pinfold/sandbox"
 )
 
@@ -40,6 +41,12 @@ type site struct {
 
 // newSite opens doors at those ports of ok.test, which lead to a server's address.
 func newSite(t *testing.T, server string, change func(*Host, *sandbox.Network), ports ...int) *site {
+	t.Helper()
+	return newSiteWith(t, server, nil, change, ports...)
+}
+
+// newSiteWith is newSite of who has secrets.
+func newSiteWith(t *testing.T, server string, find secret.Finder, change func(*Host, *sandbox.Network), ports ...int) *site {
 	to := netip.MustParseAddrPort(server)
 	h := NewHost(100)
 	h.port = func(int) int { return int(to.Port()) }
@@ -62,11 +69,11 @@ func newSite(t *testing.T, server string, change func(*Host, *sandbox.Network), 
 		s.doors[p] = l.Addr().String()
 		doors = append(doors, Door{Listener: l, Host: n.Endpoints[0].Host, Port: p})
 	}
-	authority, err := NewAuthority(n)
+	means, err := NewMeans(t.Context(), n, "team", find)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.relay, err = Open(h, n, authority, doors, nil); err != nil {
+	if s.relay, err = Open(h, n, means, doors, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.relay.Close)

@@ -26,6 +26,7 @@ import (
 	"pinfold/internal/engine/snapshots"
 	"pinfold/internal/image"
 	"pinfold/internal/processors"
+	"pinfold/internal/secret"
 	"pinfold/sandbox"
 )
 
@@ -72,8 +73,10 @@ type Options struct {
 	// Snapshots say where snapshots are kept and how much they may take. Their records
 	// are the store's.
 	Snapshots snapshots.Options
-	Log       *slog.Logger // nil: none
-	Observer  Observer     // nil: none
+	// Secrets are what endpoints may name; nil: there are none.
+	Secrets  secret.Finder
+	Log      *slog.Logger // nil: none
+	Observer Observer     // nil: none
 }
 
 // Engine runs programs (its Runner) and keeps living sandboxes (its Manager), which share
@@ -107,7 +110,7 @@ func New(o Options) *Engine {
 	if e.log == nil {
 		e.log = discardLog()
 	}
-	e.pools = pool.New(pool.Options{Planner: e.planner, Policy: o.Policy, Log: e.log})
+	e.pools = pool.New(pool.Options{Planner: e.planner, Policy: o.Policy, Secrets: o.Secrets, Log: e.log})
 	if o.Store != nil {
 		e.records = records.NewKeeper(o.Store, e.log)
 	}

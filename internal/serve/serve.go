@@ -26,6 +26,7 @@ import (
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/snapshots"
 	"pinfold/internal/probe"
+	"pinfold/internal/secret/vault"
 	"pinfold/internal/store"
 	"pinfold/internal/telemetry"
 	"pinfold/sandbox"
@@ -83,6 +84,7 @@ type server struct {
 	telemetry *telemetry.Telemetry
 	access    *access.Service
 	compiled  *compilecache.Cache // nil: off
+	secrets   *vault.Store        // nil: none are kept
 	engine    *engine.Engine
 	cert      *certificate
 	http      *http.Server
@@ -143,7 +145,7 @@ func (s *server) open(ctx context.Context) error {
 		Engine: s.engine, Access: s.access, Version: s.o.Version, Domain: s.config.Domain,
 		AllowedHosts: hostsWithoutPorts(s.config.AllowedHosts), AllowedOrigins: s.config.AllowedOrigins,
 		Metrics: s.telemetry.Handler(), Middleware: s.telemetry.Middleware, Log: s.log,
-		SpoolDir: s.config.State, Build: s.builder(), Audit: s.audit,
+		SpoolDir: s.config.State, Build: s.builder(), Audit: s.audit, Secrets: s.secrets,
 	})
 	if err != nil {
 		return err
@@ -183,6 +185,9 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err := s.openCompileCache(); err != nil {
 		return err
 	}
+	if err := s.openSecrets(); err != nil {
+		return err
+	}
 	auditor, err := s.openAudit()
 	if err != nil {
 		return err
@@ -190,7 +195,7 @@ func (s *server) openEngine(ctx context.Context) error {
 	e, err := s.o.NewEngine(engine.Options{
 		Store: s.store, Auditor: auditor, Capacity: capacity(c.Capacity), Quota: s.quota, Pools: poolSpecs(c.Pools),
 		Policy: admission.Policy{Default: c.Limits.Default, Max: c.Limits.Max, Network: admission.Network{Allow: c.Network.Endpoints()}}, DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
-		Snapshots: s.snapshots(), Retention: c.Retention, DestroyLater: true, CompileCache: s.compiled, Log: s.log, Observer: s.telemetry,
+		Snapshots: s.snapshots(), Retention: c.Retention, DestroyLater: true, CompileCache: s.compiled, Secrets: s.secrets, Log: s.log, Observer: s.telemetry,
 	})
 	if err != nil {
 		return err

@@ -65,6 +65,7 @@ func (w *world) operations() []operation {
 func TestEveryRouteWorks(t *testing.T) {
 	w := newWorld(t, func(s *settings) {
 		withAudit(t, s)
+		s.api.Secrets = newVault(t)
 		s.api.Build = func(_ context.Context, d *build.Declaration, o build.Options) (build.Result, error) {
 			return build.Result{Template: template.Template{Name: d.Name}, Cached: !o.Fresh}, nil
 		}
@@ -78,6 +79,7 @@ func TestEveryRouteWorks(t *testing.T) {
 	useFiles(w, box)
 	usePorts(w, box)
 	useLinks(w, box)
+	useSecrets(w)
 	useHost(w)
 	useAudit(w)
 	w.must(200, request{key: "alpha", method: "DELETE", path: box})

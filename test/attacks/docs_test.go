@@ -24,7 +24,7 @@ var elsewhere = [][2]string{
 	{"KE-01: the filter, interpreted for every architecture and number", "internal/linux/seccomp: TestGoldenTable, TestFilterAgreesWithTables"},
 	{"KE-13: weaker kernels are refused or named", "internal/driver/native and test/kernels"},
 	{"FS-10: archives that go in", "waits for archives"},
-	{"NE-03 to NE-17, CR-02, CR-03: declared endpoints and secrets", "wait for egress"},
+	{"NE-03 to NE-17, CR-02, CR-03: declared endpoints and secrets", "internal/egress and test/network"},
 	{"PT-03, PT-06 to PT-08, OU-05: requests of many tenants", "wait for the server"},
 	{"LI-01 to LI-11: a life that is cut short", "internal/driver/native: crash, soak and race tests; the server's wait for it"},
 }

@@ -23,6 +23,7 @@ import (
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/image"
+	"pinfold/internal/secret/vault"
 	"pinfold/internal/store"
 )
 
@@ -66,7 +67,15 @@ func startServer(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	h, err := api.New(api.Options{Engine: e, Access: service, Version: "test", Audit: record})
+	key, err := vault.NewKey()
+	if err != nil {
+		return err
+	}
+	secrets, err := vault.Open(env.WorkDir+"/secrets", key)
+	if err != nil {
+		return err
+	}
+	h, err := api.New(api.Options{Engine: e, Access: service, Version: "test", Audit: record, Secrets: secrets})
 	if err != nil {
 		return err
 	}

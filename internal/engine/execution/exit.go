@@ -6,9 +6,9 @@ import (
 )
 
 // OpenDoors lets out what the plan declares, before anything runs. After an error the
-// machine has no way out, and is to be closed. host is what all machines share, and a is
-// the authority whose certificate the plan has.
-func (s *Session) OpenDoors(host *egress.Host, a *egress.Authority) error {
+// machine has no way out, and is to be closed. host is what all machines share, and m
+// what it takes for this machine's requests, whose authority's certificate the plan has.
+func (s *Session) OpenDoors(host *egress.Host, m egress.Means) error {
 	if len(s.Plan.Doors) == 0 {
 		return nil
 	}
@@ -25,7 +25,7 @@ func (s *Session) OpenDoors(host *egress.Host, a *egress.Authority) error {
 		d := s.Plan.Doors[i]
 		doors[i] = egress.Door{Listener: l, Host: d.Host, Port: int(d.At.Port()), At: d.At.Addr()}
 	}
-	relay, err := egress.Open(host, s.Plan.Network, a, doors, resolver)
+	relay, err := egress.Open(host, s.Plan.Network, m, doors, resolver)
 	if err != nil {
 		return err
 	}

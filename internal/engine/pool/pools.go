@@ -20,6 +20,7 @@ import (
 	"pinfold/internal/engine/planner"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/language"
+	"pinfold/internal/secret"
 	"pinfold/sandbox"
 )
 
@@ -27,6 +28,7 @@ import (
 type Options struct {
 	Planner *planner.Planner
 	Policy  admission.Policy
+	Secrets secret.Finder // nil: there are none
 	Log     *slog.Logger
 }
 
@@ -36,6 +38,7 @@ type Pools struct {
 	policy  admission.Policy
 	log     *slog.Logger
 	egress  *egress.Host
+	secrets secret.Finder
 
 	// BeforeTake is of tests: called between choosing a pool and taking from it. nil
 	// or set before the first request.
@@ -55,7 +58,7 @@ type Pools struct {
 // New returns an empty set of pools.
 func New(o Options) *Pools {
 	return &Pools{
-		planner: o.Planner, policy: o.Policy, log: o.Log, egress: egress.NewHost(0), quit: make(chan struct{}),
+		planner: o.Planner, policy: o.Policy, log: o.Log, egress: egress.NewHost(0), secrets: o.Secrets, quit: make(chan struct{}),
 		pools: map[string]*pool{}, onDemand: map[string]*onDemand{},
 	}
 }

@@ -109,16 +109,16 @@ func (s *Pools) plain(ctx context.Context, r Request) (*Machine, error) {
 	}
 	s.making.Add(1)
 	defer s.making.Add(-1)
-	authority, err := egress.NewAuthority(r.Plan.Network)
+	means, err := egress.NewMeans(ctx, r.Plan.Network, r.Tenant, s.secrets)
 	if err != nil {
 		return nil, err
 	}
-	r.Plan.Authority = authority.PEM()
+	r.Plan.Authority = means.Authority.PEM()
 	opened, err := execution.Open(ctx, r.Driver, r.Plan)
 	if err != nil {
 		return nil, err
 	}
-	if err := opened.OpenDoors(s.egress, authority); err != nil {
+	if err := opened.OpenDoors(s.egress, means); err != nil {
 		return nil, errors.Join(err, opened.Close(ctx))
 	}
 	return &Machine{Session: opened}, nil

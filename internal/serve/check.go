@@ -11,6 +11,7 @@ import (
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
 	"pinfold/internal/probe"
+	"pinfold/internal/secret/vault"
 	"pinfold/internal/store"
 	"pinfold/sandbox"
 )
@@ -31,6 +32,10 @@ func Check(ctx context.Context, c *config.Config, o Options) []Finding {
 	if c.TLS.Cert != "" {
 		_, err := loadCertificate(c.TLS)
 		found = append(found, finding("certificate", "certificate and key belong together", err))
+	}
+	if file := c.Secrets.KeyFile; file != "" {
+		_, err := vault.ReadKey(file)
+		found = append(found, finding("secrets", "the key of secrets can be read", err))
 	}
 	for i, address := range c.Listen {
 		if path, unix := strings.CutPrefix(address, config.UnixPrefix); unix {

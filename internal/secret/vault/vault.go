@@ -72,7 +72,8 @@ func ReadKey(file string) (string, error) {
 	}
 	for line := range strings.Lines(string(content)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			return line, nil
+			_, err := parse(line)
+			return line, err
 		}
 	}
 	return "", keyError("there is no key in the key file")
@@ -85,14 +86,23 @@ func keyError(message string) *sandbox.Error {
 
 // Open opens the store in a directory, which it makes, with a key.
 func Open(dir, key string) (*Store, error) {
-	k, err := age.ParseX25519Identity(strings.TrimSpace(key))
-	if err != nil { // the error has no part of the key, and ours has none of the error
-		return nil, keyError("this is no key for secrets")
+	k, err := parse(key)
+	if err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, sandbox.Errorf(sandbox.CodeConfigInvalid, "the directory of secrets cannot be made: %w", err)
 	}
 	return &Store{dir: dir, key: k, now: time.Now}, nil
+}
+
+// parse reads a key. No error has a part of it.
+func parse(key string) (*age.X25519Identity, error) {
+	k, err := age.ParseX25519Identity(strings.TrimSpace(key))
+	if err != nil {
+		return nil, keyError("this is no key for secrets")
+	}
+	return k, nil
 }
 
 // kept is the content of a tenant's file.

@@ -112,6 +112,10 @@ func TestReadKey(t *testing.T) {
 	if _, err := ReadKey(file); err == nil {
 		t.Error("an empty file has a key")
 	}
+	write("AGE-SECRET-KEY-1CANARY", 0o600)
+	if _, err := ReadKey(file); err == nil || bytes.Contains([]byte(err.Error()), []byte("CANARY")) {
+		t.Errorf("what is no key: %v", err)
+	}
 	if _, err := ReadKey(file + "x"); err == nil {
 		t.Error("a file that is not there has a key")
 	}

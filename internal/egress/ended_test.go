@@ -33,6 +33,7 @@ func secureServer(t *testing.T, handler http.HandlerFunc) (s *httptest.Server, h
 		_, _ = fmt.Fprintf(w, "%s %s %s %s %s", r.Proto, r.Method, r.Host, r.RequestURI, body)
 	}))
 	s.EnableHTTP2 = true
+	s.Config.ErrorLog = quiet
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s, hits

@@ -218,7 +218,7 @@ func TestOffersOfHTTP2AreTakenOut(t *testing.T) {
 	const offer = "POST / HTTP/1.1\r\nHost: ok.test\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAA\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\nhi"
 	const without = "POST / HTTP/1.1\r\nHost: ok.test\r\nConnection: Upgrade, HTTP2-Settings\r\nContent-Length: 2\r\n\r\nhi"
 	s := newSite(t, echo, nil, 80)
-	if got := s.say(80, offer+strings.Replace(offer, "ok.test", "evil.test", 1)); got != "" && got != without || s.denials()[0] != sandbox.DeniedHost {
+	if got := s.say(80, offer+strings.Replace(offer, "ok.test", "evil.test", 1)); !strings.HasPrefix(without, got) || s.denials()[0] != sandbox.DeniedHost {
 		t.Errorf("%q", got) // what was passed on may have been cut off with the rest
 	}
 	if got := newSite(t, echo, nil, 80).say(80, offer); got != without {

@@ -20,7 +20,7 @@ func TestKeyOfSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer state.Close() //nolint:errcheck // nothing is in it
+	defer state.Close()
 	key, err := vault.NewKey()
 	if err != nil {
 		t.Fatal(err)

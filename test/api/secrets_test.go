@@ -100,7 +100,10 @@ func TestSecretsAreWriteOnly(t *testing.T) {
 // A server without a key keeps no secrets, and says how it would.
 func TestNoSecretsWithoutAKey(t *testing.T) {
 	w := newWorld(t, nil)
-	for _, r := range []request{{method: "GET", path: "/v1/secrets"}, {method: "PUT", path: "/v1/secrets/x", body: sandbox.SetSecret{Hosts: []string{"a.test"}, Value: "12345678"}}, {method: "DELETE", path: "/v1/secrets/x"}} {
+	if a := w.must(200, request{key: "admin", method: "GET", path: "/v1/secrets"}); strings.TrimSpace(a.body) != `{"items":[]}` {
+		t.Errorf("the list: %s", a.body)
+	}
+	for _, r := range []request{{method: "PUT", path: "/v1/secrets/x", body: sandbox.SetSecret{Hosts: []string{"a.test"}, Value: "12345678"}}, {method: "DELETE", path: "/v1/secrets/x"}} {
 		r.key = "admin"
 		if a := w.must(400, r); !strings.Contains(a.body, "secrets.key_file") {
 			t.Errorf("%s: %s", r.method, a.body)

@@ -246,3 +246,28 @@ func TestReadBeyond(t *testing.T) {
 		t.Error("a negative offset is taken")
 	}
 }
+
+// Images of the same files are the same, and of others they are not.
+func TestSum(t *testing.T) {
+	dir := hostTree(t)
+	sum := imageOf(t, dir).Sum()
+	if again := imageOf(t, dir).Sum(); again != sum || len(sum) != 64 {
+		t.Errorf("%s, then %s", sum, again)
+	}
+	for what, change := range map[string]func() error{
+		"a file that was written to": func() error { return os.WriteFile(filepath.Join(dir, "sizes/4097"), make([]byte, 4097), 0o640) },
+		"another mode":               func() error { return os.Chmod(filepath.Join(dir, "sizes/4096"), 0o600) },
+		"another link": func() error {
+			return errors.Join(os.Remove(filepath.Join(dir, "link")), os.Symlink("sizes/2", filepath.Join(dir, "link")))
+		},
+		"one more": func() error { return os.WriteFile(filepath.Join(dir, "more"), nil, 0o640) },
+	} {
+		before := imageOf(t, dir).Sum()
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if imageOf(t, dir).Sum() == before {
+			t.Errorf("%s is the same", what)
+		}
+	}
+}

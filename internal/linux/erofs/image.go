@@ -3,7 +3,9 @@
 package erofs
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -41,6 +44,27 @@ type Image struct {
 	dirs    []string
 	size    int64
 	files   int
+
+	summing sync.Once
+	sum     string
+}
+
+// Sum is the same for images that show the same files, which have not changed in between, at
+// the same places.
+func (i *Image) Sum() string {
+	i.summing.Do(func() {
+		sum := sha256.New()
+		_, _ = sum.Write(i.meta)
+		for _, e := range i.extents {
+			dir := ""
+			if e.content == nil {
+				dir = i.dirs[e.stamp.dir]
+			}
+			_, _ = fmt.Fprintf(sum, "%d %d %q %q %d %d %d %d %q\n", e.start, e.size, dir, e.name, e.stamp.dev, e.stamp.ino, e.stamp.sec, e.stamp.nsec, e.content)
+		}
+		i.sum = hex.EncodeToString(sum.Sum(nil))
+	})
+	return i.sum
 }
 
 // extent is where a file's data are in the image.

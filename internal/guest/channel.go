@@ -39,6 +39,15 @@ type channel struct {
 	download [wire.Streams]*wire.Inbox // streams 1 and 2, or nil
 	arrived  func(stream uint8, n int) // see Streams.Arrived
 
+	moved struct { // for a Moment
+		granted [wire.Streams]int // of what was received; guarded by the outbox, also:
+		sent    int               // of stream 0
+		over    bool              // its end was sent
+
+		received [wire.Streams]int // the reading loop's, as are:
+		allowed  int               // the agent's grants for stream 0
+	}
+
 	answer *answerTimer // nil: the agent may take its time
 
 	abandoned atomic.Bool // we have sent close
@@ -88,6 +97,10 @@ func (g *Guest) newChannel(u use, s shape, op wire.Op) *channel {
 // register gives a channel its id and sends its open frame. Both happen under
 // the lock, because ids must arrive in rising order.
 func (g *Guest) register(c *channel, payload []byte) error {
+	return g.registerBy(c, payload, g.out.add)
+}
+
+func (g *Guest) registerBy(c *channel, payload []byte, add func(func([]byte) []byte) bool) error {
 	g.mu.Lock()
 	switch {
 	case g.err != nil:
@@ -100,7 +113,7 @@ func (g *Guest) register(c *channel, payload []byte) error {
 	g.last++
 	c.id = g.last
 	g.channels[c.id] = c
-	fits := g.out.add(func(b []byte) []byte { return wire.AppendFrame(b, wire.KindOpen, c.id, payload) })
+	fits := add(func(b []byte) []byte { return wire.AppendFrame(b, wire.KindOpen, c.id, payload) })
 	g.mu.Unlock()
 	if !fits {
 		g.end(gone(broken("the agent does not read")))
@@ -125,6 +138,7 @@ func (c *channel) flow(f wire.Frame) error {
 		if c.arrived != nil {
 			c.arrived(stream, len(rest))
 		}
+		c.moved.received[stream] += len(rest)
 		return inbox.Put(rest)
 	case f.Kind == wire.KindEOF && inbox != nil:
 		return inbox.EOF()
@@ -133,6 +147,7 @@ func (c *channel) flow(f wire.Frame) error {
 		upload.Close()
 		return nil
 	case f.Kind == wire.KindWindow && upload != nil:
+		c.moved.allowed += int(wire.Grant(rest))
 		return upload.Grant(wire.Grant(rest))
 	}
 	return broken("a frame for a stream that the channel does not have")
@@ -249,6 +264,7 @@ func (c *channel) pump(r io.Reader) (total int64, err error) {
 				return total, errSated
 			}
 			c.g.send(func(b []byte) []byte {
+				c.moved.sent += k
 				for part := range slices.Chunk(p[:k], chunk) {
 					b = wire.AppendData(b, c.id, wire.Stdin, part)
 				}
@@ -258,7 +274,7 @@ func (c *channel) pump(r io.Reader) (total int64, err error) {
 			total += int64(k)
 		}
 		if errors.Is(err, io.EOF) {
-			c.g.send(func(b []byte) []byte { return wire.AppendEOF(b, c.id, wire.Stdin) })
+			c.sendEOF()
 			return total, nil
 		}
 		if err != nil {
@@ -273,11 +289,27 @@ func (c *channel) pump(r io.Reader) (total int64, err error) {
 	}
 }
 
+// sendEOF ends stream 0.
+func (c *channel) sendEOF() {
+	c.g.send(func(b []byte) []byte {
+		c.moved.over = true
+		return wire.AppendEOF(b, c.id, wire.Stdin)
+	})
+}
+
 // received releases what a download's Next returned and grants it.
 func (c *channel) received(stream uint8) {
 	n := c.download[stream].Release()
 	if n == 0 || c.abandoned.Load() {
 		return
 	}
-	c.g.send(func(b []byte) []byte { return wire.AppendWindow(b, c.id, stream, n) })
+	c.grant(stream, n)
+}
+
+// grant lets the agent send so much more.
+func (c *channel) grant(stream uint8, n int) {
+	c.g.send(func(b []byte) []byte {
+		c.moved.granted[stream] += n
+		return wire.AppendWindow(b, c.id, stream, n)
+	})
 }

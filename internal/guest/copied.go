@@ -48,8 +48,7 @@ func Copied(conn Link, hello wire.Hello, of State, s Streams) (*Guest, *Process)
 	p.c = g.newChannel(p, shape{upload: true, downloads: 2, arrived: s.Arrived}, wire.OpStart)
 	p.c.id = of.Channel
 	g.channels[of.Channel] = p.c
-	frames := wire.NewReader(conn, wire.Agent)
-	g.reading.Go(func() { g.read(frames) })
+	g.reading.Go(func() { g.read(g.frames) })
 	p.carryOutput(s)
 	p.carryInput(s)
 	return g, p

@@ -32,6 +32,8 @@ type Guest struct {
 	out     *outbox
 	reading sync.WaitGroup
 	done    chan struct{}
+	tap     *tap
+	frames  *wire.Reader
 	dials   atomic.Int32 // connections into the sandbox: that the agent counts them, too, is no bound of ours
 
 	mu       sync.Mutex
@@ -51,18 +53,18 @@ type Link interface {
 // version is filled in.
 func New(ctx context.Context, conn Link, hello wire.Hello) (*Guest, error) {
 	g := newGuest(conn, hello)
-	frames := wire.NewReader(conn, wire.Agent)
-	if err := g.greet(ctx, frames); err != nil {
+	if err := g.greet(ctx, g.frames); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
-	g.reading.Go(func() { g.read(frames) })
+	g.reading.Go(func() { g.read(g.frames) })
 	return g, nil
 }
 
 func newGuest(conn Link, hello wire.Hello) *Guest {
 	hello.Version = wire.Version
-	g := &Guest{conn: conn, hello: hello, done: make(chan struct{}), channels: map[uint32]*channel{}}
+	g := &Guest{conn: conn, hello: hello, done: make(chan struct{}), channels: map[uint32]*channel{}, tap: &tap{conn: conn}}
+	g.frames = wire.NewReader(g.tap, wire.Agent)
 	g.out = newOutbox(conn, func(err error) { g.end(gone(err)) })
 	return g
 }

@@ -30,6 +30,8 @@ type outbox struct {
 	pending *[]byte // nil: nothing
 	writing bool    // flush is at it: nobody else may write
 	closed  bool
+	held    bool   // what is added waits in later
+	later   []byte // until it is released
 	flushes sync.WaitGroup
 }
 
@@ -44,6 +46,10 @@ func (o *outbox) add(f func(b []byte) []byte) bool {
 	defer o.mu.Unlock()
 	if o.closed {
 		return true // the connection has ended: its error is reported elsewhere
+	}
+	if o.held {
+		o.later = f(o.later)
+		return len(o.later) <= maxPending
 	}
 	if o.pending == nil {
 		o.pending, _ = buffers.Get().(*[]byte) // it holds nothing else
@@ -68,6 +74,23 @@ func (o *outbox) add(f func(b []byte) []byte) bool {
 		o.flushes.Go(o.flush)
 	}
 	return true
+}
+
+// addLast is add of the last frames until release.
+func (o *outbox) addLast(f func(b []byte) []byte) bool {
+	return o.add(func(b []byte) []byte {
+		o.held = true
+		return f(b)
+	})
+}
+
+// release sends what was held back.
+func (o *outbox) release() (fits bool) {
+	o.mu.Lock()
+	later := o.later
+	o.held, o.later = false, nil
+	o.mu.Unlock()
+	return len(later) == 0 || o.add(func(b []byte) []byte { return append(b, later...) })
 }
 
 // reuse gives a buffer to whoever needs one next.

@@ -158,6 +158,9 @@ func (g *Guest) startRequest(cmd Command) (*wire.StartRequest, error) {
 	return req, nil
 }
 
+// Channel is the process's on the connection: a number that no other has or will have.
+func (p *Process) Channel() uint32 { return p.c.id }
+
 // PID returns the process's id inside the sandbox, as the agent says.
 func (p *Process) PID() int { return p.pid }
 
@@ -327,6 +330,6 @@ func (p *Process) copyOut(stream uint8, w io.Writer) {
 // copyIn sends the process its stdin. A reader that fails ends it there.
 func (p *Process) copyIn(r io.Reader) {
 	if _, err := p.c.pump(r); err != nil && !errors.Is(err, errSated) {
-		p.c.g.send(func(b []byte) []byte { return wire.AppendEOF(b, p.c.id, wire.Stdin) })
+		p.c.sendEOF()
 	}
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -170,6 +171,10 @@ func (r *Reader) Next() (Frame, error) {
 	r.lo += len(whole)
 	return f, nil
 }
+
+// Rest is what has been read of a frame whose end has not come. It is only to be called where
+// no call of Next goes on but one that waits for the connection.
+func (r *Reader) Rest() []byte { return bytes.Clone(r.buf[r.lo:r.hi]) }
 
 func (r *Reader) check(f Frame, length uint32) error {
 	if int(f.Kind) >= len(maxPayload) || f.Kind == 0 || maxPayload[f.Kind][r.from] == no {

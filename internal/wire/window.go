@@ -51,6 +51,13 @@ func NewCredit(window int) *Credit {
 	return c
 }
 
+// NewCreditOf returns the credit of a stream that goes on: so much of its window is left.
+func NewCreditOf(window, left int) *Credit {
+	c := NewCredit(window)
+	c.n = max(0, min(left, window))
+	return c
+}
+
 // Take waits until something may be sent and takes at most most bytes of
 // credit. It returns 0 once the credit is closed.
 func (c *Credit) Take(most int) int { return c.TakeUnless(never, most) }
@@ -159,6 +166,13 @@ func (b *Inbox) EOF() error {
 	b.eof = true
 	b.wake.Signal()
 	return nil
+}
+
+// Ended says whether the sender has said that no more data comes.
+func (b *Inbox) Ended() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.eof
 }
 
 // Finish ends the stream unless it has ended: the channel is over. What came

@@ -118,6 +118,8 @@ type Abilities struct {
 	Keeper  Keeper
 	Zygoter Zygoter
 	Copier  Copier
+
+	MemoryRestorer MemoryRestorer
 }
 
 // MachineAbilities are what not every machine can do. A nil field: this one cannot.
@@ -134,7 +136,8 @@ type MachineAbilities struct {
 	Pauser    Pauser
 	Doors     Doors
 
-	Snapshotter Snapshotter
+	Snapshotter       Snapshotter
+	MemorySnapshotter MemorySnapshotter
 }
 
 // Doors is a machine that has listeners inside for what was declared. Programs find the

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"io"
 
 	"pinfold/internal/filetree"
 	"pinfold/sandbox"
@@ -19,6 +20,27 @@ type Snapshotter interface {
 	// What has more files, or more bytes in them, than the machine may have is an error of
 	// code too_large.
 	Snapshot(ctx context.Context, files *filetree.Writer) error
+}
+
+// MemorySnapshotter is a machine of whose memory a copy can be made while it stands still
+// (Pauser), with which other machines go on where it was: what runs in it, and all it holds.
+type MemorySnapshotter interface {
+	// SnapshotMemory writes what a MemoryRestorer needs. The machine is paused, stays so, and
+	// is not changed. It ends when ctx does, and with ErrEnded when the machine ends meanwhile.
+	// Nothing may be on its way over the connection to its agent.
+	SnapshotMemory(ctx context.Context, w io.Writer) error
+}
+
+// MemoryRestorer is a driver that makes machines of what its MemorySnapshotters have written.
+type MemoryRestorer interface {
+	// RestoreMemory makes the machine that the plan describes, which differs from that of
+	// which the snapshot was made in nothing but its ID, and goes on from there. All of from is
+	// read. When it returns, what the machine must not share with others is its own: the
+	// kernel's random numbers, the clock, its ids. What a process in there has drawn before, it
+	// keeps. Dial returns the connection to the agent as it was at that moment. It fails with
+	// code conflict where the snapshot is of no use here: another emulator, kernel, processor,
+	// template, or size.
+	RestoreMemory(ctx context.Context, plan Plan, from io.Reader) (Machine, error)
 }
 
 // WritablePlace is a directory in which programs of a machine can write.

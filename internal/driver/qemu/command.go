@@ -77,6 +77,7 @@ type launch struct {
 	memory  *os.File // the machine's; nil: QEMU's own
 	resumes bool     // it goes on from what was saved, and does not boot
 	keeps   bool     // and is to be saved itself
+	bare    bool     // and what was saved is the state of its devices alone (see memory.go)
 	kvm     bool     // the host's processor runs it
 }
 
@@ -94,6 +95,7 @@ func command(l launch) []string {
 		"-sandbox", "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
 		"-accel", accel,
 		"-M", "q35,usb=off,vmport=off,hpet=off,graphics=off", "-cpu", cpu,
+		"-global", "apic-common.vapic=off", // of use for Windows only; its state needs a ROM that snapshots have not
 		"-m", fmt.Sprint(s.memory), "-smp", fmt.Sprint(s.cpus),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 		"-chardev", fmt.Sprintf("socket,id=monitor,fd=%d", fileMonitor), "-mon", "chardev=monitor,mode=control",
@@ -122,6 +124,9 @@ func command(l launch) []string {
 				share = "off" // what the machine writes is its own
 			}
 			args = append(args, "-incoming", "defer")
+			if l.bare {
+				args = append(args, "-global", "migration.send-configuration=off", "-machine", "suppress-vmdesc=on")
+			}
 		}
 		args = append(args, "-machine", "memory-backend=ram",
 			"-object", fmt.Sprintf("memory-backend-file,id=ram,size=%dM,mem-path=%s,share=%s", s.memory, fd(fileMemory), share))

@@ -102,7 +102,7 @@ func (m *machine) Dial(context.Context) (driver.Conn, error) {
 
 // Abilities implements driver.Machine.
 func (m *machine) Abilities() driver.MachineAbilities {
-	return driver.MachineAbilities{RunMeter: m, Pauser: m}
+	return driver.MachineAbilities{RunMeter: m, Pauser: m, MemorySnapshotter: m}
 }
 
 // Dead is closed when the machine has ended.

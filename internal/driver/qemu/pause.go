@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/warden/wardenwire"
 	"pinfold/sandbox"
 )
 
@@ -23,10 +24,7 @@ func (m *machine) Pause(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, driver.PauseTimeout)
 	defer cancel()
-	_, err := m.Usage(ctx)
-	if err == nil {
-		_, err = m.process.monitor.command(ctx, "stop", nil)
-	}
+	err := m.standStill(ctx)
 	switch {
 	case m.hasEnded() || m.process.hasEnded() || errors.Is(err, driver.ErrEnded):
 		return driver.ErrEnded
@@ -36,6 +34,24 @@ func (m *machine) Pause(ctx context.Context) error {
 			Code: sandbox.CodeConflict, Message: "cannot pause the virtual machine in time, so it goes on: " + err.Error(), Err: err,
 			Hint: "try again later",
 		}
+	}
+	return nil
+}
+
+// standStill stops the machine while nobody asks its first process anything: half of an
+// answer would be in what is made of its snapshot.
+func (m *machine) standStill(ctx context.Context) error {
+	select {
+	case m.pacing <- struct{}{}:
+		defer func() { <-m.pacing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if _, err := m.reading(ctx, wardenwire.OpUsage); err != nil {
+		return err
+	}
+	if _, err := m.process.monitor.command(ctx, "stop", nil); err != nil {
+		return err
 	}
 	m.paused.Store(true)
 	return nil

@@ -41,6 +41,8 @@ type process struct {
 	said     tail
 	greeting []byte    // what the agent has said before the machine was copied
 	held     io.Closer // its template: see image.Template.Hold
+	launch   launch    // without its memory
+	memory   *os.File  // that it maps; nil: it has been given none
 
 	ended  chan struct{} // closed when it has ended
 	status syscall.WaitStatus
@@ -89,7 +91,12 @@ func (q *process) start(ctx context.Context, h *host, l launch) error {
 	f.all = append(f.all[1:], int(h.image.Fd()), int(h.initramfs.Fd()))
 	if l.memory != nil {
 		f.all = append(f.all, int(l.memory.Fd()))
+		if q.memory, err = reopen(l.memory, unix.O_RDONLY); err != nil { // what it is given may be closed
+			return err
+		}
 	}
+	q.launch = l
+	q.launch.memory = nil
 	if err := q.spawn(h, &jail{host: h, uid: q.block.Base + sandbox.UID, files: f.all, out: out, args: d.o.argv(l), kvm: kvm}); err != nil {
 		return err
 	}
@@ -248,6 +255,9 @@ func (q *process) remove(ctx context.Context) error {
 	}
 	if q.held != nil {
 		_ = q.held.Close()
+	}
+	if q.memory != nil {
+		_ = q.memory.Close()
 	}
 	q.gone = true
 	return nil

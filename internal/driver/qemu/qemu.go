@@ -105,6 +105,9 @@ type host struct {
 	filter    *seccomp.Fprog
 	code      seccomp.Program // which filter points into
 	disk      disks
+
+	summing sync.Mutex // guards sum
+	sum     string     // of image and initramfs; "": not known yet
 }
 
 // New returns the driver. Nothing is touched until it is first used.
@@ -127,7 +130,7 @@ func (d *Driver) Name() string { return Name }
 
 // Abilities implements driver.Driver.
 func (d *Driver) Abilities() driver.Abilities {
-	return driver.Abilities{Level: sandbox.LevelVM, Pauses: true, Copier: d}
+	return driver.Abilities{Level: sandbox.LevelVM, Pauses: true, Snapshots: []string{sandbox.SnapshotMemory}, Copier: d, MemoryRestorer: d}
 }
 
 // prepare finds out about the host and opens what every machine needs, once. What is

@@ -4,10 +4,11 @@ import "time"
 
 // What a snapshot holds.
 const (
-	// SnapshotFiles are the files in the places where programs can write. What ran does
-	// not go on.
+	// SnapshotFiles are the files in the places where programs can write. Alone, what ran
+	// does not go on.
 	SnapshotFiles = "files"
-	// SnapshotMemory is the memory: what ran goes on. No driver can keep it yet.
+	// SnapshotMemory is the memory: what ran goes on. The qemu driver keeps it, and only
+	// sandboxes of that driver, with the same limits, can be made of it.
 	SnapshotMemory = "memory"
 )
 
@@ -49,7 +50,7 @@ type Snapshot struct {
 	CreatedAt time.Time         `json:"created_at"`
 	ExpiresAt time.Time         `json:"expires_at"` // then it is removed
 	Bytes     int64             `json:"bytes"`      // on the server's disk
-	Files     int64             `json:"files"`      // files, directories and links
+	Files     int64             `json:"files"`      // files, directories and links; 0 where they are in a memory
 	// LeftOut counts what is not in it: devices, pipes, sockets, and files that could not
 	// be read.
 	LeftOut  int64   `json:"left_out"`

@@ -13,7 +13,7 @@ func (s *server) snapshotRoutes() []route {
 	return []route{
 		{
 			method: http.MethodPost, path: "/v1/sandboxes/{id}/snapshots", id: "createSnapshot", tag: "Snapshots", summary: "Take a snapshot of a sandbox",
-			description: "Keeps what the sandbox's places hold at this moment: its home, /tmp and the other places where programs can write. The sandbox stands still meanwhile, and goes on at once; what is asked of it meanwhile waits. \"holds\" says what is in the snapshot: \"files\" alone means that processes do not go on in what is made of it. It outlives the sandbox, and the server, until it expires.",
+			description: "Keeps what the sandbox's places hold at this moment: its home, /tmp and the other places where programs can write. The sandbox stands still meanwhile, and goes on at once; what is asked of it meanwhile waits. \"holds\" says what is in the snapshot: \"files\" alone means that processes do not go on in what is made of it; that of a virtual machine holds \"memory\", too, and they do. It outlives the sandbox, and the server, until it expires.",
 			scopes:      scopes, body: jsonBody[sandbox.TakeSnapshot]("A name for people, how long it is kept, notes; {} for the defaults."),
 			answers: []reply{jsonReply[sandbox.Snapshot](http.StatusCreated, "The snapshot. Location says where it is.")},
 			errors:  refusals,
@@ -22,7 +22,7 @@ func (s *server) snapshotRoutes() []route {
 		},
 		{
 			method: http.MethodPost, path: "/v1/sandboxes/{id}/fork", id: "forkSandbox", tag: "Snapshots", summary: "Fork a sandbox",
-			description: "Makes sandboxes that begin with what this one holds at this moment, all of them or none, and keeps no snapshot. They are made as it was made; each goes its own way. As with a snapshot, only files go over.",
+			description: "Makes sandboxes that begin with what this one holds at this moment, all of them or none, and keeps no snapshot. They are made as it was made; each goes its own way. As with a snapshot, only files go over, but of a virtual machine also what runs: its processes go on in each of them, under other ids, with what they print from then on.",
 			scopes:      scopes, body: jsonBody[sandbox.ForkSandbox]("How many, and how long they live; {} for one."),
 			answers: []reply{jsonReply[List[sandbox.Info]](http.StatusCreated, "The new sandboxes.")},
 			errors:  refusals,

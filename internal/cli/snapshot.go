@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,7 +16,8 @@ import (
 const snapshotLong = `A snapshot is what a sandbox's files are at one moment, kept on the server: its
 home, /tmp and the other places where programs can write. The sandbox stands
 still for that moment and goes on. Sandboxes that are made of it (pinfold create
---snapshot) begin with these files; what ran in the first one does not go on.
+--snapshot) begin with these files; what ran in the first one does not go on. That
+of a virtual machine (--driver qemu) holds its memory, too, so that it does.
 It outlives the sandbox, until its time is over or it is removed.`
 
 const snapshotExamples = `  snap=$(pinfold snapshot $box --name clean)
@@ -96,7 +98,11 @@ func (a *app) snapshotLsCommand() *cobra.Command {
 func snapshotTable(all []sandbox.Snapshot) *table {
 	t := newTable("SNAPSHOT", "NAME", "HOLDS", "SIZE", "FILES", "SANDBOX", "TEMPLATE", "CREATED", "REMOVED")
 	for _, s := range all {
-		t.row(s.ID, cmp.Or(s.Name, "-"), strings.Join(s.Holds, ","), size(s.Bytes), fmt.Sprint(s.Files), s.Sandbox, s.Template,
+		files := fmt.Sprint(s.Files)
+		if slices.Contains(s.Holds, sandbox.SnapshotMemory) {
+			files = "-" // they are in the memory, and nobody has counted them
+		}
+		t.row(s.ID, cmp.Or(s.Name, "-"), strings.Join(s.Holds, ","), size(s.Bytes), files, s.Sandbox, s.Template,
 			since(s.CreatedAt), until(s.ExpiresAt))
 	}
 	return t
@@ -120,7 +126,8 @@ func (a *app) snapshotRmCommand() *cobra.Command {
 const forkLong = `Makes sandboxes that begin with the files that another one has at this moment,
 all of them or none, and prints their ids. They are made as that one was made, and
 each goes its own way. What runs in that one stands still for the moment, goes on
-there, and not in them.`
+there, and not in them, unless it is a virtual machine (--driver qemu): then it goes
+on in all of them, each with what it prints from then on.`
 
 func (a *app) forkCommand() *cobra.Command {
 	var f sandbox.ForkSandbox

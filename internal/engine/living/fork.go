@@ -17,8 +17,12 @@ type origin struct {
 	content *snapshots.Content
 	image   string // of its template
 	limits  sandbox.Limits
+	memory  bool   // and it goes on from there
 	forkOf  string // the sandbox that it was forked of, if it was
 }
+
+// goesOn says whether a sandbox with this origin, of which there may be none, goes on.
+func (o *origin) goesOn() bool { return o != nil && o.memory }
 
 // forksAtOnce is how many sandboxes of one fork are made at the same time.
 const forksAtOnce = 4
@@ -43,7 +47,8 @@ func (mg *Manager) fork(ctx context.Context, s *Sandbox, f sandbox.ForkSandbox) 
 		return nil, err
 	}
 	defer w.Drop()
-	if _, err := s.copyTo(ctx, w); err != nil {
+	done, err := s.copyTo(ctx, w)
+	if err != nil {
 		return nil, err
 	}
 	c := s.asked()
@@ -51,7 +56,7 @@ func (mg *Manager) fork(ctx context.Context, s *Sandbox, f sandbox.ForkSandbox) 
 	if f.Metadata != nil {
 		c.Metadata = f.Metadata
 	}
-	from := &origin{content: w.Content(), image: s.machine.Plan.Template.ID, limits: s.info.Limits, forkOf: s.info.ID}
+	from := &origin{content: w.Content(), image: s.machine.Plan.Template.ID, limits: s.info.Limits, memory: done.memory, forkOf: s.info.ID}
 	return mg.forked(ctx, s.tenant, c, from, max(f.Count, 1))
 }
 
@@ -101,12 +106,21 @@ func (mg *Manager) fromSnapshot(ctx context.Context, tenant string, c sandbox.Cr
 		}
 		return c, nil, e
 	}
-	from := &origin{content: content, image: r.Image, limits: r.Info.Limits}
+	from := &origin{content: content, image: r.Image, limits: r.Info.Limits, memory: hasMemory(r.Info)}
 	if c.Template != "" && c.Template != r.Info.Template {
 		content.Close()
 		return c, nil, (&sandbox.Error{
 			Code: sandbox.CodeConflict, Field: "template", Message: fmt.Sprintf("the snapshot is of a sandbox of the template %s", sandbox.SafeText(r.Info.Template, 80)),
 		}).WithAdvice(sandbox.Advise("%s", sandbox.Omit("template")))
+	}
+	if from.memory {
+		if c.Driver != "" && c.Driver != r.Info.Driver {
+			content.Close()
+			return c, nil, (&sandbox.Error{
+				Code: sandbox.CodeConflict, Field: "driver", Message: fmt.Sprintf("the snapshot holds memory, with which only a sandbox of the %s driver can go on", r.Info.Driver),
+			}).WithAdvice(sandbox.Advise("%s", sandbox.Omit("driver")))
+		}
+		c.Driver = r.Info.Driver
 	}
 	return c.Like(r.Request), from, nil
 }
@@ -125,6 +139,9 @@ func (o *origin) suits(limits sandbox.Limits, image, template string) error {
 	if image != o.image {
 		return o.gone(template)
 	}
+	if o.memory {
+		return o.asItWas(limits)
+	}
 	for _, l := range []struct {
 		field      string
 		need, have int64
@@ -142,9 +159,11 @@ func (o *origin) suits(limits sandbox.Limits, image, template string) error {
 // its image's home. Nothing runs in it yet, and nobody knows it. After an error its machine
 // is gone.
 func (s *Sandbox) fill(ctx context.Context, from *origin) (err error) {
-	if from == nil {
+	switch {
+	case from.goesOn(): // they are in its memory
+	case from == nil:
 		err = s.machine.FillHome(ctx, s.manager.home)
-	} else {
+	default:
 		failpoint.Hit("restore.machine")
 		err = s.machine.Restore(ctx, from.content.Reader())
 		failpoint.Hit("restore.files")

@@ -161,11 +161,11 @@ type stopwatch struct {
 	over   bool // it is not started again
 }
 
-// set starts it.
-func (w *stopwatch) set(limit time.Duration, f func()) {
-	w.since, w.limit = time.Now(), limit
+// set starts it, when so much has passed already.
+func (w *stopwatch) set(passed, limit time.Duration, f func()) {
+	w.since, w.passed, w.limit = time.Now(), passed, limit
 	if limit > 0 {
-		w.timer = time.AfterFunc(limit, f)
+		w.timer = time.AfterFunc(max(limit-passed, 0), f)
 	}
 }
 

@@ -39,6 +39,7 @@ type Process struct {
 	output  *stdio.Spool
 	base    driver.Usage
 	started time.Time
+	passed  time.Duration // of its wall time, in the sandbox from whose memory it goes on
 	wall    stopwatch     // guarded by the sandbox's lock
 	done    chan struct{} // closed when all is known
 
@@ -171,7 +172,7 @@ func (s *Sandbox) explain(ctx context.Context, err error) error {
 func (s *Sandbox) keep(p *Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.wall.set(time.Duration(p.limits.WallTimeMS)*time.Millisecond, p.timeUp)
+	p.wall.set(p.passed, time.Duration(p.limits.WallTimeMS)*time.Millisecond, p.timeUp)
 	s.processes[p.id] = p
 	s.order = append(s.order, p.id)
 	s.watch()

@@ -123,7 +123,12 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	}
 	failpoint.Hit("create.journalled")
 	start := time.Now()
-	s.machine, _, err = mg.pools.Obtain(ctx, pool.Request{Tenant: tenant, Spec: c.Machine(), Driver: d, Plan: plan})
+	var running []*Process
+	if from.goesOn() {
+		running, err = s.goOnFrom(ctx, d, plan, c.Machine().Require, from)
+	} else {
+		s.machine, _, err = mg.pools.Obtain(ctx, pool.Request{Tenant: tenant, Spec: c.Machine(), Driver: d, Plan: plan})
+	}
 	if err != nil {
 		cause := sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "it could not be made"}
 		if ctx.Err() != nil {
@@ -139,12 +144,15 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	}
 	s.recordMachine()
 	s.start(time.Since(start))
+	s.goesOn(running)
 	failpoint.Hit("create.running")
 	if err := s.attestCreated(ctx); err != nil {
 		s.fails(sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "it could not be recorded in the audit log"})
 		return nil, err
 	}
-	err = s.begin(ctx, plan.Template.Start)
+	if !from.goesOn() { // there it runs already
+		err = s.begin(ctx, plan.Template.Start)
+	}
 	if ctx.Err() != nil { // nobody would learn its id
 		s.fails(sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "the caller went away while it was made"})
 		return nil, context.Cause(ctx)

@@ -32,6 +32,7 @@ const (
 // copied is what came of a copy.
 type copied struct {
 	summary filetree.Summary
+	memory  bool // and the files are in it
 	stood   time.Duration
 }
 
@@ -55,11 +56,15 @@ func (s *Sandbox) Snapshot(ctx context.Context, t sandbox.TakeSnapshot) (sandbox
 	if err != nil {
 		return sandbox.Snapshot{}, err
 	}
+	holds := []string{sandbox.SnapshotFiles}
+	if done.memory {
+		holds = append(holds, sandbox.SnapshotMemory)
+	}
 	now := time.Now().UTC().Round(0)
 	r, err := w.Keep(context.WithoutCancel(ctx), records.Snapshot{
 		Request: s.asked(), Image: s.machine.Plan.Template.ID,
 		Info: sandbox.Snapshot{
-			ID: records.NewID("snp_"), Name: t.Name, Sandbox: s.info.ID, Holds: []string{sandbox.SnapshotFiles}, Driver: s.machine.Plan.Posture.Driver,
+			ID: records.NewID("snp_"), Name: t.Name, Sandbox: s.info.ID, Holds: holds, Driver: s.machine.Plan.Posture.Driver,
 			Template: s.request.Template, Limits: s.info.Limits, Metadata: t.Metadata, CreatedAt: now, ExpiresAt: now.Add(ttl),
 			Files: done.summary.Entries(), LeftOut: done.summary.Left, PausedMS: execution.Milliseconds(done.stood),
 		},
@@ -93,13 +98,20 @@ func (s *Sandbox) copyTo(ctx context.Context, w io.Writer) (done copied, err err
 	switch {
 	case err != nil:
 		return done, err
-	case a.Pauser == nil || a.Snapshotter == nil:
+	case a.Pauser == nil || a.Snapshotter == nil && a.MemorySnapshotter == nil:
 		return done, s.cannotSnapshot()
+	case a.MemorySnapshotter != nil && paused: // its agent cannot be asked what it has heard
+		return done, (&sandbox.Error{Code: sandbox.CodeConflict, Message: fmt.Sprintf("the memory of sandbox %s cannot be kept while it is paused", s.info.ID)}).
+			WithAdvice(sandbox.Advise("let it go on: %s", sandbox.Call(sandbox.CallResumeSandbox)))
+	case a.MemorySnapshotter != nil:
+		done.memory = true
+		done.stood, err = s.copyMemory(ctx, a, w)
+		return done, err
 	case paused:
 		done.summary, err = s.copyFiles(ctx, a.Snapshotter, w)
 		return done, err
 	}
-	goOn, err := s.stand(ctx, a.Pauser)
+	goOn, err := s.stand(ctx, a.Pauser, func() error { return nil })
 	if err != nil {
 		return done, err
 	}
@@ -135,8 +147,9 @@ func (s *Sandbox) copyFiles(ctx context.Context, from driver.Snapshotter, w io.W
 	return summary, nil
 }
 
-// stand has the sandbox stand still until what it returns is called. Held is s.changing.
-func (s *Sandbox) stand(ctx context.Context, p driver.Pauser) (goOn func(), err error) {
+// stand has the sandbox stand still until what it returns is called; before is called while
+// it does not yet, when nothing is asked of it any more. Held is s.changing.
+func (s *Sandbox) stand(ctx context.Context, p driver.Pauser, before func() error) (goOn func(), err error) {
 	s.mu.Lock()
 	if s.info.State != sandbox.StateRunning {
 		defer s.mu.Unlock()
@@ -155,9 +168,12 @@ func (s *Sandbox) stand(ctx context.Context, p driver.Pauser) (goOn func(), err 
 		s.wakeUp(p)
 		attended()
 	}
-	within, cancel := context.WithTimeout(ctx, pauseTimeout)
-	defer cancel()
-	if err := p.Pause(within); err != nil {
+	if err = before(); err == nil {
+		within, cancel := context.WithTimeout(ctx, pauseTimeout)
+		defer cancel()
+		err = p.Pause(within)
+	}
+	if err != nil {
 		goOn()
 		return nil, sandbox.AsError(err)
 	}

@@ -4,6 +4,9 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"net"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,5 +101,66 @@ func TestMomentOfTheEnd(t *testing.T) {
 	held.Release()
 	if _, err := l.Hold(deadline(t), "/"); err == nil {
 		t.Error("it can be held")
+	}
+}
+
+// pipe is what is read of a stream, line by line.
+func pipe(t *testing.T) (*bufio.Reader, io.Writer) {
+	t.Helper()
+	r, w := io.Pipe()
+	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
+	return bufio.NewReader(r), w
+}
+
+// What goes on reads the rest of a frame whose beginning was read before, grants what was owed,
+// and sends no more than was left.
+func TestContinued(t *testing.T) {
+	frame := wire.AppendData(nil, 3, wire.Stdout, []byte("half\n"))
+	begin := func(rest []byte) (agent net.Conn, frames *wire.Reader, p *guest.Process, out *bufio.Reader) {
+		conn, far := net.Pipe()
+		_ = far.SetDeadline(time.Now().Add(10 * time.Second))
+		out, w := pipe(t)
+		at := guest.Moment{Last: 5, Rest: rest, Processes: []guest.ProcessMoment{{Channel: 3, PID: 9, Owed: [2]int{7, 0}, Stdin: true, StdinLeft: 2}}}
+		g, all := guest.Continued(conn, wire.Hello{}, at, func(guest.ProcessMoment) guest.Streams {
+			return guest.Streams{Stdin: strings.NewReader("abcd"), Stdout: w}
+		})
+		t.Cleanup(func() { _, _ = g.Close(), far.Close() })
+		return far, wire.NewReader(far, wire.Host), all[0], out
+	}
+	agent, frames, p, out := begin(frame[:7])
+	next := func(kind wire.Kind, payload string) {
+		t.Helper()
+		if f, err := frames.Next(); err != nil || f.Kind != kind || f.Channel != 3 || string(f.Payload) != payload {
+			t.Fatalf("%+v, %v; want %d with %q", f, err, kind, payload)
+		}
+	}
+	next(wire.KindWindow, "\x01\x00\x00\x00\x07")
+	next(wire.KindData, "\x00ab")
+	say := func(b []byte) {
+		t.Helper()
+		if _, err := agent.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(frame[7:])
+	if said, err := out.ReadString('\n'); err != nil || said != "half\n" {
+		t.Errorf("%q, %v", said, err)
+	}
+	say(wire.AppendWindow(nil, 3, wire.Stdin, 2))
+	next(wire.KindData, "\x00cd")
+	next(wire.KindEOF, "\x00")
+	for i := range uint8(2) {
+		say(wire.AppendEOF(nil, 3, wire.Stdout+i))
+	}
+	say(wire.AppendMessage(nil, wire.KindEvent, 3, &wire.Event{Kind: wire.EventExited, Exit: &wire.Exit{Code: 7}}))
+	say(wire.AppendMessage(nil, wire.KindClose, 3, &wire.Outcome{}))
+	if e, err := p.Wait(deadline(t)); err != nil || e.Code != 7 || p.PID() != 9 {
+		t.Errorf("%+v, %v", e, err)
+	}
+	agent, _, p, _ = begin(nil) // the control: without the beginning the rest is no frame
+	go func() { _, _ = io.Copy(io.Discard, agent) }()
+	go func() { _, _ = agent.Write(slices.Concat(frame[7:], frame, frame)) }()
+	if _, err := p.Wait(deadline(t)); err == nil {
+		t.Error("control: the rest of a frame is taken for one")
 	}
 }

@@ -41,6 +41,7 @@ var largeFolders = map[string]string{
 	"internal/api":           "one file for each resource (routes_*.go), a table of routes each; what they share is the call and the document made of the tables",
 	"internal/agent":         "one program, flat: one file for each request that it answers, around one loop; it must not grow by what packages export",
 	"internal/bench":         "one file for each measurement and for each form of the report; the measurements do not know each other",
+	"internal/engine/living": "one living sandbox: a file for each thing that can be asked of it (files, processes, pause, snapshot, fork), all of which hold its one lock",
 	"internal/driver/native": "one sandbox's making and end; each mechanism of the kernel that it uses is a package of its own in internal/linux",
 	"internal/driver/qemu":   "one machine's making and end, and a file for each thing that others go on from (base, copy, memory); the disk, its protocol, what is said to a machine and its initial file system are packages of their own",
 	"sandbox":                "the public vocabulary: data, a file for each noun of requests and results, which users read one at a time",

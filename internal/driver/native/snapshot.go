@@ -30,8 +30,8 @@ func (m *machine) Snapshot(ctx context.Context, files *filetree.Writer) error {
 		}
 		defer namespace.Close() //nolint:errcheck // only entered
 		for i := range places { // what its programs keep to themselves is theirs, or another user's on this host
-			places[i].Open = func(dir int, name string, how *unix.OpenHow) (int, error) {
-				return spawn.OpenIn(int(namespace.Fd()), dir, name, how)
+			places[i].Open = func(dir int, name string, flags, resolve uint64) (int, error) {
+				return spawn.OpenIn(int(namespace.Fd()), dir, name, flags, resolve)
 			}
 		}
 	}

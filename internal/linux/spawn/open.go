@@ -13,12 +13,12 @@ import (
 
 // OpenIn opens a file as the owner of a user namespace may: with every capability over
 // what belongs to the namespace's ids, and none over anything else. namespace is its
-// descriptor; the others are as openat2(2) takes them. A process can enter a user namespace only
+// descriptor; flags and resolve are as openat2(2) takes them, for what exists. A process can enter a user namespace only
 // while it has one thread, so that another one does it, which shares our descriptors and ends
 // at once. An error of the open is its error number.
-func OpenIn(namespace, dir int, name string, how *unix.OpenHow) (int, error) {
+func OpenIn(namespace, dir int, name string, flags, resolve uint64) (int, error) {
 	raw := make([]byte, unix.SizeofOpenHow)
-	for i, v := range []uint64{how.Flags | unix.O_CLOEXEC, how.Mode, how.Resolve} {
+	for i, v := range []uint64{flags | unix.O_CLOEXEC, 0, resolve} {
 		binary.NativeEndian.PutUint64(raw[8*i:], v)
 	}
 	p := withRoom(3)

@@ -48,7 +48,7 @@ func TestOpenIn(t *testing.T) {
 		t.Fatalf("control: %v", err)
 	}
 	open := func(namespace int, name string) (int, error) {
-		return spawn.OpenIn(namespace, unix.AT_FDCWD, name, &unix.OpenHow{Flags: unix.O_RDONLY})
+		return spawn.OpenIn(namespace, unix.AT_FDCWD, name, unix.O_RDONLY, 0)
 	}
 	fd, err := open(int(namespace.Fd()), closed)
 	if err != nil {

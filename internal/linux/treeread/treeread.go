@@ -29,7 +29,7 @@ type Place struct {
 	Name string
 	Root int
 	Path string
-	Open func(dir int, name string, how *unix.OpenHow) (int, error)
+	Open func(dir int, name string, flags, resolve uint64) (int, error) // as openat2(2) has them
 }
 
 // Limits bound what is read, in bytes of content and in entries: a machine's own limits.
@@ -65,17 +65,17 @@ func Read(ctx context.Context, places []Place, l Limits, w *filetree.Writer) err
 const resolve = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS | unix.RESOLVE_NO_XDEV
 
 func (t *tree) openBelow(dir int, name string, flags uint64) (int, error) {
-	return t.open(dir, name, &unix.OpenHow{Flags: flags | unix.O_NONBLOCK | unix.O_NOCTTY, Resolve: resolve})
+	return t.open(dir, name, flags|unix.O_NONBLOCK|unix.O_NOCTTY, resolve)
 }
 
 // open opens something, if need be with more rights than ours.
-func (t *tree) open(dir int, name string, how *unix.OpenHow) (int, error) {
-	how.Flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
+func (t *tree) open(dir int, name string, flags, resolve uint64) (int, error) {
+	flags |= unix.O_NOFOLLOW | unix.O_CLOEXEC
 	for {
-		fd, err := unix.Openat2(dir, name, how)
+		fd, err := unix.Openat2(dir, name, &unix.OpenHow{Flags: flags, Resolve: resolve})
 		switch {
 		case errors.Is(err, unix.EACCES) && t.mayOpen != nil:
-			return t.mayOpen(dir, name, how)
+			return t.mayOpen(dir, name, flags, resolve)
 		case !errors.Is(err, unix.EINTR):
 			return fd, err
 		}
@@ -84,7 +84,7 @@ func (t *tree) open(dir int, name string, how *unix.OpenHow) (int, error) {
 
 // path opens something to look at it, not into it.
 func (t *tree) path(dir int, name string) (int, error) {
-	return t.open(dir, name, &unix.OpenHow{Flags: unix.O_PATH, Resolve: resolve})
+	return t.open(dir, name, unix.O_PATH, resolve)
 }
 
 // stat looks at what bears a name.
@@ -119,7 +119,7 @@ func (t *tree) readlink(dir int, name string, b []byte) (int, error) {
 type tree struct {
 	ctx     context.Context //nolint:containedctx // the call's own
 	w       *filetree.Writer
-	mayOpen func(dir int, name string, how *unix.OpenHow) (int, error) // nil: nobody may more than we
+	mayOpen func(dir int, name string, flags, resolve uint64) (int, error) // nil: nobody may more than we
 	limits  Limits
 	base    uint64              // the highest number in the places before
 	numbers map[uint64]*several // of files with several names, by inode
@@ -232,7 +232,7 @@ func (t *tree) pop() error {
 	if up.fd >= 0 {
 		return nil
 	}
-	fd, err := t.open(l.fd, "..", &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY})
+	fd, err := t.open(l.fd, "..", unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,8 @@ type ProcessMoment struct {
 	Exit      *Exit   `json:"exit,omitempty"`  // it has ended, and its output has not
 	Owed      [2]int  `json:"owed"`            // bytes of stdout and stderr that are to be granted
 	Ended     [2]bool `json:"ended"`           // which of these has
-	Stdin     bool    `json:"stdin,omitempty"` // it has one whose end was not sent
+	Input     bool    `json:"input,omitempty"` // it has a stdin that it has not closed
+	Stdin     bool    `json:"stdin,omitempty"` // and whose end was not sent
 	StdinLeft int     `json:"stdin_left"`      // bytes that may be sent to it
 }
 
@@ -110,7 +111,8 @@ func (g *Guest) Moment(ctx context.Context, held *Held) (Moment, error) {
 			stream := wire.Stdout + uint8(i) //nolint:gosec // 1 or 2
 			one.Owed[i], one.Ended[i] = c.moved.received[stream]-granted[stream], c.download[stream].Ended()
 		}
-		if c.upload != nil && !c.sated && !held.over[id] {
+		one.Input = c.upload != nil && !c.sated
+		if one.Input && !held.over[id] {
 			one.Stdin, one.StdinLeft = true, wire.UploadWindow(wire.OpStart)-held.sent[id]+c.moved.allowed
 		}
 		m.Processes = append(m.Processes, one)
@@ -155,11 +157,14 @@ func (g *Guest) continued(was ProcessMoment, s Streams) *Process {
 		p.state, p.exit = 2, *was.Exit
 		close(p.exited)
 	}
-	p.c = g.newChannel(p, shape{upload: was.Stdin, downloads: 2, arrived: s.Arrived}, wire.OpStart)
+	p.c = g.newChannel(p, shape{upload: was.Input, downloads: 2, arrived: s.Arrived}, wire.OpStart)
 	p.c.id = was.Channel
-	if was.Stdin {
+	switch {
+	case was.Stdin:
 		p.c.upload = wire.NewCreditOf(wire.UploadWindow(wire.OpStart), was.StdinLeft)
 		p.c.moved.sent = wire.UploadWindow(wire.OpStart) - was.StdinLeft
+	case was.Input: // the agent may still be at what came before the end
+		p.c.upload.Close()
 	}
 	for i, n := range was.Owed {
 		p.c.moved.received[1+i] = n

@@ -48,7 +48,7 @@ func TestMoment(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := 2 * (i + 1)
-		want := guest.ProcessMoment{Channel: p.Channel(), PID: p.PID(), Owed: [2]int{n, 0}, Stdin: true, StdinLeft: wire.UploadWindow(wire.OpStart) - n}
+		want := guest.ProcessMoment{Channel: p.Channel(), PID: p.PID(), Owed: [2]int{n, 0}, Input: true, Stdin: true, StdinLeft: wire.UploadWindow(wire.OpStart) - n}
 		if len(m.Processes) != 1 || m.Processes[0] != want || m.Last <= p.Channel() || len(m.Rest) > 0 {
 			t.Errorf("%+v, want %+v", m, want)
 		}
@@ -120,7 +120,7 @@ func TestContinued(t *testing.T) {
 		conn, far := net.Pipe()
 		_ = far.SetDeadline(time.Now().Add(10 * time.Second))
 		out, w := pipe(t)
-		at := guest.Moment{Last: 5, Rest: rest, Processes: []guest.ProcessMoment{{Channel: 3, PID: 9, Owed: [2]int{7, 0}, Stdin: true, StdinLeft: 2}}}
+		at := guest.Moment{Last: 5, Rest: rest, Processes: []guest.ProcessMoment{{Channel: 3, PID: 9, Owed: [2]int{7, 0}, Input: true, Stdin: true, StdinLeft: 2}}}
 		g, all := guest.Continued(conn, wire.Hello{}, at, func(guest.ProcessMoment) guest.Streams {
 			return guest.Streams{Stdin: strings.NewReader("abcd"), Stdout: w}
 		})
@@ -162,5 +162,29 @@ func TestContinued(t *testing.T) {
 	go func() { _, _ = agent.Write(slices.Concat(frame[7:], frame, frame)) }()
 	if _, err := p.Wait(deadline(t)); err == nil {
 		t.Error("control: the rest of a frame is taken for one")
+	}
+}
+
+// An agent that was still writing input, whose end it had been sent, says that the process
+// takes no more. That ends nothing.
+func TestContinuedWithInputThatHasEnded(t *testing.T) {
+	for _, input := range []bool{true, false} { // the second is the control
+		conn, far := net.Pipe()
+		_ = far.SetDeadline(time.Now().Add(10 * time.Second))
+		at := guest.Moment{Last: 3, Processes: []guest.ProcessMoment{{Channel: 3, PID: 9, Input: input}}}
+		g, all := guest.Continued(conn, wire.Hello{}, at, func(guest.ProcessMoment) guest.Streams { return guest.Streams{} })
+		t.Cleanup(func() { _, _ = g.Close(), far.Close() })
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		go func() {
+			b := wire.AppendEOF(nil, 3, wire.Stdin)
+			for i := range uint8(2) {
+				b = wire.AppendEOF(b, 3, wire.Stdout+i)
+			}
+			b = wire.AppendMessage(b, wire.KindEvent, 3, &wire.Event{Kind: wire.EventExited, Exit: &wire.Exit{Code: 7}})
+			_, _ = far.Write(wire.AppendMessage(b, wire.KindClose, 3, &wire.Outcome{}))
+		}()
+		if e, err := all[0].Wait(deadline(t)); (err == nil) != input || input && e.Code != 7 {
+			t.Errorf("with input %v: %+v, %v", input, e, err)
+		}
 	}
 }

@@ -44,12 +44,17 @@ func newOutbox(conn Link, failed func(error)) *outbox {
 func (o *outbox) add(f func(b []byte) []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closed {
-		return true // the connection has ended: its error is reported elsewhere
-	}
-	if o.held {
+	if o.held && !o.closed {
 		o.later = f(o.later)
 		return len(o.later) <= maxPending
+	}
+	return o.append(f)
+}
+
+// append is add where nothing is held back. The lock is held.
+func (o *outbox) append(f func(b []byte) []byte) bool {
+	if o.closed {
+		return true // the connection has ended: its error is reported elsewhere
 	}
 	if o.pending == nil {
 		o.pending, _ = buffers.Get().(*[]byte) // it holds nothing else
@@ -84,13 +89,13 @@ func (o *outbox) addLast(f func(b []byte) []byte) bool {
 	})
 }
 
-// release sends what was held back.
+// release sends what was held back, before anything that comes after.
 func (o *outbox) release() (fits bool) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	later := o.later
 	o.held, o.later = false, nil
-	o.mu.Unlock()
-	return len(later) == 0 || o.add(func(b []byte) []byte { return append(b, later...) })
+	return len(later) == 0 || o.append(func(b []byte) []byte { return append(b, later...) })
 }
 
 // reuse gives a buffer to whoever needs one next.

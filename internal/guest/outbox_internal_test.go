@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -109,4 +110,34 @@ func TestOutboxThatFails(t *testing.T) {
 	if len(failed) > 0 {
 		t.Error("said twice")
 	}
+}
+
+// What was held back is sent before what others send as soon as they may.
+func TestReleaseComesFirst(t *testing.T) {
+	for range 20_000 {
+		var sent bytes.Buffer // written to with the lock alone: all is taken at once
+		o := &outbox{try: func(b []byte) int { n, _ := sent.Write(b); return n }}
+		one := func(c byte) { o.add(func(b []byte) []byte { return append(b, c) }) }
+		o.addLast(func(b []byte) []byte { return b })
+		one('1')
+		var others sync.WaitGroup
+		for range 4 {
+			others.Go(func() {
+				for o.holds() { // whoever sees that it is over sends
+				}
+				one('2')
+			})
+		}
+		o.release()
+		others.Wait()
+		if got := sent.String(); got != "12222" {
+			t.Fatal(got)
+		}
+	}
+}
+
+func (o *outbox) holds() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.held
 }

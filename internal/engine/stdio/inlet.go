@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 
 	"pinfold/sandbox"
 )
@@ -16,6 +17,7 @@ type Inlet struct {
 	w     *io.PipeWriter
 	place chan struct{} // holds one: for the piece that is being written
 	over  chan struct{} // closed by End
+	ended sync.Once
 }
 
 // NewInlet returns one that is open.
@@ -88,9 +90,10 @@ func (i *Inlet) piece(ctx context.Context, b []byte) (int, error) {
 // Close lets the program read the end of its input. It is idempotent.
 func (i *Inlet) Close() { _ = i.w.Close() } // never fails
 
-// End is called once, when the program has ended: what is being written fails.
+// End says that the program has ended, or reads no more: what is being written fails. It is
+// idempotent.
 func (i *Inlet) End() {
-	close(i.over)
+	i.ended.Do(func() { close(i.over) })
 	_ = i.r.CloseWithError(InputClosed()) // never fails
 }
 

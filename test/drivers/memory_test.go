@@ -155,6 +155,7 @@ func TestMemory(t *testing.T) {
 		}{
 			"more memory":    {sandbox.Create{Limits: sandbox.Limits{MemoryBytes: 512 << 20}}, sandbox.CodeLimitInvalid, "limits.memory_bytes"},
 			"another driver": {sandbox.Create{Driver: "native"}, sandbox.CodeConflict, "driver"},
+			"another end":    {sandbox.Create{OnOutOfMemory: sandbox.OutOfMemoryProcess}, sandbox.CodeConflict, "on_out_of_memory"},
 		} {
 			c.ask.Snapshot = kept.ID
 			if _, err := e.Create(soon(t), "alice", c.ask); sandbox.AsError(err).Code != c.code || sandbox.AsError(err).Field != c.field {
@@ -162,6 +163,7 @@ func TestMemory(t *testing.T) {
 			}
 		}
 		paused(t, x)
+		closedBefore(t, e, x)
 		for range 4 { // what one takes is bounded for a tenant
 			if _, err = x.Snapshot(soon(t), sandbox.TakeSnapshot{}); err != nil {
 				break
@@ -213,5 +215,43 @@ func paused(t *testing.T, x *living.Sandbox) {
 	}
 	if _, err := x.Resume(soon(t)); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// closedBefore has a process go on whose input was closed before, and end.
+func closedBefore(t *testing.T, e *engine.Engine, x *living.Sandbox) {
+	t.Helper()
+	p, err := x.Start(soon(t), sandbox.Command{Shell: "cat; exec sleep 600", Stdin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.CloseStdin(); err != nil {
+		t.Fatal(err)
+	}
+	forks, err := e.Fork(soon(t), x, sandbox.ForkSandbox{Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(forks[0].Processes(), func(q sandbox.Process) bool { return q.PID == p.Info().PID })
+	if i < 0 {
+		t.Fatalf("%+v", forks[0].Processes())
+	}
+	q, err := forks[0].Process(forks[0].Processes()[i].ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []*living.Process{q, p} {
+		if err := one.Signal("KILL"); err != nil {
+			t.Error(err)
+		}
+		if info, err := one.Wait(soon(t)); err != nil || info.Signal != "SIGKILL" {
+			t.Errorf("%+v, %v", info, err)
+		}
+	}
+	if info := forks[0].Info(); info.State != sandbox.StateRunning {
+		t.Errorf("%+v", info)
+	}
+	if _, err := forks[0].Destroy(soon(t)); err != nil {
+		t.Error(err)
 	}
 }

@@ -73,6 +73,25 @@ func (q *process) ask(ctx context.Context, r wardenwire.Request) error {
 	return nil
 }
 
+// used asks a machine what has been used in it. After an error there is none.
+func (q *process) used(ctx context.Context) (u driver.Usage, err error) {
+	err = q.asking(ctx, func(ctx context.Context) error {
+		answer, err := q.link.Ask(ctx, wardenwire.Request{Op: wardenwire.OpUsage})
+		switch {
+		case err != nil:
+			return err
+		case answer.Usage == nil:
+			return errNothingTold
+		}
+		u = *answer.Usage
+		return nil
+	})
+	if err != nil {
+		return u, errors.Join(err, q.remove(ctx))
+	}
+	return u, nil
+}
+
 // turn waits until a machine can be made: more at a time would all take longer.
 func (d *Driver) turn(ctx context.Context) (done func(), err error) {
 	select {

@@ -37,7 +37,7 @@ func (d *Driver) CreateOriginal(ctx context.Context, plan driver.Plan) (driver.O
 	if err != nil {
 		return nil, createError(err)
 	}
-	return &original{newMachine(plan, q), d, key, memory}, nil
+	return &original{newMachine(plan, q, driver.Usage{}), d, key, memory}, nil
 }
 
 // Keep implements driver.Original.
@@ -101,7 +101,7 @@ func (k *kept) Copy(ctx context.Context, plan driver.Plan) (driver.Machine, erro
 	if err != nil {
 		return nil, createError(err)
 	}
-	return newMachine(plan, q), nil
+	return newMachine(plan, q, driver.Usage{}), nil
 }
 
 // Close implements driver.Kept.

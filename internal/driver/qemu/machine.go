@@ -35,6 +35,8 @@ type machine struct {
 	pacing chan struct{} // has room for one, who guards next
 	next   time.Time     // when a reading may begin
 
+	base driver.Usage // what others had used of a memory with which it goes on
+
 	mu   sync.Mutex // guards last
 	last driver.Usage
 }
@@ -48,12 +50,12 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 	if err != nil {
 		return nil, createError(err)
 	}
-	return newMachine(plan, q), nil
+	return newMachine(plan, q, driver.Usage{}), nil
 }
 
 // newMachine returns the machine that a process is, and watches it.
-func newMachine(plan driver.Plan, q *process) *machine {
-	m := &machine{plan: plan, process: q, dead: make(chan struct{}), pacing: make(chan struct{}, 1)}
+func newMachine(plan driver.Plan, q *process, base driver.Usage) *machine {
+	m := &machine{plan: plan, process: q, base: base, dead: make(chan struct{}), pacing: make(chan struct{}, 1)}
 	go m.watch()
 	return m
 }

@@ -85,6 +85,10 @@ func (q *process) deviceState(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	defer theirs.Close() //nolint:errcheck // QEMU has its own
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	ctx = context.WithoutCancel(ctx) // an answer that nobody waits for would be the next command's
 	const set = 1
 	if _, err := q.monitor.commandWith(ctx, "add-fd", map[string]int{"fdset-id": set}, theirs); err != nil {
 		return nil, err
@@ -97,8 +101,11 @@ func (q *process) deviceState(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxState+1))
-	if err == nil && len(b) > maxState {
+	switch {
+	case err == nil && len(b) > maxState:
 		err = errors.New("it is too large")
+	case err == nil && len(b) == 0:
+		err = errors.New("QEMU has written nothing")
 	}
 	return b, err
 }
@@ -188,10 +195,14 @@ func (d *Driver) RestoreMemory(ctx context.Context, plan driver.Plan, from io.Re
 	if err == nil {
 		err = q.ask(ctx, wardenwire.Request{Op: wardenwire.OpRenew, Fresh: d.fresh()})
 	}
+	var base driver.Usage
+	if err == nil {
+		base, err = q.used(ctx)
+	}
 	if err != nil {
 		return nil, createError(err)
 	}
-	return newMachine(plan, q), nil
+	return newMachine(plan, q, base), nil
 }
 
 // readSnapshot reads all of a snapshot. Nothing in it is believed: it may be any machine's.

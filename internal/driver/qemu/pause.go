@@ -50,7 +50,12 @@ func (m *machine) standStill(ctx context.Context) error {
 	if _, err := m.reading(ctx, wardenwire.OpUsage); err != nil {
 		return err
 	}
-	if _, err := m.process.monitor.command(ctx, "stop", nil); err != nil {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	// Of a command that was begun the end is waited for: nobody could let the machine go on
+	// whose monitor was left in the middle of an answer.
+	if _, err := m.process.monitor.command(context.WithoutCancel(ctx), "stop", nil); err != nil {
 		return err
 	}
 	m.paused.Store(true)
@@ -67,7 +72,7 @@ func (m *machine) Resume(ctx context.Context) error {
 	if !m.paused.Load() {
 		return nil
 	}
-	if _, err := m.process.monitor.command(ctx, "cont", nil); err != nil {
+	if _, err := m.process.monitor.command(context.WithoutCancel(ctx), "cont", nil); err != nil {
 		if m.process.hasEnded() {
 			return driver.ErrEnded
 		}

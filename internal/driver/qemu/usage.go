@@ -63,7 +63,7 @@ func (m *machine) reading(ctx context.Context, op string) (driver.Usage, error) 
 	answer, err := m.process.link.Ask(ctx, wardenwire.Request{Op: op})
 	switch {
 	case err == nil && answer.Usage == nil:
-		err = errors.New("the machine's first process tells nothing")
+		err = errNothingTold
 	case err == nil:
 		m.note(*answer.Usage)
 		return m.tamed(*answer.Usage), nil
@@ -85,14 +85,26 @@ func (m *machine) note(u driver.Usage) {
 // maxDenied is how many names of refused calls a reading may have.
 const maxDenied = 64
 
-// tamed is a reading as a machine may tell it: its lists and names are bounded, and no
-// number is negative.
+// errNothingTold is the error of a machine that answers without a reading.
+var errNothingTold = errors.New("the machine's first process tells nothing")
+
+// tamed is a reading as a machine may tell it: its lists and names are bounded, no number is
+// negative, and what was used before the machine went on is not its.
 func (m *machine) tamed(u driver.Usage) driver.Usage {
 	for _, n := range []*int64{
 		&u.CPUNanos, &u.MemoryBytes, &u.MemoryPeak, &u.OOMKills, &u.Processes, &u.ProcessesPeak, &u.ProcessesDenied,
 		&u.DiskBytes, &u.DiskPeak, &u.Inodes, &u.InodesPeak, &u.ReadBytes, &u.WrittenBytes,
 	} {
 		*n = max(0, *n)
+	}
+	for _, c := range []struct {
+		n    *int64
+		base int64
+	}{
+		{&u.CPUNanos, m.base.CPUNanos}, {&u.OOMKills, m.base.OOMKills}, {&u.ProcessesDenied, m.base.ProcessesDenied},
+		{&u.ReadBytes, m.base.ReadBytes}, {&u.WrittenBytes, m.base.WrittenBytes},
+	} {
+		*c.n = max(0, *c.n-max(0, c.base))
 	}
 	u.Killed = sandbox.SafeText(u.Killed, 60)
 	u.Denied = u.Denied[:min(len(u.Denied), maxDenied)]

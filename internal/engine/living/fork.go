@@ -1,6 +1,7 @@
 package living
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,6 +122,12 @@ func (mg *Manager) fromSnapshot(ctx context.Context, tenant string, c sandbox.Cr
 			}).WithAdvice(sandbox.Advise("%s", sandbox.Omit("driver")))
 		}
 		c.Driver = r.Info.Driver
+		if was := cmp.Or(r.Request.OnOutOfMemory, sandbox.OutOfMemorySandbox); cmp.Or(c.OnOutOfMemory, was) != was {
+			content.Close()
+			return c, nil, (&sandbox.Error{
+				Code: sandbox.CodeConflict, Field: "on_out_of_memory", Message: fmt.Sprintf("a machine that goes on does what it did when its memory is full, which is %s", was),
+			}).WithAdvice(sandbox.Advise("%s", sandbox.Omit("on_out_of_memory")))
+		}
 	}
 	return c.Like(r.Request), from, nil
 }

@@ -112,18 +112,24 @@ func (g *Group) freezeStep() error {
 			return err
 		}
 	}
+	stands, err := g.standStill(g.frozenDir())
+	if err != nil {
+		return err
+	}
+	if !stands {
+		return fmt.Errorf("not all processes of cgroup %s stand still: %w", g.name, errAgain)
+	}
+	return nil
+}
+
+// standStill says whether the kernel has stopped all that is in a directory.
+func (g *Group) standStill(dir string) (bool, error) {
 	file, want := stateV1, frozenV1
 	if g.version == 2 {
 		file, want = "cgroup.events", frozenV2
 	}
-	text, err := readFile(path.Join(g.frozenDir(), file), maxControlFile)
-	if err != nil {
-		return err
-	}
-	if !slices.Contains(strings.Split(string(text), "\n"), want) {
-		return fmt.Errorf("not all processes of cgroup %s stand still: %w", g.name, errAgain)
-	}
-	return nil
+	text, err := readFile(path.Join(dir, file), maxControlFile)
+	return slices.Contains(strings.Split(string(text), "\n"), want), err
 }
 
 // moveToFreezer moves the tasks that are not in the freezer's group yet; until there is

@@ -25,7 +25,8 @@ type Group struct {
 	dirs      []string   // one for each tree
 	where     map[Controller]string
 
-	swapFile bool // version 1: memory and swap are limited together
+	freezer  string // of a group that somebody else made: where that is; "": it cannot be seen
+	swapFile bool   // version 1: memory and swap are limited together
 
 	freezing sync.Mutex // held by Freeze and Thaw, before mu
 

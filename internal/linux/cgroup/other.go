@@ -20,6 +20,16 @@ func (g *Group) MemoryLimit() int64 {
 	return g.memory
 }
 
+// StandsStill says whether the kernel has stopped every process of a group that Of has
+// returned; known is false where that cannot be seen from here.
+func (g *Group) StandsStill() (is, known bool, err error) {
+	if g.freezer == "" {
+		return false, false, nil
+	}
+	is, err = g.standStill(g.freezer)
+	return is, true, err
+}
+
 func (h host) of(pid int, name string) (*Group, error) {
 	info, err := readFile(path.Join(h.proc, "self/mountinfo"), maxMountinfo)
 	if err != nil {
@@ -61,6 +71,10 @@ func (h host) of(pid int, name string) (*Group, error) {
 	if len(g.dirs) == 0 {
 		return nil, fmt.Errorf("process %d is in no cgroup of its own that can be seen here", pid)
 	}
+	g.freezer = g.dirs[0]
+	if g.version == 1 {
+		g.freezer = othersFreezer(mounts, string(text))
+	}
 	limit := memoryFileV2
 	if g.version == 1 {
 		limit = memoryFileV1
@@ -70,6 +84,20 @@ func (h host) of(pid int, name string) (*Group, error) {
 	}
 	g.swapFile = g.version == 1 && exists(path.Join(g.where[Memory], swapFileV1))
 	return g, nil
+}
+
+// othersFreezer is where the freezer of version 1 has the processes of a group that somebody
+// else has made; "": nowhere that can be seen, or with everybody.
+func othersFreezer(mounts []mountPoint, groups string) string {
+	m, ok := pick(mounts, freezerV1)
+	if !ok {
+		return ""
+	}
+	dir, ok := m.visible(groupOf(groups, freezerV1))
+	if !ok || dir == m.dir {
+		return ""
+	}
+	return dir
 }
 
 // groupOf finds a cgroup in /proc/PID/cgroup, of a controller of version 1, or of version

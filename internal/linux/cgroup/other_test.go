@@ -57,3 +57,30 @@ func TestGroupOf(t *testing.T) {
 		t.Errorf("groups (-want +got):\n%s", d)
 	}
 }
+
+// Whether what somebody else has stopped stands still, the kernel says.
+func TestStandsStill(t *testing.T) {
+	h := hierarchy(t)
+	made, c := freezable(t, h)
+	if err := made.Freeze(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	g, err := Of(c.Process.Pid, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.CloseCounters)
+	if is, known, err := g.StandsStill(); !is || !known || err != nil {
+		t.Errorf("frozen: %v, known %v, %v", is, known, err)
+	}
+	if err := made.Thaw(); err != nil {
+		t.Fatal(err)
+	}
+	if is, _, err := g.StandsStill(); is || err != nil && !Gone(err) {
+		t.Errorf("thawed: %v, %v", is, err)
+	}
+	nowhere := &Group{version: 1}
+	if is, known, err := nowhere.StandsStill(); is || known || err != nil {
+		t.Errorf("where there is no freezer: %v, known %v, %v", is, known, err)
+	}
+}

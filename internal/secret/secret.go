@@ -7,8 +7,8 @@ package secret
 
 import (
 	"bytes"
-	"encoding/base64"
-	"encoding/json"
+	"cmp"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
@@ -54,35 +54,42 @@ func (s Secret) Put(r *http.Request) {
 		r.URL.RawQuery = strings.Join(kept, "&")
 	default:
 		name, format, _ := strings.Cut(s.Header, ":")
-		for have := range r.Header { // some servers take _ for -
-			if strings.EqualFold(strings.ReplaceAll(have, "_", "-"), name) {
-				delete(r.Header, have)
-			}
-		}
+		Drop(r.Header, name)
 		r.Header.Set(name, strings.Replace(strings.TrimSpace(format), sandbox.Place, s.value.text, 1))
+	}
+}
+
+// Drop drops a header in every spelling: some servers take _ for -.
+func Drop(h http.Header, name string) {
+	for have := range h {
+		if strings.EqualFold(strings.ReplaceAll(have, "_", "-"), name) {
+			delete(h, have)
+		}
 	}
 }
 
 // Redactor takes a secret out of what a server answers, in the forms in which it would
 // say it again. It is safe for concurrent use.
-type Redactor struct{ forms [][]byte }
+type Redactor struct {
+	forms [][]byte // the longest first
+	hold  int      // how much of a text's end is held back at most
+}
+
+// holdStep rounds how much is held back, so that it does not tell how long the secret is.
+const holdStep = 64
 
 // Redactor returns that of s.
 func (s Secret) Redactor() Redactor {
-	plain := s.value.text
-	quoted, _ := json.Marshal(plain) // a string never fails
-	all := []string{
-		plain, url.QueryEscape(plain), url.PathEscape(plain), string(quoted[1 : len(quoted)-1]),
-		base64.StdEncoding.EncodeToString([]byte(plain)), base64.URLEncoding.EncodeToString([]byte(plain)), base64.RawStdEncoding.EncodeToString([]byte(plain)),
-	}
+	all := formsOf(s.value.text)
 	if s.Basic != "" {
-		all = append(all, base64.StdEncoding.EncodeToString([]byte(s.Basic+":"+plain)))
+		all = append(all, base64Forms(s.Basic+":"+s.value.text)...)
 	}
-	slices.SortFunc(all, func(a, b string) int { return len(b) - len(a) })
+	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	var r Redactor
 	for _, form := range slices.Compact(all) {
 		r.forms = append(r.forms, []byte(form))
 	}
+	r.hold = (len(all[0]) + holdStep - 1) / holdStep * holdStep
 	return r
 }
 
@@ -104,11 +111,12 @@ func (r Redactor) Bytes(data []byte) []byte {
 	return data
 }
 
-// Header takes it out of headers, or trailers.
+// Header takes it out of headers, or trailers. Names are the same in any case of letters.
 func (r Redactor) Header(h http.Header) {
 	for name, values := range h {
-		clean := string(r.Bytes([]byte(name)))
-		if clean != name {
+		if slices.ContainsFunc(r.forms, func(form []byte) bool {
+			return bytes.Contains(bytes.ToLower([]byte(name)), bytes.ToLower(form))
+		}) {
 			delete(h, name)
 			continue
 		}
@@ -118,8 +126,10 @@ func (r Redactor) Header(h http.Header) {
 	}
 }
 
-// Reader reads what from has without the secret. What is not its beginning is not held
-// back.
+// Reader reads what from has without the secret. The printable text at the end of what has
+// come is held back until more comes, as far as a secret could have begun in it: whatever
+// its letters are, or who can have a server say letters and stop would learn the secret from
+// what comes and what does not. A line's end gives everything out.
 func (r Redactor) Reader(from io.Reader) io.Reader { return &redacted{redactor: r, from: from} }
 
 const readSize = 32 << 10
@@ -132,7 +142,7 @@ type redacted struct {
 	err      error
 }
 
-// Read implements io.Reader.
+// Read implements io.Reader. What is held back when reading fails is dropped.
 func (r *redacted) Read(into []byte) (int, error) {
 	for r.ready == 0 && r.err == nil {
 		start := len(r.pending)
@@ -140,8 +150,8 @@ func (r *redacted) Read(into []byte) (int, error) {
 		n, err := r.from.Read(r.pending[start:])
 		r.pending, r.err = r.redactor.Bytes(r.pending[:start+n]), err
 		r.ready = len(r.pending)
-		if err == nil {
-			r.ready -= r.redactor.begun(r.pending)
+		if !errors.Is(err, io.EOF) {
+			r.ready -= r.redactor.held(r.pending)
 		}
 	}
 	n := copy(into, r.pending[:r.ready])
@@ -152,14 +162,12 @@ func (r *redacted) Read(into []byte) (int, error) {
 	return 0, r.err
 }
 
-// begun is how much at the end of data may be the beginning of the secret.
-func (r Redactor) begun(data []byte) (most int) {
-	for _, form := range r.forms {
-		for n := min(len(form)-1, len(data)); n > most; n-- {
-			if bytes.Equal(data[len(data)-n:], form[:n]) {
-				most = n
-			}
-		}
+// held is how much at the end of data is held back.
+func (r Redactor) held(data []byte) (n int) {
+	for n < min(r.hold, len(data)) && isPrintable(data[len(data)-1-n]) {
+		n++
 	}
-	return most
+	return n
 }
+
+func isPrintable(b byte) bool { return ' ' <= b && b <= '~' }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"html"
+	"html/template"
 	"io"
 	"log/slog"
 	"net/http"
@@ -93,9 +96,9 @@ func TestRedactor(t *testing.T) {
 				t.Errorf("%s, %s: %v %.200s", test.form, name, err, got)
 			}
 		}
-		h := http.Header{"Location": {"https://evil.test/?" + test.form}, "X-" + test.form: {"x"}}
+		h := http.Header{"Location": {"https://evil.test/?" + test.form}, "X-" + test.form: {"x"}, strings.ToUpper("X-" + test.form): {"x"}}
 		r.Header(h)
-		if all := fmt.Sprint(h); strings.Contains(all, string(core)) || !strings.Contains(all, "https://evil.test/?***") {
+		if all := fmt.Sprint(h); strings.Contains(all, string(core)) || len(h) != 1 || !strings.Contains(all, "https://evil.test/?***") {
 			t.Error(all)
 		}
 	}
@@ -105,8 +108,8 @@ func TestRedactor(t *testing.T) {
 	}
 }
 
-// What cannot be the beginning of the secret is not held back.
-func TestRedactorHoldsNothingElseBack(t *testing.T) {
+// Lines are not held back.
+func TestRedactorPassesLinesAtOnce(t *testing.T) {
 	from, to := io.Pipe()
 	defer to.Close()
 	r := made(t, sandbox.SetSecret{}).Redactor().Reader(from)
@@ -114,6 +117,80 @@ func TestRedactorHoldsNothingElseBack(t *testing.T) {
 	got := make([]byte, 9)
 	if _, err := io.ReadFull(r, got); err != nil || string(got) != "data: 1\n\n" {
 		t.Errorf("%q %v", got, err)
+	}
+}
+
+// saysAndWaits is a server that says a text and then no more: whoever asks again waits.
+type saysAndWaits struct{ text string }
+
+func (s *saysAndWaits) Read(into []byte) (int, error) {
+	if s.text == "" {
+		return 0, errWaits
+	}
+	n := copy(into, s.text)
+	s.text = s.text[n:]
+	return n, nil
+}
+
+var errWaits = errors.New("it would wait")
+
+// Whether a text is how the secret begins, and how long the secret is, cannot be seen from
+// what of it comes (an attack letter by letter).
+func TestWhatIsHeldBackTellsNothing(t *testing.T) {
+	came := func(secret, text string) int {
+		s := New("token", sandbox.SetSecret{Hosts: []string{"a.test"}, Header: sandbox.DefaultSecretHeader, Value: secret})
+		got, err := io.ReadAll(s.Redactor().Reader(&saysAndWaits{text: text}))
+		if !errors.Is(err, errWaits) {
+			t.Errorf("%v", err)
+		}
+		return len(got)
+	}
+	for _, before := range []string{"", "data: ", "line\n", strings.Repeat("x", 500)} {
+		for k := range len(canary) {
+			right, wrong := before+canary[:k], before+strings.Repeat("z", k)
+			if a, b := came(canary, right), came(canary, wrong); a != b {
+				t.Errorf("%.10s: of the first %d letters %d bytes come, of others %d", before, k, a, b)
+			}
+		}
+		if a, b := came("12345678", before), came("123456789", before); a != b {
+			t.Errorf("%.10s: %d bytes come, and %d where the secret is longer", before, a, b)
+		}
+	}
+	if n := came(canary, strings.Repeat("x", 1000)); n < 1000-4*holdStep {
+		t.Errorf("of 1000 bytes %d come", n)
+	}
+	if n := came(canary, "a line\nand more"); n != len("a line\n") {
+		t.Errorf("%d bytes come", n)
+	}
+}
+
+// Every program's way of writing the secret is a form of it.
+func TestForms(t *testing.T) {
+	const value = `k/e+y "a'b<c>&\=~(1)*!`
+	s := New("token", sandbox.SetSecret{Hosts: []string{"a.test"}, Basic: "robot", Value: value})
+	for name, form := range map[string]string{
+		"JSON with HTML in it":     `k/e+y \"a'b<c>&\\=~(1)*!`,
+		"JSON for HTML":            `k/e+y \"a'b\u003cc\u003e\u0026\\=~(1)*!`,
+		"JSON of PHP":              `k\/e+y \"a'b<c>&\\=~(1)*!`,
+		"a URL, in small letters":  `k%2fe%2by%20%22a%27b%3cc%3e%26%5c%3d~%281%29%2a%21`,
+		"a form":                   url.QueryEscape(value),
+		"a path":                   url.PathEscape(value),
+		"Python's quote":           `k/e%2By%20%22a%27b%3Cc%3E%26%5C%3D~%281%29%2A%21`,
+		"encodeURIComponent":       `k%2Fe%2By%20%22a'b%3Cc%3E%26%5C%3D~(1)*!`,
+		"HTML of Go":               html.EscapeString(value),
+		"HTML of Go's templates":   template.HTMLEscapeString(value),
+		"HTML in text":             `k/e+y "a'b&lt;c&gt;&amp;\=~(1)*!`,
+		"HTML of Python":           `k/e+y &quot;a&#x27;b&lt;c&gt;&amp;\=~(1)*!`,
+		"HTML with the plus":       `k/e&#43;y &#34;a&#39;b&lt;c&gt;&amp;\=~(1)*!`,
+		"base64 for URLs, no =":    base64.RawURLEncoding.EncodeToString([]byte(value)),
+		"a user's base64":          base64.StdEncoding.EncodeToString([]byte("robot:" + value)),
+		"a user's, no =":           base64.RawStdEncoding.EncodeToString([]byte("robot:" + value)),
+		"a user's for URLs":        base64.URLEncoding.EncodeToString([]byte("robot:" + value)),
+		"a user's for URLs, no = ": base64.RawURLEncoding.EncodeToString([]byte("robot:" + value)),
+	} {
+		if got := string(s.Redactor().Bytes([]byte("a " + form + " z"))); got != "a "+strings.Repeat("*", len(form))+" z" {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 

@@ -263,6 +263,8 @@ func TestRulesOverHTTP2(t *testing.T) {
 		"an override":       func(r *http.Request) { r.Header.Set("X-Method-Override", "DELETE") },
 		"a port":            func(r *http.Request) { r.Host = "example.com:8443" },
 		"dots":              func(r *http.Request) { r.URL.Opaque = "/ok/../admin" },
+		"a blank":           func(r *http.Request) { r.URL.RawQuery = "x HTTP/1.1" },
+		"other letters":     func(r *http.Request) { r.URL.RawQuery = "x=\u00e4" },
 	} {
 		r, _ := http.NewRequest(http.MethodGet, "https://example.com/ok", nil)
 		change(r)
@@ -338,6 +340,77 @@ func TestStreamsPassRules(t *testing.T) {
 	got, _ := io.ReadAll(c)
 	if !strings.Contains(string(got), "served /none") || strings.Contains(string(got), "served /admin") || !strings.Contains(string(got), "403") {
 		t.Errorf("after an upgrade that was not: %q", got)
+	}
+}
+
+// A server that goes over to another protocol without being asked gets nowhere, and its
+// connection is closed.
+func TestUnaskedProtocols(t *testing.T) {
+	for _, says := range []string{"websocket", "other"} {
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+says+"\r\n\r\n")
+			_, _ = io.Copy(io.Discard, conn)
+		}))
+		t.Cleanup(server.Close)
+		s := newSite(t, server.Listener.Addr().String(), rulesFor(server, []string{"GET"}), 443)
+		for _, two := range []bool{false, true} {
+			c := s.trusting(443, two)
+			for range 50 {
+				if code, got := ask(t, c, "GET", "https://example.com/", ""); code != 502 || !strings.Contains(got, errUnasked.Error()) {
+					t.Fatalf("%s, HTTP/2 %v: %d %s", says, two, code, got)
+				}
+			}
+			c.CloseIdleConnections()
+		}
+		asked := s.raw(443, "http/1.1")
+		_, _ = io.WriteString(asked, "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+		line, _ := bufio.NewReader(asked).ReadString('\n')
+		if ok := strings.Contains(line, "101"); ok != (says == "websocket") {
+			t.Errorf("who asks for websocket and gets %s: %s", says, line)
+		}
+		_ = asked.Close()
+		left := 0
+		for range 1000 {
+			s.relay.mu.Lock()
+			left = len(s.relay.dialled)
+			s.relay.mu.Unlock()
+			if left == 0 && s.relay.host.open.Load() == 0 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if n := s.relay.host.open.Load(); left > 0 || n > 0 {
+			t.Errorf("%s: %d connections to the server are open, and %d are counted", says, left, n)
+		}
+	}
+}
+
+// However a program writes the host, the server is told the door's.
+func TestServersAreToldTheDoorsHost(t *testing.T) {
+	server, _ := secureServer(t, nil)
+	s := newSite(t, server.Listener.Addr().String(), rulesFor(server, []string{"GET"}), 443, 8443)
+	for _, two := range []bool{false, true} {
+		for port, want := range map[int]string{443: " example.com ", 8443: " example.com:8443 "} {
+			for _, host := range []string{"Example.COM.", fmt.Sprintf("example.com:%d", port)} {
+				r, _ := http.NewRequest(http.MethodGet, "https://example.com/", nil)
+				r.Host = host
+				answer, err := s.trusting(port, two).Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, _ := io.ReadAll(answer.Body)
+				_ = answer.Body.Close()
+				if !strings.Contains(string(got), want) {
+					t.Errorf("%s: %s", host, got)
+				}
+			}
+		}
 	}
 }
 

@@ -59,16 +59,24 @@ func (r *Relay) forwarder(d Door, e *endpoint, scheme string) *forwarder {
 		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: idleTimeout, ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxAnswerHead,
 	}
 	f.proxy = &httputil.ReverseProxy{
-		Transport: finalAnswers{f.transport}, ModifyResponse: redact, FlushInterval: -1, ErrorLog: quiet, ErrorHandler: f.failed,
+		Transport: finalAnswers{f.transport}, ModifyResponse: check, FlushInterval: -1, ErrorLog: quiet, ErrorHandler: f.failed,
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.Out.URL.Scheme, p.Out.URL.Host = scheme, net.JoinHostPort(d.Host, strconv.Itoa(d.Port))
 			p.Out.URL.RawQuery = p.In.URL.RawQuery
-			p.Out.Host = p.In.Host
+			p.Out.Host = d.authority(scheme)
 			inject(p.Out)
 		},
 	}
 	r.forwarders = append(r.forwarders, f)
 	return f
+}
+
+// authority is how requests name the door.
+func (d Door) authority(scheme string) string {
+	if scheme == "https" && d.Port == portTLS || scheme == "http" && d.Port == portHTTP {
+		return d.Host
+	}
+	return net.JoinHostPort(d.Host, strconv.Itoa(d.Port))
 }
 
 // dial connects to the server. The relay's end closes the connection.
@@ -166,6 +174,8 @@ func (f *forwarder) holds(r *http.Request) (sandbox.DenialReason, error) {
 		return sandbox.DeniedHost, errors.New("the request is for " + strconv.Quote(sandbox.SafeText(r.Host, 80)))
 	case r.Method == http.MethodConnect, r.URL.IsAbs(), r.URL.Host != "", r.URL.Opaque != "":
 		return sandbox.DeniedMalformed, errors.New("the target is no path")
+	case strings.ContainsFunc(r.RequestURI, notOfURL):
+		return sandbox.DeniedMalformed, errors.New("the target has other characters than a URL")
 	}
 	for name := range r.Header {
 		switch name = http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-")); {
@@ -208,16 +218,17 @@ func (f *forwarder) failed(w http.ResponseWriter, r *http.Request, err error) {
 		err = errors.New("the server's certificate does not hold: " + sandbox.SafeText(certificate.Err.Error(), maxEvidence))
 		f.endpoint.fail(err)
 	default:
-		known := slices.IndexFunc(dialErrors, func(e error) bool { return errors.Is(err, e) })
+		known := slices.IndexFunc(toldErrors, func(e error) bool { return errors.Is(err, e) })
 		if err = errAnswer; known >= 0 { // others name addresses of the host's
-			err = dialErrors[known]
+			err = toldErrors[known]
 		}
 		f.endpoint.fail(err)
 	}
 	tell(w, http.StatusBadGateway, err.Error())
 }
 
-var dialErrors = []error{errNoName, errLookUp, errSlowDNS, errRefused, errNoRoute, errSlow, errDial}
+// toldErrors are those that programs are told as they are.
+var toldErrors = []error{errNoName, errLookUp, errSlowDNS, errRefused, errNoRoute, errSlow, errDial, errUnasked, errCoded}
 
 // tell says to a program why not.
 func tell(w http.ResponseWriter, status int, text string) {

@@ -104,19 +104,39 @@ func secretOf(ctx context.Context) (secret.Secret, bool) {
 // could be seen.
 func inject(out *http.Request) {
 	if s, ok := secretOf(out.Context()); ok {
+		for _, name := range []string{"Accept-Encoding", "Range", "If-Range"} { // an answer in pieces has pieces of the secret
+			secret.Drop(out.Header, name)
+		}
 		out.Header.Set("Accept-Encoding", "identity")
 		s.Put(out)
 	}
 }
 
-// redact takes the secret out of an answer, as far as it can be seen there.
-func redact(answer *http.Response) error {
+// Why an answer does not reach the program.
+var (
+	errUnasked = errors.New("the server goes over to another protocol, for which it was not asked")
+	errCoded   = errors.New("the server's answer to a request with a secret is compressed (Content-Encoding), though it was asked not to: the secret could be in it")
+)
+
+// check looks at an answer, and takes the secret out of it as far as it can be seen there.
+// After an error its connection is closed.
+func check(answer *http.Response) error {
+	if answer.StatusCode == http.StatusSwitchingProtocols &&
+		(!strings.EqualFold(answer.Request.Header.Get("Upgrade"), websocket) || !strings.EqualFold(answer.Header.Get("Upgrade"), websocket)) {
+		return errUnasked
+	}
 	s, ok := secretOf(answer.Request.Context())
 	if !ok {
 		return nil
 	}
+	for _, coding := range answer.Header["Content-Encoding"] {
+		if coding = strings.TrimSpace(coding); coding != "" && !strings.EqualFold(coding, "identity") {
+			return errCoded
+		}
+	}
 	r := s.Redactor()
 	r.Header(answer.Header)
+	r.Header(answer.Trailer)                                // whose names are known already
 	if answer.StatusCode != http.StatusSwitchingProtocols { // that is the server's connection
 		answer.Body = &redactedBody{Reader: r.Reader(answer.Body), Closer: answer.Body, end: func() { r.Header(answer.Trailer) }}
 	}

@@ -103,7 +103,7 @@ func TestEchoesAreRedacted(t *testing.T) {
 			w.WriteHeader(http.StatusFound)
 			return
 		case "/with/trailer":
-			w.Header().Set("Trailer", "X-Echo")
+			w.Header().Set("Trailer", "X-Echo, X-"+canary)
 			defer func() { w.Header().Set("X-Echo", got) }()
 		case "/with/coded":
 			if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
@@ -129,6 +129,9 @@ func TestEchoesAreRedacted(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				if names := fmt.Sprint(answer.Trailer); strings.Contains(strings.ToLower(names), canary) {
+					t.Errorf("trailers are announced: %s", names)
+				}
 				body, err := io.ReadAll(answer.Body)
 				_ = answer.Body.Close()
 				if all := fmt.Sprint(answer.Header, string(body), answer.Trailer); err != nil || strings.Contains(all, canary) || !strings.Contains(all, strings.Repeat("*", len(canary))) {
@@ -147,6 +150,49 @@ func TestEchoesAreRedacted(t *testing.T) {
 	defer answer.Body.Close()
 	if body, _ := io.ReadAll(answer.Body); !strings.Contains(string(body), canary) || !strings.Contains(fmt.Sprint(answer.Header), canary) {
 		t.Errorf("the control: %s", body)
+	}
+}
+
+// A request with a secret asks for an answer that can be looked at, however a program asks
+// for another; what is compressed all the same does not pass.
+func TestAnswersThatHideTheSecret(t *testing.T) {
+	var seen http.Header
+	server, _ := secureServer(t, func(w http.ResponseWriter, r *http.Request) {
+		seen = r.Header.Clone()
+		if coding := r.URL.Query().Get("coding"); coding != "" {
+			w.Header()["Content-Encoding"] = strings.Split(coding, ";")
+		}
+	})
+	s := withSecret(t, server, sandbox.SetSecret{}, 443)
+	for _, two := range []bool{false, true} {
+		c := s.trusting(443, two)
+		r, _ := http.NewRequest(http.MethodGet, "https://example.com/with/x", nil)
+		for _, name := range []string{"Accept-Encoding", "accept_encoding", "Accept_Encoding", "Range", "If-Range", "If_Range", "range"} {
+			r.Header[name] = []string{"mine"}
+		}
+		answer, err := c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if all := fmt.Sprint(seen); strings.Contains(all, "mine") || seen.Get("Accept-Encoding") != "identity" {
+			t.Errorf("the server was asked with %s", all)
+		}
+		for query, want := range map[string]int{
+			"/with/x?coding=gzip": 502, "/with/x?coding=identity%3B%20BR": 502, "/with/x?coding=identity,gzip": 502, "/with/x?coding=Identity": 200, "/without/x?coding=gzip": 200,
+		} {
+			r, _ := http.NewRequest(http.MethodGet, "https://example.com"+query, nil)
+			r.Header.Set("Accept-Encoding", "gzip") // or it is decoded here
+			answer, err := c.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := io.ReadAll(answer.Body)
+			_ = answer.Body.Close()
+			if answer.StatusCode != want || want == 502 && !strings.Contains(string(got), "Content-Encoding") {
+				t.Errorf("%s: %s %s", query, answer.Status, got)
+			}
+		}
 	}
 }
 

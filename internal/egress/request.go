@@ -105,13 +105,16 @@ func requestLine(line string) (old bool, err error) {
 		return false, malformed("%s is not for an endpoint", method)
 	case target != "*" && !strings.HasPrefix(target, "/"):
 		return false, malformed("the target is no path")
-	case strings.IndexFunc(target, func(c rune) bool { return c <= ' ' || c > '~' }) >= 0:
+	case strings.ContainsFunc(target, notOfURL):
 		return false, malformed("the target has other characters than a URL")
 	case parts[2] != "HTTP/1.1" && parts[2] != "HTTP/1.0":
 		return false, malformed("the version is neither HTTP/1.1 nor HTTP/1.0")
 	}
 	return parts[2] == "HTTP/1.0", nil
 }
+
+// notOfURL says whether no URL has such a character.
+func notOfURL(c rune) bool { return c <= ' ' || c > '~' }
 
 // body says where the request ends.
 func (r *request) body(seen map[string]string, old bool) error {

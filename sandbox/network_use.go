@@ -57,7 +57,7 @@ const (
 	DeniedConnections DenialReason = "max_connections"  // network.limits.connections
 	DeniedBytesUp     DenialReason = "max_bytes_up"     // network.limits.bytes_up
 	DeniedBytesDown   DenialReason = "max_bytes_down"   // network.limits.bytes_down
-	DeniedBusy        DenialReason = "too_many_on_host" // this server's connections are all in use
+	DeniedBusy        DenialReason = "too_many_on_host" // this server's connections or requests at once are all in use, or one sandbox's share
 	DeniedRequest     DenialReason = "request"          // the method and the path are not among those declared
 )
 

@@ -33,7 +33,7 @@ type forwarder struct {
 }
 
 const (
-	maxAnswerHead = 256 << 10
+	maxAnswerHead = 64 << 10
 	maxIdleConns  = 8
 	idleConnLife  = time.Minute
 )
@@ -57,6 +57,8 @@ func (r *Relay) forwarder(d Door, e *endpoint, scheme string) *forwarder {
 		DisableCompression: true, ForceAttemptHTTP2: true,
 		MaxConnsPerHost: int(r.limits.Connections), MaxIdleConnsPerHost: maxIdleConns, IdleConnTimeout: idleConnLife,
 		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: idleTimeout, ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxAnswerHead,
+		// What a program does not read stops its server, and no other answer on the connection.
+		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: maxStreamBuffer, MaxReceiveBufferPerConnection: maxStreams * maxStreamBuffer},
 	}
 	f.proxy = &httputil.ReverseProxy{
 		Transport: finalAnswers{f.transport}, ModifyResponse: check, FlushInterval: -1, ErrorLog: quiet, ErrorHandler: f.failed,
@@ -81,12 +83,12 @@ func (d Door) authority(scheme string) string {
 
 // dial connects to the server. The relay's end closes the connection.
 func (f *forwarder) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	if !f.relay.host.enter() {
-		return nil, errBusy
+	if err := f.relay.reserve(ctx); err != nil {
+		return nil, err
 	}
 	conn, err := f.connect(ctx)
 	if err != nil {
-		f.relay.host.leave()
+		f.relay.free()
 		return nil, err
 	}
 	d := &dialled{Conn: conn, relay: f.relay}
@@ -130,9 +132,58 @@ func (d *dialled) Close() error {
 		d.relay.mu.Lock()
 		delete(d.relay.dialled, d)
 		d.relay.mu.Unlock()
-		d.relay.host.leave()
+		d.relay.free()
 	})
 	return d.Conn.Close()
+}
+
+// reserveTries times acceptPause is how long a connection to a server waits for room.
+const reserveTries = 50
+
+// reserve takes room for a connection to a server; free follows. Where there is none, those
+// that nobody uses are closed, and it waits a moment for others.
+func (r *Relay) reserve(ctx context.Context) error {
+	for try := 1; ; try++ {
+		err := r.reserveNow()
+		if err == nil || errors.Is(err, errOver) || try == reserveTries {
+			return err
+		}
+		r.mu.Lock()
+		forwarders := slices.Clone(r.forwarders)
+		r.mu.Unlock()
+		for _, f := range forwarders {
+			f.transport.CloseIdleConnections()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-r.life.Done():
+			return errOver
+		case <-time.After(acceptPause):
+		}
+	}
+}
+
+func (r *Relay) reserveNow() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.closed:
+		return errOver
+	case r.servers >= r.limits.Connections:
+		return errConnections
+	case !r.enter():
+		return errBusy
+	}
+	r.servers++
+	return nil
+}
+
+func (r *Relay) free() {
+	r.mu.Lock()
+	r.servers--
+	r.mu.Unlock()
+	r.leave()
 }
 
 // keep has a connection end with the relay, which may be over already.
@@ -147,6 +198,11 @@ func (r *Relay) keep(d *dialled) bool {
 
 // ServeHTTP implements http.Handler.
 func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !f.relay.ask() {
+		f.busy(w, sandbox.DeniedBusy, errRequests)
+		return
+	}
+	defer f.relay.answered()
 	reason, err := f.holds(r)
 	if err == nil {
 		r, reason, err = f.withSecret(r)
@@ -195,10 +251,13 @@ func (f *forwarder) holds(r *http.Request) (sandbox.DenialReason, error) {
 const websocket = "websocket"
 
 var (
-	errUpgrade   = errors.New("it asks for another protocol (Upgrade) than websocket")
-	errBusy      = errors.New("this host passes on as many connections as it can")
-	errAnswer    = errors.New("the server's answer cannot be read")
-	errUntrusted = errors.New("the program does not trust the sandbox's own authority, which stands for the server here (docs/network.md)")
+	errUpgrade  = errors.New("it asks for another protocol (Upgrade) than websocket")
+	errBusy     = errors.New("this host passes on as many connections as it can, or as one sandbox may have of them")
+	errRequests = errors.New("this host passes on as many requests at once as it can, or as one sandbox may have of them")
+
+	errConnections = errors.New("network.limits.connections are open to servers")
+	errAnswer      = errors.New("the server's answer cannot be read")
+	errUntrusted   = errors.New("the program does not trust the sandbox's own authority, which stands for the server here (docs/network.md)")
 )
 
 // failed answers a request that came to nothing.
@@ -213,7 +272,11 @@ func (f *forwarder) failed(w http.ResponseWriter, r *http.Request, err error) {
 		err = denied
 		f.relay.ledger.deny(f.door.Host, f.door.Port, sandbox.DeniedAddress, err.Error())
 	case errors.Is(err, errBusy):
-		f.relay.ledger.deny(f.door.Host, f.door.Port, sandbox.DeniedBusy, "")
+		f.busy(w, sandbox.DeniedBusy, errBusy)
+		return
+	case errors.Is(err, errConnections):
+		f.busy(w, sandbox.DeniedConnections, errConnections)
+		return
 	case errors.As(err, &certificate):
 		err = errors.New("the server's certificate does not hold: " + sandbox.SafeText(certificate.Err.Error(), maxEvidence))
 		f.endpoint.fail(err)
@@ -225,6 +288,12 @@ func (f *forwarder) failed(w http.ResponseWriter, r *http.Request, err error) {
 		f.endpoint.fail(err)
 	}
 	tell(w, http.StatusBadGateway, err.Error())
+}
+
+// busy answers a request for which there is no room.
+func (f *forwarder) busy(w http.ResponseWriter, reason sandbox.DenialReason, why error) {
+	f.relay.ledger.deny(f.door.Host, f.door.Port, reason, why.Error())
+	tell(w, http.StatusServiceUnavailable, why.Error()+" ("+string(reason)+")")
 }
 
 // toldErrors are those that programs are told as they are.

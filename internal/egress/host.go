@@ -24,6 +24,10 @@ const (
 // How many connections may be open at once, of all sandboxes together.
 const leastConnections, mostConnections = 16, 4096
 
+// How many requests may be under way at once where they are read, of one sandbox and of all
+// together: of each answer the host may have maxStreamBuffer in its memory.
+const maxRequests, mostRequests = 256, 4096
+
 // Host is what all relays of a process have in common. It is safe for concurrent use.
 type Host struct {
 	resolver interface {
@@ -33,6 +37,7 @@ type Host struct {
 	own   own
 	most  int64 // connections
 	open  atomic.Int64
+	asked atomic.Int64 // requests under way
 
 	port func(int) int // of tests: where a server really listens; nil: where it says
 }
@@ -47,16 +52,49 @@ func NewHost(connections int) *Host {
 	return h
 }
 
-// enter counts a connection, if there is room for it. leave follows.
-func (h *Host) enter() bool {
-	if h.open.Add(1) <= h.most {
+// within counts one more, if there is room for it.
+func within(n *atomic.Int64, most int64) bool {
+	if n.Add(1) <= most {
 		return true
 	}
-	h.open.Add(-1)
+	n.Add(-1)
 	return false
 }
 
-func (h *Host) leave() { h.open.Add(-1) }
+// enter counts a connection, if there is room for it on the host, of which one sandbox may
+// have half. leave follows.
+func (r *Relay) enter() bool {
+	if !within(&r.taken, (r.host.most+1)/2) {
+		return false
+	}
+	if !within(&r.host.open, r.host.most) {
+		r.taken.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (r *Relay) leave() {
+	r.taken.Add(-1)
+	r.host.open.Add(-1)
+}
+
+// ask counts a request, if there is room for it. answered follows.
+func (r *Relay) ask() bool {
+	if !within(&r.asked, maxRequests) {
+		return false
+	}
+	if !within(&r.host.asked, mostRequests) {
+		r.asked.Add(-1)
+		return false
+	}
+	return true
+}
+
+func (r *Relay) answered() {
+	r.asked.Add(-1)
+	r.host.asked.Add(-1)
+}
 
 // forbidden is an address that may not be dialled.
 type forbidden struct{ why error }

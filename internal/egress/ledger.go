@@ -155,7 +155,7 @@ func adviceFor(d sandbox.Denial, declared []sandbox.Endpoint) sandbox.Advice {
 		}
 		return sandbox.Advise("if it may be asked for, declare its method and path")
 	case sandbox.DeniedBusy:
-		return sandbox.Advise("try again: other sandboxes have all the connections that this host passes on at once")
+		return sandbox.Advise("try again, or with fewer at once: all the connections or requests are taken that this host passes on at once, or that one sandbox may have of them")
 	}
 	return nil
 }

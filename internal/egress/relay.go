@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pinfold/sandbox"
@@ -42,7 +43,10 @@ type Relay struct {
 
 	going sync.WaitGroup
 
+	taken, asked atomic.Int64 // of the host's connections and requests
+
 	mu         sync.Mutex
+	servers    int64 // connections of forwarders, also those that are being made
 	closed     bool
 	open       map[*connection]bool
 	dialled    map[*dialled]bool // by forwarders
@@ -139,7 +143,7 @@ func (r *Relay) admit(guest net.Conn, d Door) (admitted bool) {
 	case closed:
 	case full:
 		r.ledger.deny(d.Host, d.Port, sandbox.DeniedConnections, "")
-	case !r.host.enter():
+	case !r.enter():
 		full = true
 		r.ledger.deny(d.Host, d.Port, sandbox.DeniedBusy, "")
 	default:
@@ -162,7 +166,7 @@ func (r *Relay) forget(c *connection) {
 	r.mu.Lock()
 	delete(r.open, c)
 	r.mu.Unlock()
-	r.host.leave()
+	r.leave()
 }
 
 // breakOff closes a connection so that the other end learns that it did not end well.

@@ -93,10 +93,11 @@ func (c *connection) finish() {
 // any passes on what has no port of its own. The server may be who speaks first, but where
 // requests are held against rules.
 func (c *connection) any() error {
-	if !c.ruled() {
-		if err := c.connect(); err != nil {
-			return c.refuseDial(false, err)
-		}
+	if c.ruled() {
+		c.undecided = true
+		_ = c.guest.SetReadDeadline(c.begun.Add(decideTimeout))
+	} else if err := c.connect(); err != nil {
+		return c.refuseDial(false, err)
 	}
 	buffer := takeBuffer()
 	defer giveBuffer(buffer)
@@ -110,7 +111,7 @@ func (c *connection) any() error {
 				}
 				return c.endOfGuest()
 			}
-			if errors.Is(err, os.ErrDeadlineExceeded) && len(data) == 0 && c.waits() {
+			if errors.Is(err, os.ErrDeadlineExceeded) && len(data) == 0 && c.server != nil && c.waits() {
 				continue
 			}
 			return err

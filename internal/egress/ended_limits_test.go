@@ -182,3 +182,26 @@ func TestOneSandboxHasAShareOfTheHosts(t *testing.T) {
 		t.Error(r)
 	}
 }
+
+// hurried is a connection for which time runs a hundred times as fast.
+type hurried struct{ net.Conn }
+
+func (h hurried) SetReadDeadline(by time.Time) error {
+	return h.Conn.SetReadDeadline(time.Now().Add(time.Until(by) / 100))
+}
+
+// Where requests are held to rules a program that says nothing does not stay, at any port.
+func TestWhoSaysNothingDoesNotStay(t *testing.T) {
+	for _, port := range []int{80, 443, 8443} {
+		s := newSite(t, "127.0.0.1:1", func(_ *Host, n *sandbox.Network) { n.Endpoints[0].Methods = []string{"GET"} }, port)
+		ours, theirs := net.Pipe()
+		if !s.relay.admit(hurried{theirs}, s.relay.doors[0]) {
+			t.Fatal("not admitted")
+		}
+		_ = ours.SetReadDeadline(time.Now().Add(20 * time.Second))
+		if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+			t.Errorf("port %d: %v", port, err)
+		}
+		until(t, "it is written down", func() bool { return s.relay.Use().Endpoints[0].LastError == errMute.Error() })
+	}
+}

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 
 	"pinfold/internal/engine/records"
-
+	"pinfold/internal/engine/stdio"
 	"pinfold/sandbox"
 )
 
@@ -80,44 +82,109 @@ func CheckResult(r *sandbox.Result, e sandbox.AuditEntry) error {
 		return invalid("receipt", "the result has none", nil)
 	}
 	want := records.RunEvent(r)
+	if err := sameEnd(e, fit(want.Entry)); err != nil {
+		return err
+	}
+	for i, a := range r.Artifacts {
+		if len(a.Content) > 0 && (int64(len(a.Content)) != a.Size || hex.EncodeToString(sum(a.Content)) != a.SHA256) {
+			return another(fmt.Sprintf("artifacts[%d].content_base64", i), "is not what its sha256 is of")
+		}
+	}
+	return sameParts(*r.Receipt, e, want, records.ResultParts(), []output{
+		{"stdout", r.Stdout, r.StdoutRaw}, {"stderr", r.Stderr, r.StderrRaw},
+	})
+}
+
+// CheckProcess says whether a process that has ended is the one that its receipt is about:
+// its id, its arguments, how it ended and, where it is there, its output.
+func CheckProcess(p *sandbox.Process, e sandbox.AuditEntry) error {
+	if p.Receipt == nil {
+		return invalid("receipt", "the process has none", nil)
+	}
+	want := records.ProcessEvent(*p, sandbox.Command{})
+	if err := sameEnd(e, fit(want.Entry)); err != nil {
+		return err
+	}
+	names, outputs := []string{"args"}, []output(nil)
+	if p.HasOutput {
+		names = append(names, "stdout", "stderr")
+		outputs = []output{{"stdout", p.Stdout, p.StdoutRaw}, {"stderr", p.Stderr, p.StderrRaw}}
+	}
+	return sameParts(*p.Receipt, e, want, names, outputs)
+}
+
+// sameEnd compares how something ended with what an entry says.
+func sameEnd(e, want sandbox.AuditEntry) error {
 	for _, same := range []struct {
 		field string
 		is    bool
 	}{
-		{"id", e.Kind == sandbox.AuditRun && e.ID == want.Entry.ID},
-		{"status", e.Status == want.Entry.Status},
-		{"cause.kind", e.Cause == want.Entry.Cause},
-		{"cause.evidence", e.Evidence == fit(want.Entry).Evidence},
-		{"exit_code", (e.ExitCode == nil) == (r.ExitCode == nil) && (r.ExitCode == nil || *e.ExitCode == *r.ExitCode)},
-		{"signal", e.Signal == r.Signal},
-		{"usage", e.WallMS == r.Usage.WallMS && e.CPUMS == r.Usage.CPUMS},
+		{"id", e.Kind == want.Kind && e.ID == want.ID},
+		{"language", e.Language == want.Language},
+		{"status", e.Status == want.Status},
+		{"cause.kind", e.Cause == want.Cause},
+		{"cause.evidence", e.Evidence == want.Evidence},
+		{"exit_code", (e.ExitCode == nil) == (want.ExitCode == nil) && (want.ExitCode == nil || *e.ExitCode == *want.ExitCode)},
+		{"signal", e.Signal == want.Signal},
+		{"error.code", e.Error == want.Error},
+		{"usage", e.WallMS == want.WallMS && e.CPUMS == want.CPUMS && e.Memory == want.Memory},
 	} {
 		if !same.is {
 			return another(same.field, "is not what the receipt says")
 		}
 	}
-	if r.Receipt.Salt == "" {
+	return nil
+}
+
+// output is one stream of what a program printed: its text, and its bytes where they were
+// asked for.
+type output struct {
+	name, text string
+	raw        []byte
+}
+
+// sameParts compares contents with the digests of an entry.
+func sameParts(r sandbox.Receipt, e sandbox.AuditEntry, want records.Event, names []string, outputs []output) error {
+	for _, o := range outputs {
+		if len(o.raw) > 0 && stdio.Text(o.raw) != o.text {
+			return another(o.name+"_base64", "is not what "+o.name+" is the text of")
+		}
+	}
+	if r.Salt == "" {
 		return nil
 	}
 	var wrong []error
-	for _, name := range records.ResultParts() {
-		if err := CheckContent(*r.Receipt, e, name, want.Parts[name]); err != nil {
+	for _, name := range names {
+		if err := CheckContent(r, e, name, want.Parts[name]); err != nil {
 			wrong = append(wrong, err)
+		}
+	}
+	for _, o := range outputs {
+		if len(o.raw) > 0 && string(o.raw) != o.text { // else the text says it all
+			if err := CheckContent(r, e, records.RawPart(o.name), o.raw); err != nil {
+				wrong = append(wrong, err)
+			}
 		}
 	}
 	return errors.Join(wrong...)
 }
 
-// ParseReceipt reads a receipt, also one with its entry, or the result of a run that has one, which is then
-// returned, too.
-func ParseReceipt(text []byte) (sandbox.Receipt, *sandbox.Result, error) {
+func sum(content []byte) []byte {
+	s := sha256.Sum256(content)
+	return s[:]
+}
+
+// ParseReceipt reads a receipt, also one with its entry, or the result of a run or a process
+// that has one. Then check compares that with the entry that the receipt proves; otherwise it
+// is nil.
+func ParseReceipt(text []byte) (r sandbox.Receipt, check func(sandbox.AuditEntry) error, err error) {
 	var both struct {
+		ID         string          `json:"id"`
 		Checkpoint string          `json:"checkpoint"`
 		Receipt    json.RawMessage `json:"receipt"`
 		Entry      json.RawMessage `json:"entry"`
 	}
-	err := json.Unmarshal(text, &both)
-	var r sandbox.Receipt
+	err = json.Unmarshal(text, &both)
 	switch {
 	case err == nil && both.Checkpoint != "":
 		err = json.Unmarshal(text, &r)
@@ -125,10 +192,15 @@ func ParseReceipt(text []byte) (sandbox.Receipt, *sandbox.Result, error) {
 	case err == nil && len(both.Entry) > 0: // as "audit show --json" and GET /v1/audit/N have it
 		err = json.Unmarshal(both.Receipt, &r)
 		return r, nil, badReceipt(err)
+	case err == nil && len(both.Receipt) > 0 && strings.HasPrefix(both.ID, "prc_"):
+		var p sandbox.Process
+		if err = json.Unmarshal(text, &p); err == nil && p.Receipt != nil {
+			return *p.Receipt, func(e sandbox.AuditEntry) error { return CheckProcess(&p, e) }, nil
+		}
 	case err == nil && len(both.Receipt) > 0:
 		var result sandbox.Result
 		if err = json.Unmarshal(text, &result); err == nil && result.Receipt != nil {
-			return *result.Receipt, &result, nil
+			return *result.Receipt, func(e sandbox.AuditEntry) error { return CheckResult(&result, e) }, nil
 		}
 	case err == nil:
 		err = errors.New("it has neither a checkpoint nor a receipt")

@@ -65,8 +65,8 @@ func TestResultMustBeThatOfItsReceipt(t *testing.T) {
 	made := func() *sandbox.Result {
 		return &sandbox.Result{
 			ID: "run_a", Status: sandbox.StatusSucceeded, ExitCode: &zero, Cause: sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 0"},
-			Stdout: "42\n", Stderr: "warning\n", Results: []sandbox.Rich{}, Usage: sandbox.Usage{WallMS: 5},
-			Artifacts: []sandbox.Artifact{{Path: "a.svg", Size: 3, SHA256: strings.Repeat("0", 64), Content: []byte("abc")}},
+			Stdout: "42\n", Stderr: "\uFFFD\n", ExactOutput: sandbox.ExactOutput{StdoutRaw: []byte("42\n"), StderrRaw: []byte("\xff\n")}, Results: []sandbox.Rich{}, Usage: sandbox.Usage{WallMS: 5},
+			Artifacts: []sandbox.Artifact{{Path: "a.svg", Size: 3, SHA256: "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", Content: []byte("abc")}},
 			Isolation: sandbox.Isolation{Driver: "native", Enforced: []string{"memory"}},
 		}
 	}
@@ -88,6 +88,14 @@ func TestResultMustBeThatOfItsReceipt(t *testing.T) {
 		"cause.evidence": func(r *sandbox.Result) { r.Cause.Evidence = "exit status 1" },
 		"stdout":         func(r *sandbox.Result) { r.Stdout = "43\n" },
 		"stderr":         func(r *sandbox.Result) { r.Stderr = "" },
+		"stdout_base64":  func(r *sandbox.Result) { r.StdoutRaw = []byte("43\n") },
+		"stderr_base64":  func(r *sandbox.Result) { r.StderrRaw = []byte("\xfe\n") }, // of the same text
+		"both of stdout": func(r *sandbox.Result) { r.Stdout, r.StdoutRaw = "43\n", []byte("43\n") },
+		"error":          func(r *sandbox.Result) { r.Error = &sandbox.Error{Code: sandbox.CodeInternal} },
+		"language":       func(r *sandbox.Result) { r.Language = "python" },
+		"content":        func(r *sandbox.Result) { r.Artifacts[0].Content = []byte("abd") },
+		"more content":   func(r *sandbox.Result) { r.Artifacts[0].Content = []byte("abcd") },
+		"size":           func(r *sandbox.Result) { r.Artifacts[0].Size = 4 },
 		"artifacts":      func(r *sandbox.Result) { r.Artifacts[0].SHA256 = strings.Repeat("1", 64) },
 		"isolation":      func(r *sandbox.Result) { r.Isolation.Enforced = append(r.Isolation.Enforced, "seccomp") },
 	} {
@@ -98,12 +106,64 @@ func TestResultMustBeThatOfItsReceipt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, read, err := ParseReceipt(text)
+		_, check, err := ParseReceipt(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := CheckResult(read, e); (err == nil) != (name == "") {
+		if err := check(e); (err == nil) != (name == "") {
 			t.Errorf("%q changed: %v", name, err)
+		}
+	}
+}
+
+// So is a process in a living sandbox, whose output need not be there.
+func TestProcessMustBeThatOfItsReceipt(t *testing.T) {
+	l := open(t, Options{})
+	zero := 0
+	made := func() *sandbox.Process {
+		return &sandbox.Process{
+			ID: "prc_a", Args: []string{"say"}, Status: sandbox.StatusSucceeded, ExitCode: &zero, Cause: &sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 0"},
+			Stdout: "4\uFFFD\n", ExactOutput: sandbox.ExactOutput{StdoutRaw: []byte("4\xff\n")}, HasOutput: true, WallMS: 5,
+		}
+	}
+	r, err := l.Record(t.Context(), records.ProcessEvent(*made(), sandbox.Command{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _ := ParseKey(l.PublicKey())
+	e, _, err := VerifyReceipt(*r, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		change func(p *sandbox.Process)
+		good   bool
+	}{
+		"nothing":       {func(*sandbox.Process) {}, true},
+		"no bytes":      {func(p *sandbox.Process) { p.StdoutRaw = nil }, true},
+		"no output":     {func(p *sandbox.Process) { p.HasOutput, p.Stdout, p.StdoutRaw = false, "", nil }, true},
+		"id":            {func(p *sandbox.Process) { p.ID = "prc_b" }, false},
+		"args":          {func(p *sandbox.Process) { p.Args[0] = "tell" }, false},
+		"status":        {func(p *sandbox.Process) { p.Status = sandbox.StatusFailed }, false},
+		"exit_code":     {func(p *sandbox.Process) { p.ExitCode = nil }, false},
+		"cause":         {func(p *sandbox.Process) { p.Cause.Kind = sandbox.CauseMemory }, false},
+		"stdout":        {func(p *sandbox.Process) { p.Stdout, p.StdoutRaw = "43\n", nil }, false},
+		"stderr":        {func(p *sandbox.Process) { p.Stderr = "x" }, false},
+		"stdout_base64": {func(p *sandbox.Process) { p.StdoutRaw = []byte("4\xfe\n") }, false},
+	} {
+		process := made()
+		process.Receipt = r
+		c.change(process)
+		text, err := json.Marshal(process)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, check, err := ParseReceipt(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check(e); (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
@@ -125,7 +185,7 @@ func TestReceiptIsSmall(t *testing.T) {
 		Code: long, Stdin: long, Args: []string{long}, Env: map[string]string{long: long}, Metadata: map[string]string{long: long}, Require: e.Entry.Isolation.Required,
 		Files: []sandbox.File{{Path: long}}, Mounts: []sandbox.Mount{{Host: long}}, Network: sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: long}}}, Template: long,
 	})
-	for _, name := range records.ResultParts() {
+	for _, name := range append(records.ResultParts(), records.RawPart("stdout"), records.RawPart("stderr")) {
 		e.Parts[name] = []byte(long)
 	}
 	r, err := l.Record(t.Context(), e)

@@ -18,7 +18,7 @@ Each result of such a server has one.
 
 FILE is a receipt (pinfold run --receipt FILE) or a whole result (--json), of
 which id, cause, output, values and artifacts are then compared with the receipt,
-too; - is stdin. KEY is the log's public key or a file with it: audit/key.pub in
+too, or a process of a living sandbox as JSON, likewise; - is stdin. KEY is the log's public key or a file with it: audit/key.pub in
 the server's state directory. Get it from whoever runs the server, not with the
 receipt. Nothing else is needed, and no network.
 
@@ -69,13 +69,13 @@ func (a *app) verifyReceipt(f *receiptFlags, file string) error {
 	if err != nil {
 		return err
 	}
-	r, result, err := audit.ParseReceipt(text)
+	r, check, err := audit.ParseReceipt(text)
 	if err != nil {
 		return err
 	}
 	entry, head, err := audit.VerifyReceipt(r, key)
-	if err == nil && result != nil {
-		err = firstOf(audit.CheckResult(result, entry))
+	if err == nil && check != nil {
+		err = firstOf(check(entry))
 	}
 	if err == nil && f.code != "" {
 		var program []byte
@@ -91,7 +91,7 @@ func (a *app) verifyReceipt(f *receiptFlags, file string) error {
 	}
 	t := newTable("PROVED", fmt.Sprintf("entry %d of %d in the log %s", entry.Index, head.Size, head.Name))
 	entryRows(t, entry)
-	if result != nil {
+	if check != nil {
 		t.row("result", "is the one that was recorded")
 	}
 	if f.code != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/stdio"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -64,9 +65,11 @@ func (p *Process) attest(r *sandbox.Process) {
 	if mg.auditor == nil {
 		return
 	}
-	stdout, _ := p.output.Kept(wire.Stdout)
-	stderr, _ := p.output.Kept(wire.Stderr)
-	e := records.ProcessEvent(*r, p.command, stdout, stderr)
+	printed := *r
+	printed.StdoutRaw, _ = p.output.Kept(wire.Stdout)
+	printed.StderrRaw, _ = p.output.Kept(wire.Stderr)
+	printed.Stdout, printed.Stderr = stdio.Text(printed.StdoutRaw), stdio.Text(printed.StderrRaw)
+	e := records.ProcessEvent(printed, p.command)
 	e.Entry.Tenant, e.Entry.Key, e.Entry.Sandbox = p.sandbox.tenant, p.key, p.sandbox.info.ID
 	e.Entry.Isolation = records.Wall(p.sandbox.machine.Plan.Posture)
 	e.Entry.Isolation.Level = p.sandbox.level

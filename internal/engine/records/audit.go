@@ -55,8 +55,8 @@ func RunEvent(r *sandbox.Result) Event {
 	if r.Error != nil {
 		e.Entry.Error = r.Error.Code
 	}
-	e.text("stdout", r.Stdout)
-	e.text("stderr", r.Stderr)
+	e.output("stdout", r.Stdout, r.StdoutRaw)
+	e.output("stderr", r.Stderr, r.StderrRaw)
 	if len(r.Results) > 0 {
 		e.data("results", r.Results)
 	}
@@ -106,6 +106,17 @@ func (e *Event) text(name, content string) {
 	}
 }
 
+// RawPart names the part that has the bytes of an output whose text is another.
+func RawPart(name string) string { return name + "_base64" }
+
+// output adds what was printed: its text and, where they say more and are known, its bytes.
+func (e *Event) output(name, text string, raw []byte) {
+	e.text(name, text)
+	if len(raw) > 0 && string(raw) != text {
+		e.Parts[RawPart(name)] = raw
+	}
+}
+
 // data adds JSON. What the vocabulary has can always be said in it.
 func (e *Event) data(name string, content any) {
 	if b, err := json.Marshal(content); err == nil {
@@ -137,8 +148,8 @@ func SandboxEvent(kind sandbox.AuditKind, info sandbox.Info) Event {
 }
 
 // ProcessEvent is what is recorded of a process in a living sandbox when it has ended:
-// its output is what was kept of it.
-func ProcessEvent(p sandbox.Process, c sandbox.Command, stdout, stderr []byte) Event {
+// its output is what was kept of it, bytes and all.
+func ProcessEvent(p sandbox.Process, c sandbox.Command) Event {
 	e := Event{
 		Entry: sandbox.AuditEntry{
 			Kind: sandbox.AuditProcess, ID: p.ID, Status: p.Status, ExitCode: p.ExitCode, Signal: p.Signal, StartedAt: p.StartedAt, WallMS: p.WallMS,
@@ -155,7 +166,7 @@ func ProcessEvent(p sandbox.Process, c sandbox.Command, stdout, stderr []byte) E
 	if len(c.Metadata) > 0 {
 		e.data("metadata", c.Metadata)
 	}
-	e.text("stdout", string(stdout))
-	e.text("stderr", string(stderr))
+	e.output("stdout", p.Stdout, p.StdoutRaw)
+	e.output("stderr", p.Stderr, p.StderrRaw)
 	return e
 }

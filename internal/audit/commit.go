@@ -71,7 +71,13 @@ func (l *Log) write(all []*pending) error {
 		}
 	}
 	if len(b.starts) == 0 {
-		return l.makeRoom(0)
+		err := l.makeRoom(0)
+		if err == nil {
+			l.mu.Lock()
+			l.broken = nil
+			l.mu.Unlock()
+		}
+		return err
 	}
 	err := l.append(&b)
 	if err != nil {

@@ -107,7 +107,8 @@ func (l *Log) Strict() bool { return l.o.Strict }
 func (l *Log) PublicKey() string { return l.key.public }
 
 // Check says why nothing new can be recorded, as an error of code audit_unavailable, or
-// nil. It lets a log that failed try again, at most once a second.
+// nil. It lets a log that failed try again, at most once a second; the log does so by itself,
+// too.
 func (l *Log) Check() error {
 	l.mu.RLock()
 	err, again := cmp.Or(l.broken, l.full), time.Since(l.tried) >= retryEvery
@@ -147,23 +148,49 @@ func (l *Log) commitOne(p *pending) error {
 	return p.err
 }
 
-// run commits what comes, as much at once as there is.
+// run commits what comes, as much at once as there is, and tries again by itself.
 func (l *Log) run() {
 	defer l.stopped.Done()
+	ticker := time.NewTicker(retryEvery)
+	defer ticker.Stop()
 	for {
 		select {
 		case p := <-l.queue:
 			l.commit(l.gather(p))
+		case <-ticker.C:
+			l.retry()
 		case <-l.closed:
-			for {
-				select {
-				case p := <-l.queue:
-					l.commit(l.gather(p))
-				default:
-					return
-				}
-			}
+			l.commitRest()
+			return
 		}
+	}
+}
+
+// commitRest commits what waits when the log is closed. What is missing then is said now, or
+// by no entry.
+func (l *Log) commitRest() {
+	for {
+		select {
+		case p := <-l.queue:
+			l.commit(l.gather(p))
+		default:
+			l.retry()
+			if n := l.lost.entries; n > 0 {
+				l.o.Log.Error("the audit log was closed without an entry that says how many records are missing", "missing", n)
+			}
+			return
+		}
+	}
+}
+
+// retry tries to write where that has failed, so that what is missing is said also when
+// nobody asks for anything.
+func (l *Log) retry() {
+	l.mu.RLock()
+	broken := l.broken
+	l.mu.RUnlock()
+	if broken != nil || l.lost.entries > 0 {
+		l.commit([]*pending{{done: make(chan struct{})}})
 	}
 }
 

@@ -209,6 +209,75 @@ func TestWhatCannotBeWrittenIsSaid(t *testing.T) {
 	}
 }
 
+// entries are all entries of a log.
+func entries(t *testing.T, l *Log) []sandbox.AuditEntry {
+	t.Helper()
+	all, next, err := l.List(Filter{}, 0, 100)
+	if err != nil || next >= 0 {
+		t.Fatalf("next %d, %v", next, err)
+	}
+	return all
+}
+
+// What is missing is said also where nobody asks for anything any more: while the log is
+// open, and when it is closed.
+func TestGapIsSaidUnasked(t *testing.T) {
+	for name, unasked := range map[string]func(t *testing.T, l *Log){
+		"open": func(t *testing.T, l *Log) {
+			t.Helper()
+			for begin := time.Now(); len(entries(t, l)) < 2; time.Sleep(20 * time.Millisecond) {
+				if time.Since(begin) > 20*time.Second {
+					t.Fatal("it does not try again")
+				}
+			}
+		},
+		"closed": func(t *testing.T, l *Log) {
+			t.Helper()
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := open(t, Options{Strict: true})
+			record(t, l, 1)
+			mend := readOnly(t, l)
+			if _, err := l.Record(t.Context(), event(1)); code(err) != sandbox.CodeAuditUnavailable {
+				t.Fatal(err)
+			}
+			mend()
+			unasked(t, l)
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			all := entries(t, open(t, Options{Dir: l.o.Dir}))
+			if len(all) != 2 || all[1].Kind != sandbox.AuditGap || all[1].Missing != 1 {
+				t.Errorf("%+v", all)
+			}
+		})
+	}
+}
+
+// A log that was asked whether it works, and did not, works as soon as it was asked again.
+func TestLogThatWorksAgainSaysSo(t *testing.T) {
+	l := open(t, Options{Strict: true})
+	again := func() error { return l.commitOne(&pending{}) }
+	mend := readOnly(t, l)
+	if err := l.commitOne(&pending{do: func() error { l.lost.file = true; return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	if err := again(); code(err) != sandbox.CodeAuditUnavailable || l.Check() == nil {
+		t.Fatalf("it cannot be written: %v", err)
+	}
+	mend()
+	if err := again(); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
 // killedAt names the step at which a child of the next test ends.
 const killedAt = "PINFOLD_TEST_AUDIT_KILLED_AT"
 
@@ -350,6 +419,37 @@ func TestWitnessesAreTold(t *testing.T) {
 	if last, err := lastCheckpoint(file, l.key); err != nil || last.Size != 4 {
 		t.Errorf("the file has %+v, %v", last, err)
 	}
+}
+
+// A witness that hangs and cannot be ended, such as a file on a dead network disk, does not
+// hold up the end.
+func TestHangingWitnessDoesNotHoldUpTheEnd(t *testing.T) {
+	hangs := dead{make(chan struct{}), make(chan struct{})}
+	l := open(t, Options{Witnesses: []Witness{hangs}})
+	record(t, l, 1)
+	<-hangs.asked
+	ended := make(chan error)
+	go func() { ended <- l.Close() }()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(witnessLast + witnessLeft + 10*time.Second):
+		t.Error("it does not end")
+	}
+	close(hangs.mended)
+}
+
+// dead is a witness that does not even notice that its time is over.
+type dead struct{ asked, mended chan struct{} }
+
+func (dead) String() string { return "dead" }
+
+func (d dead) Keep(context.Context, string) error {
+	close(d.asked)
+	<-d.mended
+	return nil
 }
 
 // The key is its owner's alone.

@@ -71,6 +71,7 @@ const (
 	witnessPause   = time.Second // after a failure, doubled up to the next
 	witnessMost    = time.Minute
 	witnessLast    = 5 * time.Second // for all, when the log is closed
+	witnessLeft    = time.Second     // then, for those that must notice that it is over
 )
 
 // teller tells witnesses of checkpoints, each in its own time. One that does not keep up
@@ -105,7 +106,8 @@ func (t *teller) tell(signed string) {
 	}
 }
 
-// end gives what was not told yet a last chance.
+// end gives what was not told yet a last chance. A file on a disk that hangs cannot be left
+// by who writes to it: then its goroutine is left behind.
 func (t *teller) end() {
 	defer t.cancel()
 	for _, box := range t.boxes {
@@ -117,7 +119,11 @@ func (t *teller) end() {
 	case <-over:
 	case <-time.After(witnessLast):
 		t.cancel()
-		<-over
+		select {
+		case <-over:
+		case <-time.After(witnessLeft):
+			t.log.Error("a witness hangs and was not told of the last checkpoint")
+		}
 	}
 }
 

@@ -37,6 +37,7 @@ type AuditEntry struct {
 	Key     string `json:"key,omitempty"`     // the id of the key that asked
 	ID      string `json:"id,omitempty"`      // of the run, process, sandbox or key
 	Sandbox string `json:"sandbox,omitempty"` // of a process: where it ran
+	Origin  string `json:"origin,omitempty"`  // of a sandbox: the id of the snapshot that it began with, or of the sandbox that it was forked of
 
 	Language  string          `json:"language,omitempty"`
 	Template  string          `json:"template,omitempty"`

@@ -130,6 +130,7 @@ func fit(e sandbox.AuditEntry) sandbox.AuditEntry {
 		{&e.Key, 32},
 		{&e.ID, 40},
 		{&e.Sandbox, 40},
+		{&e.Origin, 40},
 		{&e.Language, 24},
 		{&e.Template, 64},
 		{&e.Signal, 16},

@@ -173,7 +173,7 @@ func TestReceiptIsSmall(t *testing.T) {
 	l := open(t, Options{Name: strings.Repeat("n", maxName)})
 	long := strings.Repeat("\"\x00é<", 1000)
 	e := event(1)
-	for _, s := range []*string{&e.Entry.Tenant, &e.Entry.Key, &e.Entry.ID, &e.Entry.Sandbox, &e.Entry.Language, &e.Entry.Template, &e.Entry.Evidence, &e.Entry.Signal, &e.Entry.Error} {
+	for _, s := range []*string{&e.Entry.Tenant, &e.Entry.Key, &e.Entry.ID, &e.Entry.Sandbox, &e.Entry.Origin, &e.Entry.Language, &e.Entry.Template, &e.Entry.Evidence, &e.Entry.Signal, &e.Entry.Error} {
 		*s = long
 	}
 	for range 100 {

@@ -142,6 +142,7 @@ func entryRows(t *table, e sandbox.AuditEntry) {
 		{"kind", string(e.Kind)},
 		{"id", e.ID},
 		{"sandbox", e.Sandbox},
+		{"origin", e.Origin},
 		{"recorded", e.Time.Format(timeForm) + " by the server's clock"},
 		{"tenant", e.Tenant},
 		{"key", e.Key},

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"pinfold/internal/audit"
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/image"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
 )
@@ -25,6 +28,7 @@ type audited struct {
 	broken error
 	begun  bool // the run began before it broke
 	events []records.Event
+	told   func(records.Event) // nil: nobody is
 }
 
 func (a *audited) Strict() bool { return a.strict }
@@ -45,6 +49,9 @@ func (a *audited) Record(ctx context.Context, e records.Event) (*sandbox.Receipt
 		return nil, a.broken
 	}
 	a.events = append(a.events, e)
+	if a.told != nil {
+		a.told(e)
+	}
 	return a.Auditor.Record(ctx, e)
 }
 
@@ -190,5 +197,125 @@ func TestLostRunsAreRecorded(t *testing.T) {
 	all := a.last()
 	if len(all) != 1 || all[0].Entry.ID != "run_a" || all[0].Entry.Cause != sandbox.CauseLost || all[0].Entry.Tenant != "alice" {
 		t.Errorf("%+v", all)
+	}
+}
+
+// endsAfterItsEntry wants the end of a sandbox to be in the log before it is in the store:
+// whoever is killed in between has the next process say it.
+func endsAfterItsEntry(t *testing.T, a *audited, store *memstore.Store, tenant string) {
+	t.Helper()
+	a.told = func(e records.Event) {
+		if e.Entry.Kind != sandbox.AuditSandboxEnded {
+			return
+		}
+		if info, err := store.LoadSandbox(t.Context(), tenant, e.Entry.ID); err != nil || info.State == sandbox.StateEnded {
+			t.Errorf("the store has it before the log: %+v, %v", info, err)
+		}
+	}
+}
+
+// The end of a sandbox is recorded before it is saved, also by the next process; whose
+// sandbox it was is known then, too, and where its machine outlives us.
+func TestEndsAreRecordedFirst(t *testing.T) {
+	a := newAudited(t, true)
+	s := serve(t, engine.Options{Auditor: a}, prints)
+	endsAfterItsEntry(t, a, s.store, "bob")
+	x, err := s.Create(records.WithKey(soon(t), "key-1"), "bob", sandbox.Create{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, _, err := s.store.Unfinished(t.Context())
+	if err != nil || len(left) != 1 || left[0].Key() != "key-1" {
+		t.Fatalf("%+v, %v", left, err)
+	}
+	if _, err := x.Destroy(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	if all := a.last(); len(all) != 2 {
+		t.Errorf("%d events", len(all))
+	}
+
+	d := &outliving{keeping: &keeping{Driver: fake.New(fake.Options{}), ids: []string{"m0"}}}
+	if d.machine, err = d.Create(t.Context(), driver.Plan{ID: "m0"}); err != nil {
+		t.Fatal(err)
+	}
+	store := memstore.New(memstore.Options{})
+	endsAfterItsEntry(t, a, store, "bob")
+	kept := sandbox.Info{ID: "sbx_0", State: sandbox.StateRunning, CreatedAt: time.Now(), ExpiresAt: time.Now().Add(time.Hour), IdleMS: 3_600_000}
+	if err := errors.Join(
+		store.SaveSandbox(t.Context(), "bob", kept), store.SaveMachine(t.Context(), "bob", "sbx_0", records.Machine{Key: "key-2", Driver: "fake", ID: "m0"}),
+		store.SaveSandbox(t.Context(), "bob", left[0].Info), store.SaveMachine(t.Context(), "bob", x.ID(), *left[0].Machine),
+	); err != nil {
+		t.Fatal(err)
+	}
+	next := serve(t, engine.Options{Auditor: a, Store: store, Drivers: []driver.Driver{d}}, nil)
+	x, err = next.Sandbox("bob", "sbx_0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Destroy(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	all := a.last()
+	if len(all) != 2 {
+		t.Fatalf("%d events", len(all))
+	}
+	for i, want := range []struct {
+		id, key string
+		cause   sandbox.CauseKind
+	}{{left[0].Info.ID, "key-1", sandbox.CauseLost}, {"sbx_0", "key-2", sandbox.CauseDestroyed}} {
+		if e := all[i].Entry; e.Kind != sandbox.AuditSandboxEnded || e.ID != want.id || e.Key != want.key || e.Cause != want.cause {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// A sandbox that is made is recorded with what it may and with what it began.
+func TestSandboxIsRecordedAsItWasAskedFor(t *testing.T) {
+	a := newAudited(t, true)
+	s := serve(t, engine.Options{Auditor: a}, prints)
+	x := s.create(t, sandbox.Create{Env: map[string]string{"K": "v"}})
+	snap := snapshot(t, x)
+	s.create(t, sandbox.Create{Snapshot: snap.ID})
+	if _, err := s.Fork(soon(t), x, sandbox.ForkSandbox{}); err != nil {
+		t.Fatal(err)
+	}
+	all := a.last()
+	if len(all) != 3 {
+		t.Fatalf("%d events", len(all))
+	}
+	for i, origin := range []string{"", snap.ID, x.ID()} {
+		if e := all[i]; e.Entry.Kind != sandbox.AuditSandboxCreated || e.Entry.Origin != origin || string(e.Parts["env"]) != `{"K":"v"}` {
+			t.Errorf("%d: %+v with %q", i, e.Entry, e.Parts)
+		}
+	}
+}
+
+// What asks whether a sandbox is ready is not recorded, what its template starts is; and that
+// nothing can be recorded is no fault of the template's.
+func TestAskingIsNotRecorded(t *testing.T) {
+	a := newAudited(t, true)
+	with := image.Start{Command: "serve", Ready: "ask", WithinMS: 60_000}
+	b := beginsWith(t, engine.Options{Auditor: a}, with, staysUp, func(_ *fake.Process, n int64) fake.Exit {
+		return fake.Exit{Code: map[bool]int{true: 1}[n < 3]}
+	})
+	x := b.create(t, sandbox.Create{})
+	if _, err := x.Destroy(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []sandbox.AuditKind
+	for _, e := range a.last() {
+		kinds = append(kinds, e.Entry.Kind)
+	}
+	if want := []sandbox.AuditKind{sandbox.AuditSandboxCreated, sandbox.AuditProcess, sandbox.AuditSandboxEnded}; !slices.Equal(kinds, want) {
+		t.Errorf("%v", kinds)
+	}
+
+	a.told = func(records.Event) {
+		a.broken = &sandbox.Error{Code: sandbox.CodeAuditUnavailable, Message: "the disk is full"}
+		a.told = nil
+	}
+	if _, err := b.Create(soon(t), "alice", sandbox.Create{}); code(err) != sandbox.CodeAuditUnavailable {
+		t.Errorf("%v", err)
 	}
 }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/living"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/image"
 	"pinfold/sandbox"
 )
@@ -24,10 +27,16 @@ type begun struct {
 // begins makes one. start is what the command does, and ready what the nth asking does.
 func begins(t *testing.T, with image.Start, start func(*fake.Process) fake.Exit, ready func(p *fake.Process, n int64) fake.Exit) *begun {
 	t.Helper()
+	return beginsWith(t, engine.Options{}, with, start, ready)
+}
+
+func beginsWith(t *testing.T, o engine.Options, with image.Start, start func(*fake.Process) fake.Exit, ready func(p *fake.Process, n int64) fake.Exit) *begun {
+	t.Helper()
 	b := &begun{}
-	b.served = serve(t, engine.Options{Template: func(name string) (image.Template, error) {
+	o.Template = func(name string) (image.Template, error) {
 		return image.Template{Name: name, ID: "one", User: image.Usual(), Start: with}, nil
-	}}, func(driver.Plan) fake.Script {
+	}
+	b.served = serve(t, o, func(driver.Plan) fake.Script {
 		return fake.Script{Program: func(p *fake.Process) fake.Exit {
 			switch strings.Join(p.Args, " ") {
 			case "/bin/sh -c " + with.Command:
@@ -167,5 +176,40 @@ func TestTemplateEndsWhileItStarts(t *testing.T) {
 	x, err := b.Create(soon(t), "alice", sandbox.Create{})
 	if err == nil || !strings.Contains(err.Error(), "memory") {
 		t.Errorf("%v, %v", x, err)
+	}
+}
+
+// One that somebody else ends or pauses meanwhile says that: it is no fault of the template's.
+func TestOthersEndWhatStarts(t *testing.T) {
+	for want, do := range map[string]func(x *living.Sandbox) error{
+		sandbox.CodeGone:     func(x *living.Sandbox) error { _, err := x.Destroy(context.Background()); return err },
+		sandbox.CodeConflict: func(x *living.Sandbox) error { _, err := x.Pause(context.Background()); return err },
+	} {
+		var b *begun
+		done := make(chan error, 1)
+		b = begins(t, image.Start{Command: "serve", Ready: "ask", WithinMS: 600_000}, staysUp, func(_ *fake.Process, n int64) fake.Exit {
+			if n == 1 {
+				go func() {
+					page, err := b.Sandboxes(context.Background(), "alice", records.Query{})
+					if err != nil || len(page.Items) != 1 {
+						done <- fmt.Errorf("%+v, %w", page, err)
+						return
+					}
+					x, err := b.Sandbox("alice", page.Items[0].ID)
+					if err == nil {
+						err = do(x)
+					}
+					done <- err
+				}()
+			}
+			return fake.Exit{Code: 1}
+		})
+		x, err := b.Create(soon(t), "alice", sandbox.Create{})
+		if code(err) != want {
+			t.Errorf("want %s: %v, %v", want, x, err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -16,22 +16,27 @@ import (
 	"pinfold/sandbox"
 )
 
-// recordMachine records which machine a sandbox has, where that outlives this process.
+// recordMachine records which machine a sandbox has, where that outlives this process, and
+// who asked for it, where its end must be said even if we do not see it.
 func (s *Sandbox) recordMachine() {
 	mg := s.manager
 	name := s.machine.Plan.Posture.Driver
-	if mg.records == nil || mg.keeper(name) == nil {
+	outlives := mg.keeper(name) != nil
+	if mg.records == nil || !outlives && (mg.auditor == nil || s.key == "") {
 		return
 	}
-	m := records.Machine{Driver: name, ID: s.machine.Plan.ID, Request: s.request}
+	m := records.Machine{Key: s.key}
+	if outlives {
+		m.Driver, m.ID, m.Request = name, s.machine.Plan.ID, s.request
+	}
 	if !s.idles {
 		m.Request.IdleMS = 0
 	}
 	if err := mg.records.SaveMachine(context.Background(), s.tenant, s.info.ID, m); err != nil {
-		mg.log.Error("cannot record a sandbox's machine; it will not survive a restart", "sandbox", s.info.ID, "error", err)
+		mg.log.Error("cannot record a sandbox's machine; after a restart it is lost, or nobody's", "sandbox", s.info.ID, "outlives", outlives, "error", err)
 		return
 	}
-	s.kept = true
+	s.kept = outlives
 }
 
 // keeper returns what a driver of that name can say of machines that outlive us, or nil.
@@ -84,7 +89,7 @@ func (mg *Manager) adoptAll(ctx context.Context, earlier []records.Sandbox, foun
 	claimed := map[machineKey]bool{} // a machine is one sandbox's
 	var all sync.WaitGroup
 	for i, o := range earlier {
-		if o.Machine == nil || o.Info.State != sandbox.StateRunning && o.Info.State != sandbox.StatePaused { // whose time is over ends at once, for that reason
+		if o.Machine == nil || o.Machine.Driver == "" || o.Info.State != sandbox.StateRunning && o.Info.State != sandbox.StatePaused { // whose time is over ends at once, for that reason
 			continue
 		}
 		key := machineKey{o.Machine.Driver, o.Machine.ID}
@@ -127,7 +132,7 @@ func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, keeper driver.K
 	now := time.Now()
 	life, end := context.WithCancel(context.Background())
 	s := &Sandbox{
-		manager: mg, tenant: o.Tenant, level: mg.level(plan.Posture.Driver), request: o.Machine.Request, life: life, end: end, machine: &pool.Machine{Session: session}, guest: agent, kept: true,
+		manager: mg, tenant: o.Tenant, key: o.Key(), level: mg.level(plan.Posture.Driver), request: o.Machine.Request, life: life, end: end, machine: &pool.Machine{Session: session}, guest: agent, kept: true,
 		release: mg.gate.Admit(o.Tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs}),
 		expires: now.Add(time.Until(o.Info.ExpiresAt)), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
 		judge: verdict.Judge{Limits: o.Info.Limits, KillOne: plan.KillOne}, info: o.Info, idles: o.Machine.Request.IdleMS != 0,

@@ -11,7 +11,7 @@ import (
 // first byte: however fast the command prints, they see all of it. The caller
 // closes them.
 func (s *Sandbox) StartAttached(ctx context.Context, c sandbox.Command) (p *Process, stdout, stderr *stdio.Reader, err error) {
-	p, outs, err := s.launch(ctx, c, true)
+	p, outs, err := s.launch(ctx, c, launching{attach: true})
 	if err != nil {
 		return nil, nil, nil, err
 	}

@@ -34,7 +34,7 @@ func (s *Sandbox) attestCreated(ctx context.Context) error {
 		return nil
 	}
 	e := records.SandboxEvent(sandbox.AuditSandboxCreated, s.Info())
-	e.Entry.Isolation.Required = s.request.Require
+	e.AddCreate(s.request)
 	_, err := s.attest(ctx, e)
 	if err != nil && s.manager.auditor.Strict() {
 		return err
@@ -59,10 +59,10 @@ func (s *Sandbox) attest(ctx context.Context, e records.Event) (*sandbox.Receipt
 }
 
 // attest records how a process has ended. What it printed was seen already; that it is not
-// in the log is said.
+// in the log is said. Processes that ask whether a sandbox is ready are many, and not recorded.
 func (p *Process) attest(r *sandbox.Process) {
 	mg := p.sandbox.manager
-	if mg.auditor == nil {
+	if mg.auditor == nil || p.asks {
 		return
 	}
 	printed := *r

@@ -35,7 +35,7 @@ func (s *Sandbox) begin(ctx context.Context, with image.Start) error {
 	}
 	p, err := s.Start(ctx, shellCommand(with.Command))
 	if err != nil {
-		return startFailed("start: "+sandbox.AsError(err).Message, err, "")
+		return s.notStarted("start: ", err, "")
 	}
 	if with.Ready == "" {
 		return nil
@@ -46,7 +46,7 @@ func (s *Sandbox) begin(ctx context.Context, with image.Start) error {
 	var last *Process
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		if last, err = s.ask(ctx, with.Ready); err != nil && ctx.Err() == nil {
-			return startFailed("ready: "+sandbox.AsError(err).Message, err, p.lastLines())
+			return s.notStarted("ready: ", err, p.lastLines())
 		}
 		if last != nil && last.Info().Status == sandbox.StatusSucceeded {
 			return nil
@@ -75,7 +75,7 @@ func shellCommand(line string) sandbox.Command {
 func (s *Sandbox) ask(ctx context.Context, line string) (*Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
-	p, err := s.Start(ctx, shellCommand(line))
+	p, _, err := s.launch(ctx, shellCommand(line), launching{asks: true})
 	if err != nil {
 		if ctx.Err() != nil {
 			err = nil
@@ -132,6 +132,9 @@ func (s *Sandbox) endedMeanwhile(p *Process) error {
 	case <-p.done:
 	case <-s.life.Done():
 	}
+	if err := s.endedByOthers(); err != nil {
+		return err
+	}
 	return startFailed("start: it ended before it was ready: "+ended(p.Info()), nil, p.lastLines())
 }
 
@@ -145,6 +148,35 @@ func (s *Sandbox) notReady(p, last *Process, within time.Duration) error {
 		printed = p.lastLines()
 	}
 	return startFailed(fmt.Sprintf("ready: it did not succeed within %s%s", sandbox.FormatQuantity(within.Milliseconds(), sandbox.UnitMilliseconds), why), nil, printed)
+}
+
+// notStarted is the error where a process could not be started: the template's fault, but
+// where the server could not, or others have paused or ended the sandbox.
+func (s *Sandbox) notStarted(what string, err error, printed string) error {
+	switch sandbox.AsError(err).Code {
+	case sandbox.CodeAuditUnavailable, sandbox.CodeConflict, sandbox.CodeResourceUnavailable:
+		return err
+	case sandbox.CodeGone:
+		if err := s.endedByOthers(); err != nil {
+			return err
+		}
+	}
+	return startFailed(what+sandbox.AsError(err).Message, err, printed)
+}
+
+// endedByOthers is why nothing can be started in a sandbox that has ended, or is about to,
+// and not for a limit that it has reached.
+func (s *Sandbox) endedByOthers() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stays() || s.info.Cause == nil {
+		return nil
+	}
+	switch s.info.Cause.Kind {
+	case sandbox.CauseDestroyed, sandbox.CauseTTL, sandbox.CauseIdle, sandbox.CauseCancelled, sandbox.CauseLost:
+		return s.notRunning()
+	}
+	return nil
 }
 
 // startFailed is the error of a sandbox that did not begin as its template says.

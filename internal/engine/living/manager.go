@@ -117,10 +117,10 @@ func (mg *Manager) Recover(ctx context.Context, earlier []records.Sandbox) (adop
 			o.Info.Cause = &lost
 		}
 		o.Info.State, o.Info.EndedAt = sandbox.StateEnded, &now
+		(&Sandbox{manager: mg, tenant: o.Tenant, key: o.Key(), level: mg.level(o.Info.Isolation.Driver), info: o.Info}).attestEnded(o.Info)
 		if err := mg.records.SaveSandbox(ctx, o.Tenant, o.Info); err != nil {
 			return adopted, err
 		}
-		(&Sandbox{manager: mg, tenant: o.Tenant, level: mg.level(o.Info.Isolation.Driver), info: o.Info}).attestEnded(o.Info)
 	}
 	mg.destroyUnknown(ctx, found)
 	return adopted, nil

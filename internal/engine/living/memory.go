@@ -154,6 +154,7 @@ func (s *Sandbox) goOnFrom(ctx context.Context, d driver.Driver, plan driver.Pla
 	g, running := guest.Continued(conn, execution.Hello(plan), head.Moment, func(was guest.ProcessMoment) guest.Streams {
 		h := head.Processes[was.Channel]
 		p := s.newProcess(h.Command)
+		p.key = s.key // of who has it go on
 		p.limits, p.started, p.passed = h.Limits, h.Started, h.Passed
 		streams := guest.Streams{Stdout: p.output.Writer(wire.Stdout), Stderr: p.output.Writer(wire.Stderr), Arrived: p.output.Arrived}
 		if h.Command.Stdin || h.Command.Terminal != nil {

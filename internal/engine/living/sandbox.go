@@ -423,8 +423,8 @@ func (s *Sandbox) finish(cause sandbox.Cause, failure *sandbox.Error) {
 	s.info.EndedAt, s.info.Cause, s.info.Error = &now, &cause, failure
 	info := s.describe()
 	s.mu.Unlock()
+	s.attestEnded(info) // before it is saved: the next process records the end of what has none
 	s.save(info)
-	s.attestEnded(info)
 	mg := s.manager
 	mg.mu.Lock()
 	delete(mg.sandboxes, info.ID)

@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -128,7 +129,7 @@ func (e *Event) data(name string, content any) {
 func SandboxEvent(kind sandbox.AuditKind, info sandbox.Info) Event {
 	e := Event{
 		Entry: sandbox.AuditEntry{
-			Kind: kind, ID: info.ID, Template: info.Template, Isolation: Wall(info.Isolation), StartedAt: info.CreatedAt,
+			Kind: kind, ID: info.ID, Origin: cmp.Or(info.ForkOf, info.Snapshot), Template: info.Template, Isolation: Wall(info.Isolation), StartedAt: info.CreatedAt,
 			WallMS: info.Usage.WallMS, CPUMS: info.Usage.CPUMS, Memory: info.Usage.MemoryPeakBytes,
 		},
 		Parts: map[string][]byte{},
@@ -145,6 +146,20 @@ func SandboxEvent(kind sandbox.AuditKind, info sandbox.Info) Event {
 	e.data("limits", info.Limits)
 	e.data("isolation", e.Entry.Isolation)
 	return e
+}
+
+// AddCreate adds what was asked for.
+func (e *Event) AddCreate(c sandbox.Create) {
+	e.Entry.Isolation.Required = c.Require
+	if len(c.Env) > 0 {
+		e.data("env", c.Env)
+	}
+	if len(c.Mounts) > 0 {
+		e.data("mounts", c.Mounts)
+	}
+	if len(c.Network.Endpoints) > 0 {
+		e.data("network", c.Network)
+	}
 }
 
 // ProcessEvent is what is recorded of a process in a living sandbox when it has ended:

@@ -71,17 +71,27 @@ type UsageStore interface {
 	UsageOf(ctx context.Context, tenant string, from, to time.Time) ([]DayUsage, error)
 }
 
-// Sandbox is a sandbox's description with its tenant. Machine is nil where its machine
-// does not outlive the process.
+// Sandbox is a sandbox's description with its tenant. Machine is nil where nothing of it
+// outlives the process.
 type Sandbox struct {
 	Tenant  string
 	Info    sandbox.Info
 	Machine *Machine
 }
 
-// Machine is which machine a sandbox has, by its driver's name and its ID there, and what
-// was asked for.
+// Key is the id of the key by which the sandbox was made, as far as it is known.
+func (s Sandbox) Key() string {
+	if s.Machine == nil {
+		return ""
+	}
+	return s.Machine.Key
+}
+
+// Machine is which machine a sandbox has, by its driver's name and its ID there, what was
+// asked for, and by which key. Driver is empty where the machine does not outlive the
+// process, and only who asked is to be known.
 type Machine struct {
+	Key     string         `json:"key,omitempty"`
 	Driver  string         `json:"driver"`
 	ID      string         `json:"id"`
 	Request sandbox.Create `json:"request"`

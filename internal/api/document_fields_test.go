@@ -358,6 +358,7 @@ var fieldMeanings = map[string]string{
 	"AuditEntry.key":              "The id of the key that asked.",
 	"AuditEntry.id":               "Of the run, process or sandbox.",
 	"AuditEntry.sandbox":          "Where a process ran.",
+	"AuditEntry.origin":           "Of a sandbox, the id of the snapshot that it began with, or of the sandbox that it was forked of.",
 	"AuditEntry.language":         "The program's language.",
 	"AuditEntry.template":         "The template that was asked for.",
 	"AuditEntry.isolation":        "Which wall there was.",

@@ -232,16 +232,20 @@ func loops() map[string]int {
 	return found
 }
 
-// state lists the locks and the leased ids, and not what is remembered of the host.
+// state lists the locks and the leased ids, and not what is remembered of the host: that
+// KVM does not work, and the directory that holds this.
 func state(dirs []string) map[string]int {
 	found := map[string]int{}
 	own := []string{"/run/pinfold", fmt.Sprintf("/tmp/pinfold-%d", os.Getuid())}
 	for _, dir := range slices.Concat(own, dirs) {
+		note := filepath.Join(dir, "qemu-no-kvm")
+		_, err := os.Lstat(note)
+		noted := err == nil
 		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil {
 				return fs.SkipDir
 			}
-			if filepath.Base(path) != "qemu-no-kvm" {
+			if path != note && (path != dir || !noted) {
 				found[path]++
 			}
 			return nil

@@ -101,8 +101,11 @@ func (m *machine) tamed(u driver.Usage) driver.Usage {
 		n    *int64
 		base int64
 	}{
-		{&u.CPUNanos, m.base.CPUNanos}, {&u.OOMKills, m.base.OOMKills}, {&u.ProcessesDenied, m.base.ProcessesDenied},
-		{&u.ReadBytes, m.base.ReadBytes}, {&u.WrittenBytes, m.base.WrittenBytes},
+		{&u.CPUNanos, m.base.CPUNanos},
+		{&u.OOMKills, m.base.OOMKills},
+		{&u.ProcessesDenied, m.base.ProcessesDenied},
+		{&u.ReadBytes, m.base.ReadBytes},
+		{&u.WrittenBytes, m.base.WrittenBytes},
 	} {
 		*c.n = max(0, *c.n-max(0, c.base))
 	}

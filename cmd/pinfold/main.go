@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"io"
+	"log" //nolint:depguard // to be silenced
 	"os"
 	"path/filepath"
 
@@ -23,6 +25,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == probe.ChildCommand {
 		os.Exit(probe.Child(os.Args[2:], os.Stdout))
 	}
+	// Nothing of ours writes to the standard log. net/http does, with the bytes of servers
+	// that break the protocol, and what a sandbox asked for may choose these.
+	log.SetOutput(io.Discard)
 	ctx := context.Background()
 	os.Exit(cli.Main(ctx, cli.Deps{
 		Args:  os.Args[1:],

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"pinfold/sandbox"
 )
@@ -13,8 +14,9 @@ import (
 // request: the path as it was written, and the query.
 //
 // Servers read a path in many ways: they decode it once or more, before or after they take
-// it apart, drop what follows a semicolon, or empty segments. So a path passes only if a
-// rule allows each of these readings; one with . or .. in any reading never does.
+// it apart, drop what follows a semicolon or an encoded ? or #, or empty segments. So a path
+// passes only if a rule allows each of these readings; one with . or .. in any reading never
+// does.
 func allows(rules []sandbox.Endpoint, method, target string) (sandbox.DenialReason, error) {
 	path, _, _ := strings.Cut(target, "?")
 	readings, err := readingsOf(path)
@@ -41,15 +43,9 @@ func readingsOf(path string) (readings [][]string, err error) {
 	}
 	var whole []string // segments decoded by themselves: an encoded slash is no slash
 	for s := range strings.SplitSeq(path[1:], "/") {
-		s, err := url.PathUnescape(s)
+		s, err := decoded(s)
 		if err != nil {
-			return nil, errors.New("the path is not well encoded")
-		}
-		if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }) {
-			return nil, errors.New("the path encodes a control character or a backslash")
-		}
-		if again, err := url.PathUnescape(s); err == nil && again != s {
-			return nil, errors.New("the path is encoded twice")
+			return nil, err
 		}
 		whole = append(whole, s)
 	}
@@ -59,7 +55,7 @@ func readingsOf(path string) (readings [][]string, err error) {
 		for i, s := range plain {
 			plain[i], _, _ = strings.Cut(s, ";")
 		}
-		for _, s := range [][]string{segments, plain} {
+		for _, s := range [][]string{segments, plain, beforeQuery(segments), beforeQuery(plain)} {
 			if slices.ContainsFunc(s, isDots) {
 				return nil, errors.New("there is a segment . or .. in the path")
 			}
@@ -67,6 +63,38 @@ func readingsOf(path string) (readings [][]string, err error) {
 		}
 	}
 	return readings, nil
+}
+
+// decoded is one segment without its encoding.
+func decoded(segment string) (string, error) {
+	s, err := url.PathUnescape(segment)
+	if err != nil {
+		return "", errors.New("the path is not well encoded")
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }) {
+		return "", errors.New("the path encodes a control character or a backslash")
+	}
+	if !utf8.ValidString(s) || strings.ContainsAny(s, likeASCII) {
+		return "", errors.New("the path encodes what is no UTF-8, or a character that some servers take for a dot or a slash")
+	}
+	if again, err := url.PathUnescape(s); err == nil && again != s {
+		return "", errors.New("the path is encoded twice")
+	}
+	return s, nil
+}
+
+// likeASCII are the characters that Unicode's compatibility forms make dots, slashes and
+// backslashes of, and those that Windows does.
+const likeASCII = "\uff0e\u2024\u2025\u2026\u3002\uff61\ufe52\uff0f\u2044\u2215\u29f8\uff3c\ufe68\u2216\u29f5\u00a5\u20a9"
+
+// beforeQuery is what is left for who takes an encoded ? or # for the path's end.
+func beforeQuery(segments []string) []string {
+	for i, s := range segments {
+		if at := strings.IndexAny(s, "?#"); at >= 0 {
+			return append(slices.Clone(segments[:i]), s[:at])
+		}
+	}
+	return segments
 }
 
 // isDots says whether somebody takes a segment for this directory or the one above.
@@ -99,6 +127,9 @@ func matches(pattern string, segments []string) bool {
 		want = strings.Split(front[1:], "/")
 	}
 	if len(segments) < len(want) || below != (len(segments) > len(want)) {
+		return false
+	}
+	if below && strings.Join(segments[len(want):], "") == "" { // a slash at the end: for many servers the path itself
 		return false
 	}
 	for i, w := range want {

@@ -19,7 +19,8 @@ func TestDebian13ARM64(t *testing.T) {
 }
 
 // arm64Suites leave out what installs packages (this tree's are only unpacked),
-// and what makes calls by the other architecture's numbers.
+// and what makes calls by the other architecture's numbers. Long are those whose
+// subject is the kernel, which is the same on both architectures.
 var arm64Suites = []suite{
 	{name: "machine code", pkg: "pinfold/internal/linux/walker", beside: "internal/zygote/inside"},
 	{name: "init stub", pkg: "pinfold/internal/linux/initstub"},
@@ -29,7 +30,7 @@ var arm64Suites = []suite{
 	{name: "native as root", pkg: nativePkg, args: []string{"-test.run=^Test(Posture|OOMScore|Fork|InitStub|InitStubBecomesAgent)$"}, programs: nativePrograms, delegate: true},
 	{name: "forked posture", pkg: nativePkg, args: []string{"-test.run=^TestForkedPosture$"}, programs: nativePrograms, delegate: true},
 	{name: "conformance as root", pkg: nativePkg, args: []string{"-test.run=^TestConformance$", "-test.skip=" + crowd}, programs: nativePrograms, delegate: true},
-	{name: "causes as root", pkg: e2ePkg, args: []string{"-test.run=^TestCauses$", "-test.skip=/(forbidden.*|" + slowCauses[2:]}, programs: []string{"pinfold/cmd/pinfold", agenttest.Agent}, delegate: true},
-	{name: "attacks", pkg: attacksPkg, args: []string{"-test.run=" + kernelCases}, programs: attackPrograms, delegate: true},
-	{name: "memory marks", pkg: attacksPkg, args: []string{"-test.run=^TestMemoryPeakOfShortRuns$"}, programs: attackPrograms, delegate: true},
+	{name: "causes as root", pkg: e2ePkg, args: []string{"-test.run=^TestCauses$", "-test.skip=/(forbidden.*|" + slowCauses[2:]}, programs: []string{"pinfold/cmd/pinfold", agenttest.Agent}, delegate: true, long: true},
+	{name: "attacks", pkg: attacksPkg, args: []string{"-test.run=" + kernelCases}, programs: attackPrograms, delegate: true, long: true},
+	{name: "memory marks", pkg: attacksPkg, args: []string{"-test.run=^TestMemoryPeakOfShortRuns$"}, programs: attackPrograms, delegate: true, long: true},
 }

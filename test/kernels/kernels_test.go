@@ -61,11 +61,14 @@ func need(t *testing.T, missing string) {
 	t.Skip(missing)
 }
 
+// wholeSystems says whether somebody asked for everything in whole systems.
+func wholeSystems() bool { return os.Getenv("PINFOLD_TEST_MACHINES") == "1" }
+
 // onRequest leaves out what builds whole systems, unless it was asked for. CI asks for
 // those that are the same from one day to the next.
 func onRequest(t *testing.T, inCI bool) {
 	t.Helper()
-	if os.Getenv("PINFOLD_TEST_MACHINES") != "1" && (!inCI || os.Getenv("CI") != "true") {
+	if !wholeSystems() && (!inCI || os.Getenv("CI") != "true") {
 		t.Skip("whole systems take many minutes: make test-machines")
 	}
 }

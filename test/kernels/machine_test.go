@@ -29,6 +29,7 @@ type suite struct {
 	user     bool     // as an ordinary user instead of root
 	delegate bool     // with a cgroup of its own
 	timeout  time.Duration
+	long     bool // with make test-machines only: beside other suites it shows little, and takes long
 }
 
 // guest is a machine and what runs in it.
@@ -93,9 +94,13 @@ func (g guest) run(t *testing.T) {
 	t.Logf("off after %v", time.Since(began).Round(time.Millisecond))
 }
 
-// chosen are the suites that a part of -run means.
+// chosen are the suites that a part of -run means, without the long ones unless those were
+// asked for.
 func chosen(t *testing.T, all []suite, part int) []suite {
 	t.Helper()
+	if !wholeSystems() {
+		all = slices.DeleteFunc(slices.Clone(all), func(s suite) bool { return s.long })
+	}
 	parts := strings.Split(flag.Lookup("test.run").Value.String(), "/")
 	if len(parts) <= part {
 		return all

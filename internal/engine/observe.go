@@ -20,12 +20,12 @@ type Observer interface {
 // nobody observes nothing.
 type nobody struct{}
 
-func (nobody) RunStarted(string)              {}
-func (nobody) RunFinished(*sandbox.Result)    {}
-func (nobody) SandboxCreated(bool, float64)   {}
-func (nobody) SandboxEnded(sandbox.CauseKind) {}
-func (nobody) Queued(time.Duration)           {}
-func (nobody) Refused(string)                 {}
+func (nobody) RunStarted(string)                                   {}
+func (nobody) RunFinished(*sandbox.Result)                         {}
+func (nobody) SandboxCreated(bool, float64)                        {}
+func (nobody) SandboxEnded(sandbox.CauseKind, *sandbox.NetworkUse) {}
+func (nobody) Queued(time.Duration)                                {}
+func (nobody) Refused(string)                                      {}
 
 // Stats are the engine's counts at one moment.
 type Stats struct {

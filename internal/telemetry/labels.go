@@ -40,6 +40,13 @@ func statusLabel(s sandbox.Status) string {
 	return other
 }
 
+func denialLabel(r sandbox.DenialReason) string {
+	if slices.Contains(sandbox.DenialReasons(), r) {
+		return string(r)
+	}
+	return other
+}
+
 // codeLabel accepts what looks like one of our codes; they come from our own
 // constants, but a driver could have made one up.
 func codeLabel(code string) string {

@@ -19,6 +19,7 @@ type metrics struct {
 
 	runsStarted, runsFinished, runCauses, limitsHit, runPhase, runCPU *family
 	sandboxesCreated, sandboxCreate, sandboxesEnded                   *family
+	connections, networkBytes, networkErrors, denied, secretsUsed     *family
 	queued, refused                                                   *family
 	requests, duration, inFlight                                      *family
 }
@@ -43,6 +44,11 @@ func newMetrics(version string, stats func() (engine.Stats, bool)) *metrics {
 		sandboxesCreated: newFamily(kindCounter, "pinfold_sandboxes_created_total", "Sandboxes made: cold, or warm from a pool.", "start"),
 		sandboxCreate:    newFamily(kindHistogram, "pinfold_sandbox_create_seconds", "How long a request waited for its sandbox to be made.", "start"),
 		sandboxesEnded:   newFamily(kindCounter, "pinfold_sandboxes_ended_total", "Why living sandboxes ended.", "cause"),
+		connections:      newFamily(kindCounter, "pinfold_network_connections_total", "Connections to declared endpoints, of runs and living sandboxes that have ended."),
+		networkBytes:     newFamily(kindCounter, "pinfold_network_bytes_total", "Bytes to and from declared endpoints: up is out of the sandbox.", "direction"),
+		networkErrors:    newFamily(kindCounter, "pinfold_network_errors_total", "Connections to declared endpoints that came to nothing on the host's side."),
+		denied:           newFamily(kindCounter, "pinfold_network_denied_total", "What programs tried to reach and were denied, of those that a result lists.", "reason"),
+		secretsUsed:      newFamily(kindCounter, "pinfold_secrets_used_total", "Requests that got a secret."),
 		queued:           newFamily(kindHistogram, "pinfold_queue_wait_seconds", "How long requests waited to be admitted."),
 		refused:          newFamily(kindCounter, "pinfold_refused_total", "Requests for a sandbox that were refused, by the error's code.", "code"),
 		requests:         newFamily(kindCounter, "pinfold_http_requests_total", "HTTP requests, by route, method and class of the answer.", "route", "method", "code"),
@@ -54,7 +60,7 @@ func newMetrics(version string, stats func() (engine.Stats, bool)) *metrics {
 func (m *metrics) families() []*family {
 	return []*family{
 		m.runsStarted, m.runsFinished, m.runCauses, m.limitsHit, m.runPhase, m.runCPU, m.sandboxesCreated, m.sandboxCreate,
-		m.sandboxesEnded, m.queued, m.refused, m.requests, m.duration, m.inFlight,
+		m.sandboxesEnded, m.connections, m.networkBytes, m.networkErrors, m.denied, m.secretsUsed, m.queued, m.refused, m.requests, m.duration, m.inFlight,
 	}
 }
 
@@ -85,9 +91,27 @@ func (m *metrics) runFinished(r *sandbox.Result) {
 	m.runsFinished.with(statusLabel(r.Status)).add(1)
 	m.runCauses.with(causeLabel(r.Cause.Kind)).add(1)
 	m.limitHit(r.Cause.Kind)
+	m.network(r.Network)
 	m.runCPU.with().add(max(0, float64(r.Usage.CPUMS)/1000))
 	for _, p := range phases(r.Timings) {
 		m.runPhase.with(p.name).observe(p.ms / 1000)
+	}
+}
+
+// network counts what an ended sandbox did with its endpoints; nil where it had none.
+func (m *metrics) network(u *sandbox.NetworkUse) {
+	if u == nil {
+		return
+	}
+	for _, e := range u.Endpoints {
+		m.connections.with().add(float64(e.Connections))
+		m.networkBytes.with("up").add(float64(e.BytesUp))
+		m.networkBytes.with("down").add(float64(e.BytesDown))
+		m.networkErrors.with().add(float64(e.Errors))
+		m.secretsUsed.with().add(float64(e.Secrets))
+	}
+	for _, d := range u.Denied {
+		m.denied.with(denialLabel(d.Reason)).add(float64(d.Count))
 	}
 }
 

@@ -103,9 +103,10 @@ func (t *Telemetry) SandboxCreated(warm bool, createMS float64) {
 }
 
 // SandboxEnded implements engine.Observer.
-func (t *Telemetry) SandboxEnded(cause sandbox.CauseKind) {
+func (t *Telemetry) SandboxEnded(cause sandbox.CauseKind, network *sandbox.NetworkUse) {
 	t.metrics.sandboxesEnded.with(causeLabel(cause)).add(1)
 	t.metrics.limitHit(cause)
+	t.metrics.network(network)
 }
 
 // Queued implements engine.Observer.

@@ -78,6 +78,7 @@ func aResult() *sandbox.Result {
 		Timings:   sandbox.Timings{QueueMS: 1, CreateMS: 2, ExecMS: 30, CollectMS: 4, DestroyMS: 5},
 		Usage:     sandbox.Usage{CPUMS: 1500},
 		Isolation: sandbox.Isolation{Driver: "fake"},
+		Network:   &sandbox.NetworkUse{Endpoints: []sandbox.EndpointUse{{Connections: 1}}},
 	}
 }
 
@@ -103,7 +104,10 @@ func TestMetrics(t *testing.T) {
 	tel.RunFinished(&sandbox.Result{Status: "nonsense\n", Cause: sandbox.Cause{Kind: "x\"}"}, Timings: sandbox.Timings{CompileMS: 3}, Usage: sandbox.Usage{CPUMS: -5}})
 	tel.SandboxCreated(true, 2)
 	tel.SandboxCreated(false, 20)
-	tel.SandboxEnded(sandbox.CauseTTL)
+	tel.SandboxEnded(sandbox.CauseTTL, &sandbox.NetworkUse{
+		Endpoints: []sandbox.EndpointUse{{Connections: 31, Secrets: 32, BytesUp: 33, BytesDown: 34, Errors: 35}},
+		Denied:    []sandbox.Denial{{Reason: sandbox.DeniedUndeclared, Count: 36}, {Reason: "x\"}", Count: 37}},
+	})
 	tel.Queued(3 * time.Millisecond)
 	tel.Refused(sandbox.CodeBusy)
 	tel.Refused("Not A Code\x1b")
@@ -135,6 +139,13 @@ func TestMetrics(t *testing.T) {
 		{"pinfold_sandboxes_created_total", "start=warm", 1},
 		{"pinfold_sandbox_create_seconds", "start=cold", 1},
 		{"pinfold_sandboxes_ended_total", "cause=ttl", 1},
+		{"pinfold_network_connections_total", "", 31 + 1},
+		{"pinfold_secrets_used_total", "", 32},
+		{"pinfold_network_bytes_total", "direction=up", 33},
+		{"pinfold_network_bytes_total", "direction=down", 34},
+		{"pinfold_network_errors_total", "", 35},
+		{"pinfold_network_denied_total", "reason=not_declared", 36},
+		{"pinfold_network_denied_total", "reason=other", 37},
 		{"pinfold_queue_wait_seconds", "", 1},
 		{"pinfold_refused_total", "code=busy", 1},
 		{"pinfold_refused_total", "code=other", 1},

@@ -143,6 +143,17 @@ func (t *tracer) run(r *sandbox.Result, end time.Time) {
 		{key: "pinfold.run.cpu_ms", number: r.Usage.CPUMS},
 		{key: "pinfold.run.memory_peak_bytes", number: r.Usage.MemoryPeakBytes},
 	}
+	if u := r.Network; u != nil {
+		var connections, denied int64
+		for _, e := range u.Endpoints {
+			connections += e.Connections
+		}
+		for _, d := range u.Denied {
+			denied += d.Count
+		}
+		whole.attributes = append(whole.attributes,
+			attribute{key: "pinfold.network.connections", number: connections}, attribute{key: "pinfold.network.denied", number: denied})
+	}
 	t.exporter.put(whole)
 	for _, p := range steps {
 		step := newSpan(p.name, trace, whole.id)

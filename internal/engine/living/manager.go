@@ -44,7 +44,7 @@ type Options struct {
 // must return quickly.
 type Observer interface {
 	SandboxCreated(warm bool, createMS float64)
-	SandboxEnded(cause sandbox.CauseKind)
+	SandboxEnded(cause sandbox.CauseKind, network *sandbox.NetworkUse)
 	Queued(d time.Duration)
 	Refused(code string)
 }

@@ -434,7 +434,7 @@ func (s *Sandbox) finish(cause sandbox.Cause, failure *sandbox.Error) {
 		Sandboxes: 1, CPUMS: info.Usage.CPUMS, WallMS: info.Usage.WallMS,
 		MemoryMiBMS: info.Usage.MemoryPeakBytes >> 20 * info.Usage.WallMS,
 	})
-	mg.observer.SandboxEnded(cause.Kind)
+	mg.observer.SandboxEnded(cause.Kind, info.Network)
 	s.end()
 }
 

@@ -19,6 +19,7 @@ type AuditFilter struct {
 	Drivers       []string
 	Isolation     []string // levels
 	Statuses      []sandbox.Status
+	Secrets       []string  // names: what used them, and what set or removed them
 	Since, Before time.Time // when it was recorded, by the server's clock
 	From          int64     // the first index
 	PageSize      int       // entries asked for at once; 0: the server's choice
@@ -27,7 +28,7 @@ type AuditFilter struct {
 func (f AuditFilter) query() url.Values {
 	q := url.Values{}
 	for name, words := range map[string][]string{
-		"tenant": one(f.Tenant), "key": one(f.Key), "id": f.IDs, "kind": texts(f.Kinds), "driver": f.Drivers, "isolation": f.Isolation, "status": texts(f.Statuses),
+		"tenant": one(f.Tenant), "key": one(f.Key), "id": f.IDs, "kind": texts(f.Kinds), "driver": f.Drivers, "isolation": f.Isolation, "status": texts(f.Statuses), "secret": f.Secrets,
 	} {
 		if len(words) > 0 {
 			q[name] = words

@@ -13,13 +13,15 @@ const (
 	AuditSandboxEnded   AuditKind = "sandbox_ended"   // it has ended
 	AuditKeyCreated     AuditKind = "key_created"     // an API key was made
 	AuditKeyRevoked     AuditKind = "key_revoked"     // it was revoked
+	AuditSecretSet      AuditKind = "secret_set"      // a secret was made, or took the place of another
+	AuditSecretRemoved  AuditKind = "secret_removed"  // it was removed
 	AuditGap            AuditKind = "gap"             // so many records could not be written before this one
 	AuditTorn           AuditKind = "torn"            // a write that a crash had cut off was removed; nobody had been told of it
 )
 
 // AuditKinds returns all kinds.
 func AuditKinds() []AuditKind {
-	return []AuditKind{AuditRun, AuditProcess, AuditSandboxCreated, AuditSandboxEnded, AuditKeyCreated, AuditKeyRevoked, AuditGap, AuditTorn}
+	return []AuditKind{AuditRun, AuditProcess, AuditSandboxCreated, AuditSandboxEnded, AuditKeyCreated, AuditKeyRevoked, AuditSecretSet, AuditSecretRemoved, AuditGap, AuditTorn}
 }
 
 // AuditEntry is one entry of the audit log. Its JSON, byte for byte, is the leaf that the
@@ -35,13 +37,16 @@ type AuditEntry struct {
 
 	Tenant  string `json:"tenant,omitempty"`
 	Key     string `json:"key,omitempty"`     // the id of the key that asked
-	ID      string `json:"id,omitempty"`      // of the run, process, sandbox or key
+	ID      string `json:"id,omitempty"`      // of the run, process, sandbox or key; a secret's name
 	Sandbox string `json:"sandbox,omitempty"` // of a process: where it ran
 	Origin  string `json:"origin,omitempty"`  // of a sandbox: the id of the snapshot that it began with, or of the sandbox that it was forked of
 
 	Language  string          `json:"language,omitempty"`
 	Template  string          `json:"template,omitempty"`
 	Isolation *AuditIsolation `json:"isolation,omitempty"`
+	// Network is what went on with declared endpoints until a run or a sandbox had ended;
+	// nil where none were. The digest network_use is of all of it.
+	Network *AuditNetwork `json:"network,omitempty"`
 
 	Status    Status    `json:"status,omitempty"`
 	Cause     CauseKind `json:"cause,omitempty"`
@@ -72,6 +77,19 @@ type AuditIsolation struct {
 	Enforced    []string `json:"enforced,omitempty"`
 	NotEnforced []string `json:"not_enforced,omitempty"`
 }
+
+// AuditNetwork is what a sandbox did with its endpoints, as the host saw it.
+type AuditNetwork struct {
+	Connections int64 `json:"connections"`
+	Requests    int64 `json:"requests,omitempty"` // that passed, where the host reads them
+	Denied      int64 `json:"denied,omitempty"`   // what was tried and refused
+	// Secrets are those that were put into at least one request, by name. A list that is
+	// too long for an entry ends with AuditMore.
+	Secrets []string `json:"secrets,omitempty"`
+}
+
+// AuditMore stands in an entry for what had no room.
+const AuditMore = "…"
 
 // Receipt proves that an entry stands in a server's audit log. Whoever keeps it is a
 // witness: a log that later lacks the entry, or has another in its place, does not agree

@@ -16,9 +16,11 @@ type EndpointUse struct {
 	Connections int64  `json:"connections"`        // that programs opened
 	Requests    int64  `json:"requests,omitempty"` // that passed, where the host reads them
 	Secrets     int64  `json:"secrets,omitempty"`  // of these, that got a secret
-	BytesUp     int64  `json:"bytes_up"`
-	BytesDown   int64  `json:"bytes_down"`
-	Errors      int64  `json:"errors"` // connections that came to nothing on the host's side
+	// SecretNames are the secrets that were put into a request, each once.
+	SecretNames []string `json:"secret_names,omitempty"`
+	BytesUp     int64    `json:"bytes_up"`
+	BytesDown   int64    `json:"bytes_down"`
+	Errors      int64    `json:"errors"` // connections that came to nothing on the host's side
 	// LastError says of the last of them why.
 	LastError string `json:"last_error,omitempty"`
 }

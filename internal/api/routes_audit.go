@@ -27,6 +27,7 @@ func (s *server) auditRoutes() []route {
 				{name: "driver", kind: kindText, many: true, doc: "Only where this driver made the sandbox."},
 				{name: "isolation", kind: kindText, words: sandbox.IsolationLevels(), many: true, doc: "Only where the isolation had this level."},
 				{name: "status", kind: kindText, words: words(sandbox.StatusSucceeded, sandbox.StatusFailed, sandbox.StatusKilled, sandbox.StatusError), many: true, doc: "Only what ended so."},
+				{name: "secret", kind: kindText, many: true, doc: "Only what put the secret of this name into a request, and what set or removed it."},
 				{name: "since", kind: kindTime, doc: "Only what was recorded at this time or later, by the server's clock."},
 				{name: "before", kind: kindTime, doc: "Only what was recorded before this time."},
 			},
@@ -68,7 +69,7 @@ func (c *call) listAudit() error {
 		return err
 	}
 	f := audit.Filter{
-		Tenant: c.query.text("tenant"), Key: c.query.text("key"), IDs: c.query["id"], Drivers: c.query["driver"], Levels: c.query["isolation"],
+		Tenant: c.query.text("tenant"), Key: c.query.text("key"), IDs: c.query["id"], Drivers: c.query["driver"], Levels: c.query["isolation"], Secrets: c.query["secret"],
 		Since: c.query.time("since"), Before: c.query.time("before"),
 	}
 	for _, k := range c.query["kind"] {

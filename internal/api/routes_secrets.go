@@ -2,7 +2,9 @@ package api
 
 import (
 	"net/http"
+	"time"
 
+	"pinfold/internal/engine/records"
 	"pinfold/sandbox"
 )
 
@@ -29,7 +31,11 @@ func (s *server) secretRoutes() []route {
 			errors:      []int{http.StatusServiceUnavailable},
 			example:     `curl -s -X PUT $SERVER/v1/secrets/github -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d @secret.json`,
 			handle: withBody((*call).secretName, func(c *call, name string, b *sandbox.SetSecret) error {
-				made, err := c.o.Secrets.Set(c.r.Context(), c.tenant(), name, *b)
+				var made sandbox.Secret
+				err := c.attested(sandbox.AuditSecretSet, name, func() (err error) {
+					made, err = c.o.Secrets.Set(c.r.Context(), c.tenant(), name, *b)
+					return err
+				})
 				return c.ok(made, err)
 			}),
 		},
@@ -40,10 +46,33 @@ func (s *server) secretRoutes() []route {
 			answers:     []reply{{http.StatusNoContent, "", nil, "It is gone."}}, errors: []int{http.StatusNotFound},
 			example: `curl -s -X DELETE $SERVER/v1/secrets/github -H "Authorization: Bearer $KEY"`,
 			handle: func(c *call) error {
-				return c.done(c.o.Secrets.Remove(c.r.Context(), c.tenant(), c.r.PathValue("secret")))
+				name := c.r.PathValue("secret")
+				return c.done(c.attested(sandbox.AuditSecretRemoved, name, func() error {
+					return c.o.Secrets.Remove(c.r.Context(), c.tenant(), name)
+				}))
 			},
 		},
 	}
+}
+
+// attested changes a secret and records that in the audit log, where there is one. Where
+// nothing can be recorded, and all must be, it changes nothing.
+func (c *call) attested(kind sandbox.AuditKind, name string, change func() error) error {
+	l, ctx := c.o.Audit, c.r.Context()
+	if l != nil && l.Strict() {
+		if err := l.Check(); err != nil {
+			return err
+		}
+	}
+	asked := time.Now()
+	if err := change(); err != nil || l == nil {
+		return err
+	}
+	if _, err := l.Record(ctx, records.SecretEvent(kind, c.tenant(), records.KeyOf(ctx), name, asked)); err != nil && l.Strict() {
+		missing := sandbox.AsError(err)
+		return &sandbox.Error{Code: missing.Code, Message: "the secret was changed, and that is not in the audit log yet: " + missing.Message, Hint: missing.Hint, Err: err}
+	}
+	return nil // the log counts what it could not write, and tells of it
 }
 
 // secretName is the name of the path, which the store checks.

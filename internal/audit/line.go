@@ -101,6 +101,10 @@ func makeLeaf(e sandbox.AuditEntry) ([]byte, error) {
 		e.Isolation = &sandbox.AuditIsolation{Driver: e.Isolation.Driver, Level: e.Isolation.Level, Enforced: []string{andMore}}
 		leaf, err = json.Marshal(e)
 	}
+	if err == nil && inJSON(leaf) > maxLeaf && e.Network != nil && len(e.Network.Secrets) > 0 {
+		e.Network.Secrets = []string{andMore}
+		leaf, err = json.Marshal(e)
+	}
 	if err == nil && inJSON(leaf) > maxLeaf {
 		err = fmt.Errorf("an entry of %d bytes", len(leaf))
 	}
@@ -117,6 +121,7 @@ const (
 	maxEvidence = 120
 	maxEnforced = 560
 	maxOthers   = 120 // what is required, and what is not enforced
+	maxSecrets  = 300 // the names of secrets that were used
 )
 
 // fit cuts what is too long for a receipt. All that is enforced, and what is not, is among
@@ -145,10 +150,15 @@ func fit(e sandbox.AuditEntry) sandbox.AuditEntry {
 		i.Required, i.Enforced, i.NotEnforced = cutList(i.Required, maxOthers), cutList(i.Enforced, maxEnforced), cutList(i.NotEnforced, maxOthers)
 		e.Isolation = &i
 	}
+	if e.Network != nil {
+		n := *e.Network
+		n.Secrets = cutList(n.Secrets, maxSecrets)
+		e.Network = &n
+	}
 	return e
 }
 
-const andMore = "…"
+const andMore = sandbox.AuditMore
 
 // cut shortens a text until its JSON has at most so many bytes.
 func cut(s string, most int) string {

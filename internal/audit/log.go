@@ -111,9 +111,9 @@ func (l *Log) PublicKey() string { return l.key.public }
 // too.
 func (l *Log) Check() error {
 	l.mu.RLock()
-	err, again := cmp.Or(l.broken, l.full), time.Since(l.tried) >= retryEvery
+	err, again, closing := cmp.Or(l.broken, l.full), time.Since(l.tried) >= retryEvery, l.closing
 	l.mu.RUnlock()
-	if err == nil || !again {
+	if !closing && (err == nil || !again) {
 		return err
 	}
 	return l.commitOne(&pending{})

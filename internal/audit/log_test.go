@@ -85,6 +85,10 @@ func TestManyRecordAtOnce(t *testing.T) {
 func TestFilterSelects(t *testing.T) {
 	e := event(1).Entry
 	e.Time, e.Sandbox, e.Isolation.Level = time.Unix(1000, 0), "sbx_a", "vm"
+	e.Network = &sandbox.AuditNetwork{Secrets: []string{"github"}}
+	more, set := e, e
+	more.Network = &sandbox.AuditNetwork{Secrets: []string{"github", sandbox.AuditMore}}
+	set.Kind, set.ID, set.Network = sandbox.AuditSecretSet, "pypi", nil
 	for name, c := range map[string]struct {
 		f    Filter
 		want bool
@@ -102,6 +106,8 @@ func TestFilterSelects(t *testing.T) {
 		"id":            {Filter{IDs: []string{e.ID}}, true},
 		"its sandbox":   {Filter{IDs: []string{"sbx_a"}}, true},
 		"other id":      {Filter{IDs: []string{"sbx_b"}}, false},
+		"secret":        {Filter{Secrets: []string{"github"}}, true},
+		"other secret":  {Filter{Secrets: []string{"pypi"}}, false},
 		"since":         {Filter{Since: time.Unix(1000, 0)}, true},
 		"since later":   {Filter{Since: time.Unix(1001, 0)}, false},
 		"before":        {Filter{Before: time.Unix(1001, 0)}, true},
@@ -109,6 +115,11 @@ func TestFilterSelects(t *testing.T) {
 	} {
 		if c.f.Matches(e) != c.want {
 			t.Errorf("%s: not %t", name, c.want)
+		}
+	}
+	for of, want := range map[*sandbox.AuditEntry]bool{&e: false, &more: true, &set: true} {
+		if (Filter{Secrets: []string{"pypi"}}).Matches(*of) != want {
+			t.Errorf("secret: not %t for %+v", want, *of.Network)
 		}
 	}
 }

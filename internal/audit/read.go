@@ -71,19 +71,22 @@ func scanFile(r io.Reader, offset, index int64, f func(e rawEntry) error) error 
 
 // Filter selects entries. The zero value means all; an empty list all values.
 type Filter struct {
-	Tenant, Key   string
-	IDs           []string // of runs, processes and sandboxes; a process also by its sandbox's
-	Kinds         []sandbox.AuditKind
-	Drivers       []string
-	Levels        []string // of isolation
-	Statuses      []sandbox.Status
+	Tenant, Key string
+	IDs         []string // of runs, processes and sandboxes; a process also by its sandbox's
+	Kinds       []sandbox.AuditKind
+	Drivers     []string
+	Levels      []string // of isolation
+	Statuses    []sandbox.Status
+	// Secrets are names: what put one into a request, perhaps (where an entry had no room
+	// for all), and what set or removed it.
+	Secrets       []string
 	Since, Before time.Time // claimed times
 }
 
 // Empty says whether a filter selects all.
 func (f Filter) Empty() bool {
 	return f.Tenant == "" && f.Key == "" && f.Since.IsZero() && f.Before.IsZero() &&
-		len(f.IDs)+len(f.Kinds)+len(f.Drivers)+len(f.Levels)+len(f.Statuses) == 0
+		len(f.IDs)+len(f.Kinds)+len(f.Drivers)+len(f.Levels)+len(f.Statuses)+len(f.Secrets) == 0
 }
 
 // Matches says whether an entry is selected.
@@ -95,7 +98,21 @@ func (f Filter) Matches(e sandbox.AuditEntry) bool {
 	return (f.Tenant == "" || f.Tenant == e.Tenant) && (f.Key == "" || f.Key == e.Key) &&
 		(len(f.IDs) == 0 || slices.Contains(f.IDs, e.ID) || e.Sandbox != "" && slices.Contains(f.IDs, e.Sandbox)) &&
 		anyOf(f.Kinds, e.Kind) && anyOf(f.Drivers, wall.Driver) && anyOf(f.Levels, wall.Level) && anyOf(f.Statuses, e.Status) &&
+		aboutSecrets(f.Secrets, e) &&
 		(f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Before.IsZero() || e.Time.Before(f.Before))
+}
+
+// aboutSecrets says whether an entry is about one of these secrets; an empty list is all.
+func aboutSecrets(names []string, e sandbox.AuditEntry) bool {
+	switch {
+	case len(names) == 0:
+		return true
+	case e.Kind == sandbox.AuditSecretSet || e.Kind == sandbox.AuditSecretRemoved:
+		return slices.Contains(names, e.ID)
+	case e.Network == nil:
+		return false
+	}
+	return slices.ContainsFunc(e.Network.Secrets, func(used string) bool { return used == sandbox.AuditMore || slices.Contains(names, used) })
 }
 
 func anyOf[T comparable](wanted []T, is T) bool {

@@ -181,11 +181,15 @@ func TestReceiptIsSmall(t *testing.T) {
 		e.Entry.Isolation.Enforced = append(e.Entry.Isolation.Enforced, "network:none")
 		e.Entry.Isolation.NotEnforced = append(e.Entry.Isolation.NotEnforced, "network:none")
 	}
+	e.Entry.Network = &sandbox.AuditNetwork{Connections: 1 << 62, Requests: 1 << 62, Denied: 1 << 62}
+	for range sandbox.MaxEndpoints {
+		e.Entry.Network.Secrets = append(e.Entry.Network.Secrets, strings.Repeat("s", 40))
+	}
 	e.AddSpec(&sandbox.Spec{
 		Code: long, Stdin: long, Args: []string{long}, Env: map[string]string{long: long}, Metadata: map[string]string{long: long}, Require: e.Entry.Isolation.Required,
 		Files: []sandbox.File{{Path: long}}, Mounts: []sandbox.Mount{{Host: long}}, Network: sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: long}}}, Template: long,
 	})
-	for _, name := range append(records.ResultParts(), records.RawPart("stdout"), records.RawPart("stderr")) {
+	for _, name := range append(records.ResultParts(), "network_use", records.RawPart("stdout"), records.RawPart("stderr")) {
 		e.Parts[name] = []byte(long)
 	}
 	r, err := l.Record(t.Context(), e)

@@ -35,6 +35,7 @@ meanwhile. verify, key and forget need DIR.`
 
 const auditExamples = `  pinfold audit list --tenant team-x --since 720h      which runs, on which wall
   pinfold audit list --isolation vm --status killed
+  pinfold audit list --tenant team-x --secret github   which runs used it, on which wall
   pinfold audit show 17
   pinfold audit verify --key key.pub --witness /mnt/other/checkpoints
   pinfold audit export >log.jsonl`
@@ -44,6 +45,7 @@ type auditFlags struct {
 	state                             string
 	tenant, byKey                     string
 	ids, kinds, drivers, levels, ends []string
+	secrets                           []string
 	since                             time.Duration
 	after, before                     string
 	most                              int
@@ -74,10 +76,11 @@ func (f *auditFlags) bindChoice(set *pflag.FlagSet) {
 	set.StringSliceVar(&f.drivers, "driver", nil, "only in sandboxes of these drivers")
 	set.StringSliceVar(&f.levels, "isolation", nil, "only with these levels: "+strings.Join(sandbox.IsolationLevels(), ", "))
 	set.StringSliceVar(&f.ends, "status", nil, "only those that ended so: succeeded, failed, killed, error")
+	set.StringSliceVar(&f.secrets, "secret", nil, "only what put these secrets into a request, and what set or removed them")
 	set.DurationVar(&f.since, "since", 0, "only those that were recorded within this time")
 	set.StringVar(&f.after, "after", "", "only those that were recorded then or later, such as 2026-01-31T12:00:00Z")
 	set.StringVar(&f.before, "before", "", "only those that were recorded before")
-	group(set, "Choice", "tenant NAME", "by KEY", "id IDS", "kind KINDS", "driver NAMES", "isolation LEVELS", "status STATUSES", "since TIME", "after DATE", "before DATE")
+	group(set, "Choice", "tenant NAME", "by KEY", "id IDS", "kind KINDS", "driver NAMES", "isolation LEVELS", "status STATUSES", "secret NAMES", "since TIME", "after DATE", "before DATE")
 }
 
 func kindNames() string {
@@ -90,7 +93,7 @@ func kindNames() string {
 
 // filter is what the flags of choice ask for.
 func (f *auditFlags) filter() (audit.Filter, error) {
-	all := audit.Filter{Tenant: f.tenant, Key: f.byKey, IDs: f.ids, Drivers: f.drivers, Levels: f.levels}
+	all := audit.Filter{Tenant: f.tenant, Key: f.byKey, IDs: f.ids, Drivers: f.drivers, Levels: f.levels, Secrets: f.secrets}
 	for _, k := range f.kinds {
 		if !slices.Contains(sandbox.AuditKinds(), sandbox.AuditKind(k)) {
 			return all, usageError("--kind: no kind \"%s\"", sandbox.SafeText(k, 40)).WithHint("the kinds are " + kindNames())
@@ -150,7 +153,7 @@ func (a *app) auditEntries(ctx context.Context, f *auditFlags, choice audit.Filt
 		}
 		asked := client.AuditFilter{
 			Tenant: choice.Tenant, Key: choice.Key, IDs: choice.IDs, Kinds: choice.Kinds, Drivers: choice.Drivers, Isolation: choice.Levels,
-			Statuses: choice.Statuses, Since: choice.Since, Before: choice.Before, PageSize: 1000,
+			Statuses: choice.Statuses, Secrets: choice.Secrets, Since: choice.Since, Before: choice.Before, PageSize: 1000,
 		}
 		return c.AuditEntries(ctx, asked), func() { _ = c.Close() }, nil
 	}
@@ -195,13 +198,16 @@ func (a *app) auditListCommand() *cobra.Command {
 			if f.json {
 				return writeList(a, "entries", found)
 			}
-			t := newTable("ENTRY", "RECORDED", "KIND", "ID", "TENANT", "KEY", "DRIVER", "ISOLATION", "STATUS", "CAUSE")
+			t := newTable("ENTRY", "RECORDED", "KIND", "ID", "TENANT", "KEY", "DRIVER", "ISOLATION", "STATUS", "CAUSE", "SECRETS")
 			for _, e := range found {
-				wall := sandbox.AuditIsolation{}
+				wall, network := sandbox.AuditIsolation{}, sandbox.AuditNetwork{}
 				if e.Isolation != nil {
 					wall = *e.Isolation
 				}
-				t.row(strconv.FormatInt(e.Index, 10), e.Time.Format(timeForm), string(e.Kind), e.ID, e.Tenant, e.Key, wall.Driver, wall.Level, string(e.Status), string(e.Cause))
+				if e.Network != nil {
+					network = *e.Network
+				}
+				t.row(strconv.FormatInt(e.Index, 10), e.Time.Format(timeForm), string(e.Kind), e.ID, e.Tenant, e.Key, wall.Driver, wall.Level, string(e.Status), string(e.Cause), strings.Join(network.Secrets, ","))
 			}
 			return a.writeTable(t, f.quiet)
 		},

@@ -27,6 +27,7 @@ type endpoint struct {
 	declared []sandbox.Endpoint // all that was said of it
 
 	connections, requests, secrets, up, down, errors atomic.Int64
+	names                                            sync.Map // of the secrets that were used
 	last                                             atomic.Pointer[string]
 }
 
@@ -102,6 +103,12 @@ func (l *ledger) use() *sandbox.NetworkUse {
 		one := sandbox.EndpointUse{
 			Host: e.Host, Connections: e.connections.Load(), Requests: e.requests.Load(), Secrets: e.secrets.Load(), BytesUp: e.up.Load(), BytesDown: e.down.Load(), Errors: e.errors.Load(),
 		}
+		e.names.Range(func(key, _ any) bool {
+			name, _ := key.(string)
+			one.SecretNames = append(one.SecretNames, name)
+			return true
+		})
+		slices.Sort(one.SecretNames)
 		if last := e.last.Load(); last != nil {
 			one.LastError = *last
 		}

@@ -79,7 +79,7 @@ func TestSecretIsInjected(t *testing.T) {
 			t.Error("what was denied reached the server")
 		}
 		u := s.relay.Use()
-		if e := u.Endpoints[0]; e.Requests != 2 || e.Secrets != 1 {
+		if e := u.Endpoints[0]; e.Requests != 2 || e.Secrets != 1 || len(e.SecretNames) != 1 || e.SecretNames[0] != "token" {
 			t.Errorf("%+v", e)
 		}
 		if text, _ := json.Marshal(u); bytes.Contains(text, []byte(canary)) {

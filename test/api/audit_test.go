@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"pinfold"
@@ -136,5 +137,36 @@ func TestNoAuditLog(t *testing.T) {
 	}
 	for _, path := range []string{"/v1/audit", "/v1/audit/0", "/v1/audit/checkpoint"} {
 		w.must(404, request{key: "admin", method: "GET", path: path})
+	}
+}
+
+// Who set and removed a secret stands in the log, and its value does not.
+func TestSecretsAreAudited(t *testing.T) {
+	const canary = "canary-80c4a1d2"
+	var l *audit.Log
+	w := newWorld(t, func(s *settings) { l = withAudit(t, s); s.api.Secrets = newVault(t) })
+	w.must(200, request{key: "admin", method: "PUT", path: "/v1/secrets/token", body: sandbox.SetSecret{Hosts: []string{"a.test"}, Value: canary}})
+	w.must(400, request{key: "admin", method: "PUT", path: "/v1/secrets/token", body: sandbox.SetSecret{Value: canary}})
+	w.must(204, request{key: "admin", method: "DELETE", path: "/v1/secrets/token"})
+	w.must(404, request{key: "admin", method: "DELETE", path: "/v1/secrets/token"})
+	all := w.auditList("admin", "&secret=token")
+	if len(all) != 2 || all[0].Kind != sandbox.AuditSecretSet || all[1].Kind != sandbox.AuditSecretRemoved {
+		t.Fatalf("%+v", all)
+	}
+	for _, e := range all {
+		if e.ID != "token" || e.Key == "" || e.StartedAt.IsZero() || strings.Contains(fmt.Sprintf("%+v", e), canary) {
+			t.Errorf("%+v", e)
+		}
+	}
+	if n := len(w.auditList("admin", "&secret=other")); n != 0 {
+		t.Errorf("%d entries of another secret", n)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.must(503, request{key: "admin", method: "PUT", path: "/v1/secrets/token", body: sandbox.SetSecret{Hosts: []string{"a.test"}, Value: canary}})
+	var left api.List[sandbox.Secret]
+	if w.must(200, request{key: "admin", method: "GET", path: "/v1/secrets"}).json(t, &left); len(left.Items) != 0 {
+		t.Error("it was set, and nothing could be recorded")
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
+	"time"
 
 	"pinfold/sandbox"
 )
@@ -70,6 +72,7 @@ func RunEvent(r *sandbox.Result) Event {
 		e.data("artifacts", artifacts)
 	}
 	e.data("isolation", e.Entry.Isolation)
+	e.network(r.Network)
 	return e
 }
 
@@ -145,7 +148,35 @@ func SandboxEvent(kind sandbox.AuditKind, info sandbox.Info) Event {
 	}
 	e.data("limits", info.Limits)
 	e.data("isolation", e.Entry.Isolation)
+	if kind == sandbox.AuditSandboxEnded {
+		e.network(info.Network)
+	}
 	return e
+}
+
+// network adds what went on with endpoints, where there were some.
+func (e *Event) network(u *sandbox.NetworkUse) {
+	if u == nil {
+		return
+	}
+	n := &sandbox.AuditNetwork{Denied: u.DeniedMore}
+	for _, one := range u.Endpoints {
+		n.Connections += one.Connections
+		n.Requests += one.Requests
+		n.Secrets = append(n.Secrets, one.SecretNames...)
+	}
+	for _, d := range u.Denied {
+		n.Denied += d.Count
+	}
+	slices.Sort(n.Secrets)
+	n.Secrets = slices.Compact(n.Secrets)
+	e.Entry.Network = n
+	e.data("network_use", u)
+}
+
+// SecretEvent is what is recorded when a secret was set or removed.
+func SecretEvent(kind sandbox.AuditKind, tenant, key, name string, at time.Time) Event {
+	return Event{Entry: sandbox.AuditEntry{Kind: kind, Tenant: tenant, Key: key, ID: name, StartedAt: at}}
 }
 
 // AddCreate adds what was asked for.

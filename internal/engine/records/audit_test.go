@@ -1,6 +1,7 @@
 package records
 
 import (
+	"slices"
 	"testing"
 
 	"pinfold/sandbox"
@@ -26,5 +27,26 @@ func TestCreatedSandboxSaysWhatItMay(t *testing.T) {
 	e.AddCreate(sandbox.Create{})
 	if len(e.Parts) != 2 { // limits and isolation
 		t.Errorf("%q", e.Parts)
+	}
+}
+
+// What went on with endpoints is recorded of a run and of a sandbox that has ended: how much,
+// and which secrets were used.
+func TestNetworkUseIsRecorded(t *testing.T) {
+	use := &sandbox.NetworkUse{
+		Endpoints: []sandbox.EndpointUse{
+			{Host: "b.example", Connections: 2, Requests: 3, Secrets: 1, SecretNames: []string{"b"}},
+			{Host: "a.example", Connections: 1, Secrets: 2, SecretNames: []string{"a", "b"}},
+		},
+		Denied: []sandbox.Denial{{Count: 4}, {Count: 5}}, DeniedMore: 6,
+	}
+	for _, e := range []Event{RunEvent(&sandbox.Result{Network: use}), SandboxEvent(sandbox.AuditSandboxEnded, sandbox.Info{Network: use})} {
+		n := e.Entry.Network
+		if n == nil || n.Connections != 3 || n.Requests != 3 || n.Denied != 15 || !slices.Equal(n.Secrets, []string{"a", "b"}) || len(e.Parts["network_use"]) == 0 {
+			t.Errorf("%s: %+v", e.Entry.Kind, n)
+		}
+	}
+	if e := RunEvent(&sandbox.Result{}); e.Entry.Network != nil || e.Parts["network_use"] != nil {
+		t.Errorf("%+v", e.Entry)
 	}
 }

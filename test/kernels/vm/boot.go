@@ -33,7 +33,7 @@ type Machine struct {
 // each event, from one goroutine. It returns when the machine is off. The error
 // ends with what the console said last.
 func (m Machine) Run(ctx context.Context, jobs []Job, report func(Event)) error {
-	dir, err := os.MkdirTemp("", "pinfold-vm-")
+	dir, err := os.MkdirTemp("", "kernels-vm-") // not our name: other tests run beside this, and look for what it is on
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func sandboxes(ctx context.Context, images string) (build.Sandboxes, func() erro
 	return build.In(e.Manager, records.LocalTenant), e.Close, nil
 }
 
-// compareDrivers compares all drivers of this program.
+// compareDrivers compares all drivers of this program, or attacks them.
 func compareDrivers(ctx context.Context, o cli.CompareOptions) (*bench.Report, error) {
 	state, err := os.MkdirTemp("", "pinfold-") // short: sockets are in it
 	if err != nil {
@@ -90,6 +90,9 @@ func compareDrivers(ctx context.Context, o cli.CompareOptions) (*bench.Report, e
 	}
 	o.NewEngine = func() (*engine.Engine, error) {
 		return wiring.NewEngine(engine.Options{}, parts(c))
+	}
+	if o.Attack {
+		return compare.Attack(ctx, o.Options)
 	}
 	return compare.Run(ctx, o.Options)
 }

@@ -26,7 +26,8 @@ type Whole struct {
 	CheckServe func(ctx context.Context, c *config.Config) []serve.Finding
 	// Bench measures, for "bench".
 	Bench func(ctx context.Context, o bench.Options) (*bench.Report, error)
-	// Compare measures the drivers beside each other, for "compare".
+	// Compare measures the drivers beside each other, for "compare", or attacks them, for
+	// "attack".
 	Compare func(ctx context.Context, o CompareOptions) (*bench.Report, error)
 	// Sandboxes are those of an engine of our own that knows the images of a directory,
 	// for "template build". done ends it.
@@ -44,6 +45,7 @@ func (a *app) wholeCommands() []namedCommand {
 		{"template", a.templateCommand},
 		{"doctor", a.doctorCommand},
 		{compareName, a.compareCommand},
+		{attackName, a.attackCommand},
 		{benchName, a.benchCommand},
 	}
 }

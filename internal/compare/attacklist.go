@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"pinfold/sandbox"
 )
 
 // secretVariable is set in our own environment while it is attacked.
@@ -48,7 +50,7 @@ for p in os.listdir('/proc'):
 		},
 	},
 	{
-		what: "see the host's processes", code: `
+		what: "see the host's processes", feature: sandbox.FeaturePIDNS, code: `
 for p in os.listdir('/proc'):
     try: print(open('/proc/%s/cmdline' % p).read())
     except OSError: pass
@@ -101,15 +103,15 @@ import time; time.sleep(1)
 			}, nil
 		},
 	},
-	{what: "take 300 MB of memory where 256 MiB are allowed", code: "x = b'x' * 300_000_000\nprint('yes')", set: says},
-	{what: "write 80 MB of files where 64 MiB are allowed", set: says, code: `
+	{what: "take 300 MB of memory where 256 MiB are allowed", feature: sandbox.FeatureMemory, code: "x = b'x' * 300_000_000\nprint('yes')", set: says},
+	{what: "write 80 MB of files where 64 MiB are allowed", feature: sandbox.FeatureDisk, set: says, code: `
 import tempfile
 with tempfile.TemporaryFile() as f:
     for _ in range(80): f.write(b'x' * 1_000_000)
     f.flush()
 print('yes')
 `},
-	{what: "start 100 processes where 32 are allowed", set: says, code: `
+	{what: "start 100 processes where 32 are allowed", feature: sandbox.FeatureProcesses, set: says, code: `
 n, started = 0, []
 try:
     for n in range(100):
@@ -122,7 +124,7 @@ finally:
     for pid in started: os.kill(pid, 9)
 `},
 	{
-		what: "have the host's kernel make a namespace of users, where most holes of kernels begin", code: `
+		what: "have the host's kernel make a namespace of users, where most holes of kernels begin", feature: sandbox.FeatureSeccomp, code: `
 import ctypes
 if ctypes.CDLL(None).unshare(0x10000000) == 0 and os.uname().release == sys.argv[1]: print('yes')
 `,

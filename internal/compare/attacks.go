@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"os/exec"
 	"strconv"
@@ -19,7 +20,10 @@ import (
 // the program says counts only where it must say what it cannot know.
 type attack struct {
 	what string
-	code string
+	// feature is what holds it; a driver whose report does not claim that may let it through.
+	// Empty: every driver must hold it.
+	feature string
+	code    string
 	// set makes what is attacked, and returns the program's arguments, and how to see
 	// whether the attack got through: stdout is the program's.
 	set func(c *comparison) (args []string, through func(stdout string) bool, end func(), err error)
@@ -38,25 +42,16 @@ func (c *comparison) attacks() error {
 	}
 	tried := make(map[string]int, len(c.all))
 	through := make(map[string][]string, len(c.all))
-	for _, a := range attacks {
-		c.o.Progress("attack: " + a.what)
-		got, err := c.attack(a, "")
-		if err == nil && !got {
-			err = errors.New("it does not even work with nothing around it")
-		}
-		if err != nil {
-			s.Note("not tried: %s: %v", a.what, err)
-			continue
-		}
-		for _, d := range c.all {
-			got, err := c.attack(a, d.Driver)
-			if err != nil {
-				s.Note("not tried on %s: %s: %v", d.Driver, a.what, err)
-				continue
-			}
-			tried[d.Driver]++
-			if got {
-				through[d.Driver] = append(through[d.Driver], a.what)
+	for o := range c.try() {
+		switch {
+		case o.err != nil && o.driver == "":
+			s.Note("not tried: %s: %v", o.what, o.err)
+		case o.err != nil:
+			s.Note("not tried on %s: %s: %v", o.driver, o.what, o.err)
+		case o.driver != "":
+			tried[o.driver]++
+			if o.through {
+				through[o.driver] = append(through[o.driver], o.what)
 			}
 		}
 	}
@@ -65,6 +60,43 @@ func (c *comparison) attacks() error {
 	}
 	c.done(s)
 	return nil
+}
+
+// outcome is what came of an attack.
+type outcome struct {
+	attack
+
+	driver  string // empty: with nothing around it
+	through bool
+	err     error // why it was not tried, or says nothing
+}
+
+// try tries every attack with nothing around it and then, if it works there, on every driver.
+func (c *comparison) try() iter.Seq[outcome] {
+	return func(yield func(outcome) bool) {
+		for _, a := range attacks {
+			if c.ctx.Err() != nil {
+				return
+			}
+			c.o.Progress("attack: " + a.what)
+			got, err := c.attack(a, "")
+			if err == nil && !got {
+				err = errors.New("it does not even work with nothing around it")
+			}
+			if !yield(outcome{a, "", got, err}) {
+				return
+			}
+			for _, d := range c.all {
+				if err != nil {
+					break
+				}
+				got, err := c.attack(a, d.Driver)
+				if !yield(outcome{a, d.Driver, got, err}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // attack tries one, on a driver or, where that has no name, with nothing around it.

@@ -1,6 +1,7 @@
 // Package compare measures, on this machine, what each way of making a sandbox holds and
 // what it costs: attacks that are tried and watched by the host, starts, runs, memory and
-// throughput. Numbers and answers are always those of the machine at hand.
+// throughput; or tries the attacks alone. Numbers and answers are always those of the machine
+// at hand.
 package compare
 
 import (
@@ -75,10 +76,23 @@ type comparison struct {
 // Run compares. A driver that fails at something does not end the others: what it could not
 // do is in Report.Failures. The error is of ctx, or of a host on which nothing can be
 // compared. When Run returns, nothing that it started is left.
-func Run(ctx context.Context, o Options) (report *bench.Report, err error) {
+func Run(ctx context.Context, o Options) (*bench.Report, error) {
+	return run(ctx, o, "compare", func(c *comparison) {
+		c.findPeers()
+		for _, part := range []func() error{c.attacks, c.starts, c.throughput, c.memory} {
+			if err := part(); err != nil && ctx.Err() == nil {
+				c.fail(err)
+			}
+		}
+		c.judge()
+	})
+}
+
+// run asks the drivers what they can do, and has something done with them.
+func run(ctx context.Context, o Options, command string, do func(*comparison)) (report *bench.Report, err error) {
 	c := &comparison{ctx: ctx, o: o.withDefaults()}
 	c.report = &bench.Report{
-		Command: "compare", Made: time.Now().UTC().Truncate(time.Second), Version: o.Version, Options: c.flags(),
+		Command: command, Made: time.Now().UTC().Truncate(time.Second), Version: o.Version, Options: c.flags(),
 		Machine: bench.LookAtMachine(), Failures: []string{},
 	}
 	if c.python, err = bench.FindPython(); err != nil {
@@ -105,13 +119,7 @@ func Run(ctx context.Context, o Options) (report *bench.Report, err error) {
 	if err := c.ladder(); err != nil {
 		return nil, err
 	}
-	c.findPeers()
-	for _, part := range []func() error{c.attacks, c.starts, c.throughput, c.memory} {
-		if err := part(); err != nil && ctx.Err() == nil {
-			c.fail(err)
-		}
-	}
-	c.judge()
+	do(c)
 	if err := ctx.Err(); err != nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeInternal, Message: "stopped; what was started is gone", Err: err}
 	}

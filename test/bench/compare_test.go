@@ -67,6 +67,32 @@ func TestCompareTriesAndMeasures(t *testing.T) {
 	empty(t, temp)
 }
 
+// TestAttack: every attack works with nothing around it, is held where the driver says so,
+// and nothing is left.
+func TestAttack(t *testing.T) {
+	ledger.Check(t, fmt.Sprintf("/var/tmp/pinfold-%d", os.Geteuid()))
+	cmd := exec.CommandContext(t.Context(), server.Build(t), "attack", "--only", "native,process", "--json", "-")
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var r report
+	if err != nil || json.Unmarshal(out, &r) != nil || len(r.Failures) > 0 {
+		t.Fatalf("%v\n%s\n%s", err, out, &stderr)
+	}
+	for _, attack := range []string{"read a file of the host's", "end a process of the host's", "leave a process behind", "take 300 MB of memory where 256 MiB are allowed"} {
+		if said := r.note("attacks", attack); said != "works" {
+			t.Errorf("control: %s: %q", attack, said)
+		}
+		if said := r.note("attacks_native", attack); said != "held" {
+			t.Errorf("native: %s: %q", attack, said)
+		}
+	}
+	if said := r.note("attacks_process", "see the host's processes"); !strings.Contains(said, "as its report says: it does not enforce namespace:pid") {
+		t.Errorf("process: %q", said)
+	}
+}
+
 // TestCompareBesidePeers: containers and gVisor's sandboxes stand beside what their own
 // commands take, and what is wanted of them is judged.
 func TestCompareBesidePeers(t *testing.T) {

@@ -86,9 +86,6 @@ func ParseAllowed(text string) (Endpoint, error) {
 	if e.Host, err = CanonicalPattern(e.Host); err != nil {
 		return Endpoint{}, err
 	}
-	if e.Ruled() {
-		return Endpoint{}, specError("", "an operator's list has hosts and ports; methods, paths and secrets stand in requests").WithHint("write HOST or HOST:PORT")
-	}
 	if strings.HasPrefix(e.Host, "*.") && e.Address != "" {
 		return Endpoint{}, specError("", "many names cannot be at one address").WithHint("write each name by itself")
 	}

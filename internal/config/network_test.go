@@ -8,7 +8,7 @@ import (
 )
 
 func TestNetwork(t *testing.T) {
-	c := parse(t, "network:\n  allow: [A.test, '*.b.test:80,8080', 'db.test:5432=10.0.0.7']\n")
+	c := parse(t, "network:\n  allow: [A.test, '*.b.test:80,8080', 'db.test:5432=10.0.0.7', 'GET https://c.test/v1/**']\n")
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -16,13 +16,13 @@ func TestNetwork(t *testing.T) {
 	for _, e := range c.Network.Endpoints() {
 		all = append(all, e.String())
 	}
-	if got := strings.Join(all, " "); got != "a.test:443 *.b.test:80,8080 db.test:5432=10.0.0.7" {
+	if got := strings.Join(all, " "); got != "a.test:443 *.b.test:80,8080 db.test:5432=10.0.0.7 GET https://c.test/v1/**" {
 		t.Error(got)
 	}
 	if all := Default().Network.Endpoints(); len(all) > 0 {
 		t.Errorf("%v is allowed by default", all)
 	}
-	for _, wrong := range []string{"'*'", "'*.test'", "10.0.0.1:80", "'https://a.test/**'", "'a.test:0'", "''"} {
+	for _, wrong := range []string{"'*'", "'*.test'", "10.0.0.1:80", "'https://a.test/../b'", "'a.test:0'", "''"} {
 		c, err := Parse("f.yaml", []byte("network:\n  allow: [a.test, "+wrong+"]\n"))
 		if err == nil {
 			err = c.Validate()

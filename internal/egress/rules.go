@@ -122,10 +122,7 @@ func matchesAny(patterns []string, segments []string) bool {
 // matches holds the segments of a path against what an endpoint says.
 func matches(pattern string, segments []string) bool {
 	front, below := strings.CutSuffix(pattern, sandbox.Below)
-	var want []string
-	if front != "" {
-		want = strings.Split(front[1:], "/")
-	}
+	want := segmentsOf(front)
 	if len(segments) < len(want) || below != (len(segments) > len(want)) {
 		return false
 	}

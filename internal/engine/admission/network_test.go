@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"encoding/json"
 	"testing"
 
 	"pinfold/sandbox"
@@ -10,7 +11,11 @@ import (
 // nothing else; where nothing is said, nothing.
 func TestOperatorsNetwork(t *testing.T) {
 	var allow []sandbox.Endpoint
-	for _, text := range []string{"a.test", "a.test:80", "*.b.test:8443", "db.test:5432=10.0.0.7", "two.test:1=10.0.0.1", "two.test:2=10.0.0.2"} {
+	for _, text := range []string{
+		"a.test", "a.test:80", "*.b.test:8443", "db.test:5432=10.0.0.7", "two.test:1=10.0.0.1", "two.test:2=10.0.0.2",
+		"GET,HEAD https://rules.test/repos/**", "POST https://rules.test/repos/*/issues", "GET https://rules.test:8443",
+		"GET https://many.test=10.0.0.1/a/**", "GET https://many.test=10.0.0.2/b/**", "GET https://*.below.test/x/**",
+	} {
 		e, err := sandbox.ParseAllowed(text)
 		if err != nil {
 			t.Fatal(err)
@@ -32,6 +37,23 @@ func TestOperatorsNetwork(t *testing.T) {
 		{"a.test=127.0.0.1", "", "network.endpoints[0].address"},
 		{"db.test:5432=127.0.0.1", "", "network.endpoints[0].address"},
 		{"two.test:1,2", "", "network.endpoints[0].ports"},
+		{"GET https://a.test/x", "GET https://a.test/x", ""},
+		{"GET https://rules.test/repos/**", "GET https://rules.test/repos/**", ""},
+		{"GET,HEAD https://rules.test/repos/x", "GET,HEAD https://rules.test/repos/x", ""},
+		{"POST https://rules.test/repos/x/issues", "POST https://rules.test/repos/x/issues", ""},
+		{"GET https://rules.test:8443/any", "GET https://rules.test:8443/any", ""},
+		{"GET https://many.test/b/c", "GET https://many.test=10.0.0.2/b/c", ""},
+		{"GET https://z.below.test/x/y", "GET https://z.below.test/x/y", ""},
+		{"rules.test", "", "network.endpoints[0].methods"},
+		{"https://rules.test/repos/x", "", "network.endpoints[0].methods"},
+		{"DELETE https://rules.test/repos/x", "", "network.endpoints[0].methods"},
+		{"GET https://rules.test", "", "network.endpoints[0].paths"},
+		{"GET https://rules.test/**", "", "network.endpoints[0].paths"},
+		{"GET https://rules.test/repos/*", "", "network.endpoints[0].paths"},
+		{"POST https://rules.test/repos/**", "", "network.endpoints[0].paths"},
+		{"GET https://rules.test:443,8443/any", "", "network.endpoints[0].paths"},
+		{"GET https://z.below.test/y", "", "network.endpoints[0].paths"},
+		{"GET https://rules.test:444/repos/x", "", "network.endpoints[0].host"},
 	} {
 		e, err := sandbox.ParseEndpoint(c.asked)
 		if err != nil {
@@ -52,6 +74,10 @@ func TestOperatorsNetwork(t *testing.T) {
 			t.Errorf("%s, by the operator: %v %v", c.asked, got, err)
 		}
 	}
+	two := sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "two.test", Ports: []int{1}, Methods: []string{"GET"}}, {Host: "two.test", Ports: []int{2}, Methods: []string{"POST"}}}}
+	if got, err := (Network{Allow: allow}).Endpoints(two); sandbox.AsError(err).Field != "network.endpoints[1].host" {
+		t.Errorf("one host at two addresses: %v %v", got, err)
+	}
 	for _, p := range []Network{{}, {Allow: allow}, {Own: true}} {
 		if got, err := p.Endpoints(sandbox.Network{}); err != nil || !got.None() {
 			t.Errorf("no network: %v %v", got, err)
@@ -60,9 +86,27 @@ func TestOperatorsNetwork(t *testing.T) {
 }
 
 func TestAllowedEndpoints(t *testing.T) {
-	for _, text := range []string{"*.test", "*", "*.a.test=10.0.0.1", "a.test:0", "https://a.test/**", "GET https://a.test", "a b", "10.0.0.1:80", "a.test=nowhere"} {
+	for _, text := range []string{"*.test", "*", "*.a.test=10.0.0.1", "a.test:0", "https://a.test/../b", "get https://a.test", "a b", "10.0.0.1:80", "a.test=nowhere"} {
 		if e, err := sandbox.ParseAllowed(text); err == nil {
 			t.Errorf("%s is %v", text, e)
 		}
+	}
+}
+
+// What is refused for its methods or paths is refused with what would be right.
+func TestWhatIsTooWideIsToldWhatWouldBeRight(t *testing.T) {
+	allowed, err := sandbox.ParseAllowed("GET https://*.a.test/repos/**")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Network{Allow: []sandbox.Endpoint{allowed}}
+	_, err = p.Endpoints(sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "x.a.test"}}})
+	fix, ok := sandbox.AsError(err).Advice.Find(sandbox.FixSet)
+	var right sandbox.Network
+	if !ok || fix.Name != "network" || json.Unmarshal(fix.Value, &right) != nil {
+		t.Fatalf("%+v", err)
+	}
+	if n, err := p.Endpoints(right); err != nil || n.Endpoints[0].String() != "GET https://x.a.test/repos/**" {
+		t.Errorf("%v %v", n, err)
 	}
 }

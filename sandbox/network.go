@@ -40,8 +40,11 @@ type Endpoint struct {
 // default (DefaultNetworkLimits), never infinity.
 type NetworkLimits struct {
 	Connections int64 `json:"connections,omitempty"` // at once
-	BytesUp     int64 `json:"bytes_up,omitempty"`    // out of the sandbox, in all its life
-	BytesDown   int64 `json:"bytes_down,omitempty"`  // into it
+	// Requests are those that pass in all the sandbox's life, where the host reads them:
+	// at endpoints with methods, paths or a secret. Without such there is no such limit.
+	Requests  int64 `json:"requests,omitempty"`
+	BytesUp   int64 `json:"bytes_up,omitempty"`   // out of the sandbox, in all its life
+	BytesDown int64 `json:"bytes_down,omitempty"` // into it
 }
 
 // Bounds on a declaration.
@@ -53,17 +56,17 @@ const (
 
 // DefaultNetworkLimits are the limits of who asks for none.
 func DefaultNetworkLimits() NetworkLimits {
-	return NetworkLimits{Connections: 64, BytesUp: 1 << 30, BytesDown: 8 << 30}
+	return NetworkLimits{Connections: 64, Requests: 1_000_000, BytesUp: 1 << 30, BytesDown: 8 << 30}
 }
 
 // maxNetworkLimits are the most that can be asked for.
-var maxNetworkLimits = NetworkLimits{Connections: 1024, BytesUp: 1 << 40, BytesDown: 1 << 40}
+var maxNetworkLimits = NetworkLimits{Connections: 1024, Requests: 1_000_000_000, BytesUp: 1 << 40, BytesDown: 1 << 40}
 
 // WithDefaults returns l with the defaults filled in.
 func (l NetworkLimits) WithDefaults() NetworkLimits {
 	d := DefaultNetworkLimits()
 	return NetworkLimits{
-		Connections: cmp.Or(l.Connections, d.Connections), BytesUp: cmp.Or(l.BytesUp, d.BytesUp), BytesDown: cmp.Or(l.BytesDown, d.BytesDown),
+		Connections: cmp.Or(l.Connections, d.Connections), Requests: cmp.Or(l.Requests, d.Requests), BytesUp: cmp.Or(l.BytesUp, d.BytesUp), BytesDown: cmp.Or(l.BytesDown, d.BytesDown),
 	}
 }
 
@@ -110,6 +113,13 @@ func (n Network) Canonical() (Network, error) {
 	}
 	if doors := out.doors(); doors > MaxDoors {
 		return Network{}, tooLarge("network.endpoints", int64(doors), MaxDoors)
+	}
+	if !slices.ContainsFunc(out.Endpoints, Endpoint.Ruled) { // nobody sees a request
+		if n.Limits.Requests != 0 {
+			return Network{}, specError("network.limits.requests", "no endpoint has methods, paths or a secret, so that nobody counts requests").
+				WithHint(`leave it out, or have the requests of an endpoint be read: "paths": ["/", "/**"]`)
+		}
+		out.Limits.Requests = 0
 	}
 	return out, nil
 }
@@ -212,6 +222,7 @@ func (l NetworkLimits) complete() (NetworkLimits, error) {
 		given, max int64
 	}{
 		{"connections", l.Connections, maxNetworkLimits.Connections},
+		{"requests", l.Requests, maxNetworkLimits.Requests},
 		{"bytes_up", l.BytesUp, maxNetworkLimits.BytesUp},
 		{"bytes_down", l.BytesDown, maxNetworkLimits.BytesDown},
 	} {

@@ -42,7 +42,7 @@ func (n *Network) UnmarshalJSON(data []byte) error {
 	default:
 		o := object{field: "network", is: `an object, or "none"`, known: map[string]func(string, json.RawMessage) error{
 			"endpoints": out.readEndpoints, "limits": out.Limits.read,
-		}, later: map[string]string{"requests": "stands in limits, and is not there yet"}}
+		}}
 		if err := o.read(data); err != nil {
 			return err
 		}
@@ -67,8 +67,6 @@ func (n *Network) readEndpoints(field string, data json.RawMessage) error {
 	}
 	return nil
 }
-
-const notYet = "cannot be had yet"
 
 // words reads a list of texts, of which there are not more than most.
 func words(into *[]string, most int, example string) func(string, json.RawMessage) error {
@@ -115,8 +113,8 @@ func (l *NetworkLimits) read(field string, data json.RawMessage) error {
 		}
 	}
 	return object{field: field, is: "an object", known: map[string]func(string, json.RawMessage) error{
-		"connections": count(&l.Connections), "bytes_up": count(&l.BytesUp), "bytes_down": count(&l.BytesDown),
-	}, later: map[string]string{"requests": notYet}}.read(data)
+		"connections": count(&l.Connections), "bytes_up": count(&l.BytesUp), "bytes_down": count(&l.BytesDown), "requests": count(&l.Requests),
+	}}.read(data)
 }
 
 func text(into *string) func(string, json.RawMessage) error {
@@ -132,7 +130,6 @@ func text(into *string) func(string, json.RawMessage) error {
 type object struct {
 	field, is string
 	known     map[string]func(field string, data json.RawMessage) error
-	later     map[string]string // fields that are planned, and why they are not there
 }
 
 func (o object) read(data json.RawMessage) error {
@@ -142,9 +139,6 @@ func (o object) read(data json.RawMessage) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		field := o.field + "." + SafeText(name, 60)
-		if why, ok := o.later[name]; ok {
-			return specError(field, why).WithHint("leave it out")
-		}
 		read, ok := o.known[name]
 		if !ok {
 			return specError(field, "no such field").WithHint("the fields are " + strings.Join(slices.Sorted(maps.Keys(o.known)), ", "))

@@ -145,6 +145,17 @@ func TestRulesAreReadInOneWay(t *testing.T) {
 			t.Errorf("%s: read again it is %+v: %v", name, again, err)
 		}
 	}
+	ruled := Network{Endpoints: []Endpoint{e(nil, get)}, Limits: NetworkLimits{Requests: 5}}
+	if got, err := ruled.Canonical(); err != nil || got.Limits.Requests != 5 {
+		t.Errorf("%+v %v", got, err)
+	}
+	for requests, code := range map[int64]string{0: "", 1_000_000_000: "", 1_000_000_001: CodeLimitInvalid, -1: CodeLimitInvalid} {
+		ruled.Limits.Requests = requests
+		got, err := ruled.Canonical()
+		if code != "" && (AsError(err).Code != code || AsError(err).Field != "network.limits.requests") || code == "" && (err != nil || got.Limits.Requests == 0) {
+			t.Errorf("%d: %+v %v", requests, got, err)
+		}
+	}
 	many := make([]string, MaxPaths+1)
 	for i := range many {
 		many[i] = fmt.Sprintf("/%d", i)
@@ -173,7 +184,7 @@ func TestNetworkIsReadInOneWay(t *testing.T) {
 	got, err := n.Canonical()
 	want := Network{
 		Endpoints: []Endpoint{{Host: "b.test", Ports: []int{80, 81, 443}}, {Host: "a.test", Ports: []int{443}}, {Host: "db", Ports: []int{443}, Address: "fd00::7"}},
-		Limits:    DefaultNetworkLimits(),
+		Limits:    NetworkLimits{Connections: 64, BytesUp: 1 << 30, BytesDown: 8 << 30}, // nobody sees requests
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Error(err, diff)
@@ -206,6 +217,7 @@ func TestWrongNetworks(t *testing.T) {
 		"network.endpoints[0].ports[0]": {Endpoints: []Endpoint{{Host: "a.test", Ports: []int{-1}}}},
 		"network.endpoints[1].address":  {Endpoints: []Endpoint{{Host: "a.test"}, {Host: "a.test", Address: "10.0.0.1"}}},
 		"network.endpoints[0].address":  {Endpoints: []Endpoint{{Host: "a.test", Address: "fe80::1%eth0"}}},
+		"network.limits.requests":       {Endpoints: []Endpoint{{Host: "a.test"}}, Limits: NetworkLimits{Requests: 1}},
 		"network.limits.bytes_up":       {Endpoints: []Endpoint{{Host: "a.test"}}, Limits: NetworkLimits{BytesUp: -1}},
 		"network.limits.connections":    {Endpoints: []Endpoint{{Host: "a.test"}}, Limits: NetworkLimits{Connections: 1 << 20}},
 	} {
@@ -231,8 +243,8 @@ func TestNetworkJSON(t *testing.T) {
 		`{"endpoints":[{"host":"db","ports":[5432],"address":"10.0.0.7"}],"limits":{"bytes_up":5}}`: {
 			Endpoints: []Endpoint{{Host: "db", Ports: []int{5432}, Address: "10.0.0.7"}}, Limits: NetworkLimits{BytesUp: 5},
 		},
-		`{"endpoints":[{"host":"a.test","methods":["GET"],"paths":["/a/**"]}]}`: {
-			Endpoints: []Endpoint{{Host: "a.test", Methods: []string{"GET"}, Paths: []string{"/a/**"}}},
+		`{"endpoints":[{"host":"a.test","methods":["GET"],"paths":["/a/**"]}],"limits":{"requests":200}}`: {
+			Endpoints: []Endpoint{{Host: "a.test", Methods: []string{"GET"}, Paths: []string{"/a/**"}}}, Limits: NetworkLimits{Requests: 200},
 		},
 		`{"endpoints":[]}`: {Endpoints: []Endpoint{}},
 	} {
@@ -257,7 +269,7 @@ func TestNetworkJSON(t *testing.T) {
 		`{"endpoints":[{"host":"a","methods":[]}]}`:           "network.endpoints[0].methods",
 		`{"endpoints":[{"host":"a","paths":[1]}]}`:            "network.endpoints[0].paths",
 		`{"endpoints":[{"host":"a","secret":["x"]}]}`:         "network.endpoints[0].secret",
-		`{"endpoints":[],"limits":{"requests":1}}`:            "network.limits.requests",
+		`{"endpoints":[],"limits":{"requests":0}}`:            "network.limits.requests",
 		`{"endpoints":[],"limits":{"bytes_up":0}}`:            "network.limits.bytes_up",
 		`{"endpoints":[],"limits":{"connections":"many"}}`:    "network.limits.connections",
 		`{"endpoints":[` + strings.Repeat(`{},`, 40) + `{}]}`: "network.endpoints",

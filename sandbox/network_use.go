@@ -57,6 +57,7 @@ const (
 	DeniedNotHTTP     DenialReason = "not_http"         // port 80 is for HTTP
 	DeniedMalformed   DenialReason = "malformed"        // TLS or HTTP that has two readings, or none
 	DeniedConnections DenialReason = "max_connections"  // network.limits.connections
+	DeniedRequests    DenialReason = "max_requests"     // network.limits.requests
 	DeniedBytesUp     DenialReason = "max_bytes_up"     // network.limits.bytes_up
 	DeniedBytesDown   DenialReason = "max_bytes_down"   // network.limits.bytes_down
 	DeniedBusy        DenialReason = "too_many_on_host" // this server's connections or requests at once are all in use, or one sandbox's share
@@ -67,7 +68,7 @@ const (
 func DenialReasons() []DenialReason {
 	return []DenialReason{
 		DeniedUndeclared, DeniedAddress, DeniedSNI, DeniedNoSNI, DeniedHidden, DeniedHost, DeniedNotTLS, DeniedNotHTTP,
-		DeniedMalformed, DeniedConnections, DeniedBytesUp, DeniedBytesDown, DeniedBusy, DeniedRequest,
+		DeniedMalformed, DeniedConnections, DeniedRequests, DeniedBytesUp, DeniedBytesDown, DeniedBusy, DeniedRequest,
 	}
 }
 

@@ -59,6 +59,7 @@ var fieldMeanings = map[string]string{
 	"EndpointUse.secrets":       "Requests of these that got a secret.",
 	"Endpoint.address":          "Where the name is, by the operator's word: over HTTP only the address that the server's configuration gives.",
 	"NetworkLimits.connections": "How many connections at once; default 64.",
+	"NetworkLimits.requests":    "How many requests may pass in all its life, at endpoints with methods, paths or a secret, where the host reads them; default 1,000,000. Refused where there is no such endpoint.",
 	"NetworkLimits.bytes_up":    "Bytes out of the sandbox in all its life; default 1 GiB.",
 	"NetworkLimits.bytes_down":  "Bytes into the sandbox in all its life; default 8 GiB.",
 	"Result.network":            "What went on with the declared endpoints, and what was denied; left out where none were declared.",

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -131,6 +132,53 @@ func TestRequestsAtOnceAreBounded(t *testing.T) {
 		t.Errorf("%+v", u.Denied)
 	}
 	until(t, "none is counted any more", func() bool { return s.relay.asked.Load() == 0 && s.relay.host.asked.Load() == 0 })
+}
+
+// Only so many requests pass in a sandbox's life, however they come; those that are denied
+// do not count, and the program and the result learn why.
+func TestRequestsOfALifeAreBounded(t *testing.T) {
+	const asked = 20
+	for limit, passed := range map[int64]int64{7: 7, 0: asked} { // 0: far more than these
+		for _, two := range []bool{false, true} {
+			server, hits := secureServer(t, nil)
+			s := newSite(t, server.Listener.Addr().String(), func(h *Host, n *sandbox.Network) {
+				rulesFor(server, []string{"GET"})(h, n)
+				n.Limits.Requests = limit
+			}, 443, 8443)
+			var going sync.WaitGroup
+			var denied atomic.Int64
+			for port, c := range map[int]*http.Client{443: s.trusting(443, two), 8443: s.trusting(8443, two)} {
+				url := "https://example.com:" + strconv.Itoa(port)
+				if code, got := ask(t, c, "POST", url, ""); code != 403 {
+					t.Errorf("%d %s", code, got)
+				}
+				for range asked / 2 {
+					going.Go(func() {
+						switch code, got := ask(t, c, "GET", url, ""); {
+						case code == 403 && strings.Contains(got, string(sandbox.DeniedRequests)):
+							denied.Add(1)
+						case code != 200:
+							t.Errorf("%d %s", code, got)
+						}
+					})
+				}
+			}
+			going.Wait()
+			u := s.relay.Use()
+			if hits.Load() != passed || denied.Load() != asked-passed || u.Endpoints[0].Requests != passed {
+				t.Errorf("of %d, %d passed, %d were denied: %+v", limit, hits.Load(), denied.Load(), u)
+			}
+			var count int64
+			for _, d := range u.Denied {
+				if d.Reason == sandbox.DeniedRequests && strings.Contains(d.Hint, "network.limits.requests") {
+					count += d.Count
+				}
+			}
+			if count != asked-passed {
+				t.Errorf("%+v", u.Denied)
+			}
+		}
+	}
 }
 
 // Connections to all servers of a sandbox are bounded together; those that nobody uses make

@@ -207,6 +207,9 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		r, reason, err = f.withSecret(r)
 	}
+	if err == nil && !f.relay.ledger.ask() {
+		reason, err = sandbox.DeniedRequests, errAsks
+	}
 	if err != nil {
 		f.relay.ledger.deny(f.door.Host, f.door.Port, reason, err.Error())
 		text := err.Error()
@@ -217,6 +220,10 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f.endpoint.requests.Add(1)
+	if s, has := secretOf(r.Context()); has {
+		f.endpoint.secrets.Add(1)
+		f.endpoint.names.Store(s.Name, nil)
+	}
 	f.proxy.ServeHTTP(w, r)
 }
 
@@ -255,6 +262,7 @@ var (
 	errBusy     = errors.New("this host passes on as many connections as it can, or as one sandbox may have of them")
 	errRequests = errors.New("this host passes on as many requests at once as it can, or as one sandbox may have of them")
 
+	errAsks        = errors.New("network.limits.requests have been made")
 	errConnections = errors.New("network.limits.connections are open to servers")
 	errAnswer      = errors.New("the server's answer cannot be read")
 	errUntrusted   = errors.New("the program does not trust the sandbox's own authority, which stands for the server here (docs/network.md)")

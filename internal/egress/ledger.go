@@ -13,7 +13,7 @@ import (
 type ledger struct {
 	endpoints []*endpoint
 
-	up, down atomic.Int64 // what is left
+	up, down, asks atomic.Int64 // what is left
 
 	mu     sync.Mutex
 	denied []sandbox.Denial
@@ -35,6 +35,7 @@ func newLedger(n sandbox.Network) *ledger {
 	l := &ledger{}
 	l.up.Store(n.Limits.BytesUp)
 	l.down.Store(n.Limits.BytesDown)
+	l.asks.Store(n.Limits.Requests)
 	for _, e := range n.Endpoints {
 		of := l.find(e.Host)
 		if of == nil {
@@ -54,6 +55,15 @@ func (e *endpoint) rules(port int) (rules []sandbox.Endpoint) {
 		}
 	}
 	return rules
+}
+
+// ask takes one of the requests that are left.
+func (l *ledger) ask() bool {
+	if l.asks.Add(-1) >= 0 {
+		return true
+	}
+	l.asks.Add(1)
+	return false
 }
 
 // find returns a declared endpoint, or nil.
@@ -147,6 +157,8 @@ func adviceFor(d sandbox.Denial, declared []sandbox.Endpoint) sandbox.Advice {
 		return sandbox.Advise("send what has one reading only: plain HTTP/1.1, or a usual ClientHello; the evidence says what has not")
 	case sandbox.DeniedConnections:
 		return sandbox.Advise("close connections, or raise network.limits.connections")
+	case sandbox.DeniedRequests:
+		return sandbox.Advise("make fewer requests, or raise network.limits.requests")
 	case sandbox.DeniedBytesUp, sandbox.DeniedBytesDown:
 		return sandbox.Advise("raise network.limits." + map[sandbox.DenialReason]string{sandbox.DeniedBytesUp: "bytes_up", sandbox.DeniedBytesDown: "bytes_down"}[d.Reason])
 	case sandbox.DeniedRequest:

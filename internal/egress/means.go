@@ -83,8 +83,6 @@ func (f *forwarder) withSecret(r *http.Request) (*http.Request, sandbox.DenialRe
 		case r.Method == http.MethodTrace: // its answer is the request
 			return nil, sandbox.DeniedMalformed, errors.New("TRACE would have the server say the secret")
 		}
-		f.endpoint.secrets.Add(1)
-		f.endpoint.names.Store(rule.Secret, nil)
 		s := f.relay.means.Secrets[rule.Secret]
 		return r.WithContext(context.WithValue(r.Context(), ofSecret{}, s)), "", nil
 	}

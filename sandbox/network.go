@@ -19,7 +19,10 @@ type Network struct {
 
 // Endpoint is one name that a sandbox can reach, at some ports.
 type Endpoint struct {
-	Host  string `json:"host"`            // a DNS name
+	Host string `json:"host,omitempty"` // a DNS name
+	// Set names endpoints of the server's configuration, and stands by itself: those take its
+	// place when the request is admitted.
+	Set   string `json:"set,omitempty"`
 	Ports []int  `json:"ports,omitempty"` // default DefaultPort
 	// Address is the operator's word that the name is there, also at a private or
 	// loopback address. Otherwise the host looks the name up, and goes to public
@@ -80,7 +83,8 @@ func (n Network) None() bool { return len(n.Endpoints) == 0 }
 
 // Canonical is the one reading of a declaration: every name lower-case and once, its
 // ports in order and without repetition, its address in one form; limits complete where
-// there are endpoints. What has another reading is refused, with the field.
+// there are endpoints. Sets stay as they are. What has another reading is refused, with the
+// field.
 func (n Network) Canonical() (Network, error) {
 	if n.Mode != "" && n.Mode != NetworkNone {
 		return Network{}, &Error{
@@ -115,11 +119,11 @@ func (n Network) Canonical() (Network, error) {
 		return Network{}, tooLarge("network.endpoints", int64(doors), MaxDoors)
 	}
 	if !slices.ContainsFunc(out.Endpoints, Endpoint.Ruled) { // nobody sees a request
-		if n.Limits.Requests != 0 {
+		if n.Limits.Requests != 0 && !out.Sets() {
 			return Network{}, specError("network.limits.requests", "no endpoint has methods, paths or a secret, so that nobody counts requests").
 				WithHint(`leave it out, or have the requests of an endpoint be read: "paths": ["/", "/**"]`)
 		}
-		out.Limits.Requests = 0
+		out.Limits.Requests = n.Limits.Requests
 	}
 	return out, nil
 }
@@ -168,6 +172,9 @@ func (n *Network) add(field string, e Endpoint) error {
 
 // canonical is the one reading of an endpoint.
 func (e Endpoint) canonical(field string) (Endpoint, error) {
+	if e.Set != "" {
+		return e.canonicalSet(field)
+	}
 	host, err := CanonicalHost(e.Host)
 	if err != nil {
 		return Endpoint{}, AsError(err).WithField(field + ".host")

@@ -87,6 +87,7 @@ func words(into *[]string, most int, example string) func(string, json.RawMessag
 func (e *Endpoint) read(field string, data json.RawMessage) error {
 	return object{field: field, is: `an object such as {"host": "api.example.com"}`, known: map[string]func(string, json.RawMessage) error{
 		"host":    text(&e.Host),
+		"set":     text(&e.Set),
 		"address": text(&e.Address),
 		"ports": func(field string, data json.RawMessage) error {
 			if json.Unmarshal(data, &e.Ports) != nil {

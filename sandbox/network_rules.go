@@ -26,6 +26,9 @@ const Below = "/**"
 // join adds what another canonical endpoint says to e, if the two together say the same as
 // each by itself.
 func (e *Endpoint) join(other Endpoint) bool {
+	if e.Set != "" || other.Set != "" {
+		return e.Set == other.Set
+	}
 	if e.Host != other.Host || e.Ruled() != other.Ruled() || e.Secret != other.Secret || !slices.Equal(e.Methods, other.Methods) {
 		return false
 	}

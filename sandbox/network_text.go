@@ -10,10 +10,13 @@ import (
 // ParseEndpoint reads what a command line or a configuration says of one endpoint:
 // HOST[:PORT[,PORT…]][=ADDRESS], or with methods or a path
 // [METHOD[,METHOD…] ]SCHEME://HOST[:PORT[,PORT…]][=ADDRESS][/PATH], whose scheme, http or
-// https, only stands for its port. What it returns is checked by Canonical.
+// https, only stands for its port; or @SET. What it returns is checked by Canonical.
 func ParseEndpoint(text string) (Endpoint, error) {
 	if len(text) > maxEndpointText {
 		return Endpoint{}, specError("", "is too long for an endpoint")
+	}
+	if name, set := strings.CutPrefix(text, setMark); set {
+		return Endpoint{Set: name}, CheckSetName(name)
 	}
 	before, rest, url := strings.Cut(text, "://")
 	if !url {
@@ -83,6 +86,9 @@ func ParseAllowed(text string) (Endpoint, error) {
 	if err != nil {
 		return Endpoint{}, err
 	}
+	if e.Set != "" {
+		return e, nil
+	}
 	if e.Host, err = CanonicalPattern(e.Host); err != nil {
 		return Endpoint{}, err
 	}
@@ -105,6 +111,8 @@ const maxEndpointText = 1200
 func (e Endpoint) Words() []string {
 	authority, scheme := e.authority(e.Ports), "https"
 	switch {
+	case e.Set != "":
+		return []string{setMark + e.Set}
 	case len(e.Methods) == 0 && len(e.Paths) == 0:
 		return []string{authority}
 	case len(e.Ports) == 0, slices.Equal(e.Ports, []int{DefaultPort}):

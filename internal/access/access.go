@@ -33,10 +33,13 @@ func Scopes() []string { return []string{ScopeRead, ScopeRun, ScopeSandbox, Scop
 
 // Key describes an API key. The key itself is known to its owner alone.
 type Key struct {
-	ID         string     `json:"id"` // the part of the key that is not secret
-	Tenant     string     `json:"tenant"`
-	Name       string     `json:"name,omitempty"` // for people
-	Scopes     []string   `json:"scopes"`
+	ID     string   `json:"id"` // the part of the key that is not secret
+	Tenant string   `json:"tenant"`
+	Name   string   `json:"name,omitempty"` // for people
+	Scopes []string `json:"scopes"`
+	// Allow are the endpoints that requests made with it may declare, as
+	// sandbox.ParseAllowed reads them, of those that its tenant may; nil: all of these.
+	Allow      []string   `json:"allow,omitzero"`
 	CreatedAt  time.Time  `json:"created_at"`
 	ExpiresAt  *time.Time `json:"expires_at,omitempty"` // nil: never
 	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
@@ -91,6 +94,9 @@ type Principal struct {
 	Tenant string
 	KeyID  string
 	Scopes []string
+	// Allow are the endpoints that requests may declare, of those that the tenant may; nil:
+	// all of these.
+	Allow []sandbox.Endpoint
 }
 
 // Allows says whether the principal has a scope. The scope admin has all.
@@ -101,6 +107,7 @@ func (p Principal) Allows(scope string) bool {
 const (
 	maxTenant = 40
 	maxName   = 100
+	maxAllow  = 64
 	maxTTL    = 100 * 365 * 24 * time.Hour
 )
 
@@ -146,6 +153,47 @@ func checkKey(tenant, name string, scopes []string, ttl time.Duration) ([]string
 		}
 	}
 	return ordered, nil
+}
+
+// checkAllow checks the endpoints of a key, and returns them in one form each. Where they
+// are is the operator's to say.
+func checkAllow(list []string) ([]string, error) {
+	if list == nil {
+		return nil, nil
+	}
+	bad := func(message, hint string) ([]string, error) {
+		return nil, &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "allow", Message: message, Hint: hint}
+	}
+	if len(list) > maxAllow {
+		return bad(fmt.Sprintf("a key has at most %d endpoints", maxAllow), "put them into a set of the server's configuration (network.sets), and name that: @NAME")
+	}
+	all := []string{}
+	for _, text := range list {
+		e, err := sandbox.ParseAllowed(text)
+		switch known := sandbox.AsError(err); {
+		case err != nil:
+			return bad(known.Message, known.Hint)
+		case e.Address != "":
+			return bad("where "+e.Host+" is, only the server's configuration says", "leave the address out")
+		}
+		all = append(all, e.Words()...)
+	}
+	return all, nil
+}
+
+// endpoints are those of a key's list; nil where it has none. What cannot be read is left
+// out, and with it what it would allow.
+func endpoints(list []string) []sandbox.Endpoint {
+	if list == nil {
+		return nil
+	}
+	all := []sandbox.Endpoint{}
+	for _, text := range list {
+		if e, err := sandbox.ParseAllowed(text); err == nil {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // checkQuota refuses negative bounds. Zero is the server's default.

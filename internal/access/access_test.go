@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -446,5 +447,47 @@ func TestQuotas(t *testing.T) {
 	}
 	if err := s.SetQuota(t.Context(), "A", admission.Quota{}); err == nil {
 		t.Error("a tenant that cannot be")
+	}
+}
+
+// A key's list of endpoints goes with whoever shows it, and with what it grants; a key
+// without one is told from one that may declare nothing.
+func TestKeysHaveEndpoints(t *testing.T) {
+	s, _ := clocked(newShelf())
+	for _, c := range []struct {
+		given []string
+		words string
+	}{
+		{nil, ""},
+		{[]string{}, "[]"},
+		{[]string{"A.test", "GET https://*.b.test/x/**", "@package indexes"}, "[a.test:443 GET https://*.b.test/x/** @package indexes]"},
+	} {
+		k, secret, err := s.CreateNarrow(t.Context(), "acme", "", []string{ScopeRun}, 0, c.given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown, err := s.Authenticate(t.Context(), secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		standing, err := s.Standing(t.Context(), k.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range []Principal{shown, standing} {
+			if got := fmt.Sprint(p.Allow); (c.given == nil) != (p.Allow == nil) || c.given != nil && got != c.words {
+				t.Errorf("%v: %s", c.given, got)
+			}
+		}
+		text, _ := json.Marshal(k)
+		if strings.Contains(string(text), `"allow"`) != (c.given != nil) {
+			t.Errorf("%v: %s", c.given, text)
+		}
+	}
+	for _, wrong := range [][]string{{"*"}, {"a.test", "b.test=10.0.0.1"}, {"@"}, {""}, make([]string, maxAllow+1)} {
+		_, secret, err := s.CreateNarrow(t.Context(), "acme", "", []string{ScopeRun}, 0, wrong)
+		if e := sandbox.AsError(err); e == nil || e.Field != "allow" || e.Hint == "" || secret != "" {
+			t.Errorf("%v: %v", wrong, err)
+		}
 	}
 }

@@ -62,18 +62,27 @@ func NewService(o Options) *Service {
 // Create makes a key and returns it with its description. This is the only
 // time that the key can be seen. A ttl of 0 means that it does not expire.
 func (s *Service) Create(ctx context.Context, tenant, name string, scopes []string, ttl time.Duration) (Key, string, error) {
-	return s.create(ctx, tenant, name, scopes, ttl, func(string) error { return nil })
+	return s.CreateNarrow(ctx, tenant, name, scopes, ttl, nil)
+}
+
+// CreateNarrow is Create of a key whose requests may declare endpoints of a list only, see
+// Key.Allow.
+func (s *Service) CreateNarrow(ctx context.Context, tenant, name string, scopes []string, ttl time.Duration, allow []string) (Key, string, error) {
+	return s.create(ctx, tenant, name, scopes, ttl, allow, func(string) error { return nil })
 }
 
 // create makes a key, shows it to keep, and stores it unless that fails.
-func (s *Service) create(ctx context.Context, tenant, name string, scopes []string, ttl time.Duration, keep func(key string) error) (Key, string, error) {
+func (s *Service) create(ctx context.Context, tenant, name string, scopes []string, ttl time.Duration, allow []string, keep func(key string) error) (Key, string, error) {
 	ordered, err := checkKey(tenant, name, scopes, ttl)
+	if err == nil {
+		allow, err = checkAllow(allow)
+	}
 	if err != nil {
 		return Key{}, "", err
 	}
 	id, key := newKey()
 	now := s.now().UTC().Round(0)
-	r := Record{Key: Key{ID: id, Tenant: tenant, Name: name, Scopes: ordered, CreatedAt: now}, Hash: hash(key)}
+	r := Record{Key: Key{ID: id, Tenant: tenant, Name: name, Scopes: ordered, Allow: allow, CreatedAt: now}, Hash: hash(key)}
 	if ttl > 0 {
 		end := now.Add(ttl)
 		r.ExpiresAt = &end
@@ -96,7 +105,7 @@ func (s *Service) EnsureFirstKey(ctx context.Context, keep func(key string) erro
 	if err != nil || len(all) > 0 {
 		return "", false, err
 	}
-	_, key, err = s.create(ctx, records.LocalTenant, "first key", Scopes(), 0, keep)
+	_, key, err = s.create(ctx, records.LocalTenant, "first key", Scopes(), 0, nil, keep)
 	return key, err == nil, err
 }
 
@@ -155,7 +164,7 @@ func (s *Service) Authenticate(ctx context.Context, presented string) (Principal
 		return Principal{}, unauthorized("this key has expired")
 	}
 	s.touch(ctx, r.ID, now)
-	return Principal{Tenant: r.Tenant, KeyID: r.ID, Scopes: r.Scopes}, nil
+	return r.principal(), nil
 }
 
 // Standing says whose key has that id, if it opens anything still. It is for what
@@ -170,7 +179,11 @@ func (s *Service) Standing(ctx context.Context, id string) (Principal, error) {
 	if len(r.Hash) == 0 || r.RevokedAt != nil || r.ExpiresAt != nil && !now.Before(*r.ExpiresAt) {
 		return Principal{}, unauthorized("the key behind this is no longer valid")
 	}
-	return Principal{Tenant: r.Tenant, KeyID: r.ID, Scopes: r.Scopes}, nil
+	return r.principal(), nil
+}
+
+func (r Record) principal() Principal {
+	return Principal{Tenant: r.Tenant, KeyID: r.ID, Scopes: r.Scopes, Allow: endpoints(r.Allow)}
 }
 
 // find returns a key's record, or an empty one for an id that is not known.

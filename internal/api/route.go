@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"pinfold/internal/access"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/living"
 	"pinfold/internal/engine/records"
 )
@@ -128,7 +129,7 @@ func (c *call) admit(rt route) error {
 		if err = allow(c.who, rt.scopes); err != nil {
 			return err
 		}
-		c.r = c.r.WithContext(records.WithKey(c.r.Context(), c.who.KeyID))
+		c.r = c.r.WithContext(admission.Narrow(records.WithKey(c.r.Context(), c.who.KeyID), c.who.Allow))
 	}
 	if c.query, err = parseQuery(c.r.URL.RawQuery, rt.params); err != nil {
 		return err

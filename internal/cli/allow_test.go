@@ -40,7 +40,10 @@ func TestAllow(t *testing.T) {
 	if e := spec.Network.Endpoints; err != nil || len(e) != 3 || e[1].Secret != "token" || e[2].Secret != "" {
 		t.Errorf("%+v %v", e, err)
 	}
-	for _, wrong := range [][]string{{"--secret", "token", "--allow", "a.test"}, {"--allow", "a.test", "--secret", "Token"}} {
+	if spec, err := parse("--allow", "@package indexes"); err != nil || spec.Network.Endpoints[1].Set != "package indexes" {
+		t.Errorf("%+v %v", spec.Network, err)
+	}
+	for _, wrong := range [][]string{{"--allow", "@"}, {"--allow", "@X"}, {"--secret", "token", "--allow", "a.test"}, {"--allow", "a.test", "--secret", "Token"}} {
 		if _, err := parse(wrong...); err == nil {
 			t.Errorf("%v is taken", wrong)
 		}
@@ -67,8 +70,8 @@ func TestAllowIsSaidInFlags(t *testing.T) {
 	if r.Network.Denied[0].Hint != `declare it: "network": {"endpoints": [{"host": "a.test", "ports": [80, 443]}, {"host": "b.test"}]}` {
 		t.Error(r.Network.Denied[0].Hint)
 	}
-	rule := sandbox.Set("network", sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test", Methods: []string{"GET"}, Paths: []string{"/a/**", "/b"}}, {Host: "b.test", Secret: "token"}}})
-	if got := words.say("", sandbox.Advise("%s", rule)); got != "--allow 'GET https://a.test/a/**' --allow 'GET https://a.test/b' --allow b.test --secret token" {
+	rule := sandbox.Set("network", sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test", Methods: []string{"GET"}, Paths: []string{"/a/**", "/b"}}, {Host: "b.test", Secret: "token"}, {Set: "a set"}}})
+	if got := words.say("", sandbox.Advise("%s", rule)); got != "--allow 'GET https://a.test/a/**' --allow 'GET https://a.test/b' --allow b.test --secret token --allow '@a set'" {
 		t.Error(got)
 	}
 	_ = set.Set("allow", "a.test")

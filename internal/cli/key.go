@@ -33,6 +33,7 @@ and metrics too.`
 
 const keyExamples = `  pinfold key create --tenant team-a
   pinfold key create --state DIR --scope run --ttl 720h --json | jq -r .key
+  pinfold key create --allow 'GET https://api.github.com/repos/**' --allow '@package indexes'
   pinfold key list
   pinfold key revoke ID`
 
@@ -47,7 +48,8 @@ type newKey struct {
 // keyFlags are the flags of the commands below "key".
 type keyFlags struct {
 	state, tenant, name string
-	scopes              []string
+	scopes, allow       []string
+	network             string
 	ttl                 string
 	json                bool
 }
@@ -112,8 +114,12 @@ func (a *app) keyCreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			allow, err := f.endpoints()
+			if err != nil {
+				return err
+			}
 			return f.keys(cmd.Context(), func(s *access.Service) error {
-				key, secret, err := s.Create(cmd.Context(), f.tenant, f.name, f.scopes, ttl)
+				key, secret, err := s.CreateNarrow(cmd.Context(), f.tenant, f.name, f.scopes, ttl, allow)
 				if err != nil {
 					return err
 				}
@@ -126,7 +132,9 @@ func (a *app) keyCreateCommand() *cobra.Command {
 	set.StringVar(&f.name, "name", "", "a name for people")
 	set.StringSliceVar(&f.scopes, "scope", []string{access.ScopeRun, access.ScopeSandbox, access.ScopeRead}, "what it may do: "+strings.Join(access.Scopes(), ", "))
 	set.StringVar(&f.ttl, "ttl", "", "how long it is good for (default until it is revoked)")
-	group(set, "Key", "tenant NAME", "name TEXT", "scope SCOPES", "ttl TIME")
+	set.StringArrayVar(&f.allow, allowFlag, nil, "what its sandboxes may reach, of what its tenant's may: HOST, HOST:PORT, *.HOST, 'GET https://HOST/PATH/**', or @SET of the server's; may be repeated")
+	set.StringVar(&f.network, "network", "", "none: its sandboxes may reach nothing")
+	group(set, "Key", "tenant NAME", "name TEXT", "scope SCOPES", "ttl TIME", "allow ENDPOINT", "network none")
 	set.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "scopes" { // as it is called in a key
 			name = "scope"
@@ -174,8 +182,21 @@ func (a *app) keyListCommand() *cobra.Command {
 	return cmd
 }
 
+// endpoints are what the key's sandboxes may reach; nil: what its tenant's may.
+func (f *keyFlags) endpoints() ([]string, error) {
+	switch {
+	case f.network == "":
+		return f.allow, nil
+	case f.network != sandbox.NetworkNone:
+		return nil, usageError("--network: there is \"none\" alone").WithHint("or name what may be reached with --allow")
+	case len(f.allow) > 0:
+		return nil, usageError("--network none and --allow").WithHint("leave out one of them")
+	}
+	return []string{}, nil
+}
+
 func keyTable(keys []access.Key) *table {
-	t := newTable("KEY", "TENANT", "SCOPES", "STATE", "MADE", "LAST USED", "NAME")
+	t := newTable("KEY", "TENANT", "SCOPES", "STATE", "MADE", "LAST USED", "NETWORK", "NAME")
 	for _, k := range keys {
 		state, used := "good", "never"
 		switch {
@@ -189,9 +210,20 @@ func keyTable(keys []access.Key) *table {
 		if k.LastUsedAt != nil {
 			used = since(*k.LastUsedAt)
 		}
-		t.row(k.ID, k.Tenant, strings.Join(k.Scopes, ","), state, since(k.CreatedAt), used, k.Name)
+		t.row(k.ID, k.Tenant, strings.Join(k.Scopes, ","), state, since(k.CreatedAt), used, reach(k.Allow), k.Name)
 	}
 	return t
+}
+
+// reach says what a key's sandboxes may reach.
+func reach(allow []string) string {
+	switch {
+	case allow == nil:
+		return "as its tenant"
+	case len(allow) == 0:
+		return sandbox.NetworkNone
+	}
+	return strings.Join(allow, ", ")
 }
 
 func (a *app) keyRevokeCommand() *cobra.Command {

@@ -112,23 +112,6 @@ type TTL struct {
 	Max     time.Duration `yaml:"max"`
 }
 
-// Network says what sandboxes may reach.
-type Network struct {
-	// Allow are the endpoints that requests may declare, as sandbox.ParseAllowed reads
-	// them; none: nothing.
-	Allow []string `yaml:"allow"`
-}
-
-// Endpoints are those of Allow. The configuration must be valid.
-func (n Network) Endpoints() (all []sandbox.Endpoint) {
-	for _, text := range n.Allow {
-		if e, err := sandbox.ParseAllowed(text); err == nil {
-			all = append(all, e)
-		}
-	}
-	return all
-}
-
 // Secrets says with which key those of tenants are kept, below State.
 type Secrets struct {
 	// KeyFile names the file of the key; empty: it is in the environment, or no secrets

@@ -54,16 +54,6 @@ func (c *Config) forget(field string) {
 	})
 }
 
-func (c *Config) checkNetwork() error {
-	for i, text := range c.Network.Allow {
-		if _, err := sandbox.ParseAllowed(text); err != nil {
-			e := sandbox.AsError(err)
-			return c.at(fmt.Sprintf("network.allow[%d]", i), "%s", e.Message).WithHint(e.Hint)
-		}
-	}
-	return nil
-}
-
 const (
 	maxListen   = 16
 	maxUnixPath = 107 // sun_path without its zero byte, unix(7)

@@ -59,6 +59,8 @@ func NewMeans(ctx context.Context, n sandbox.Network, tenant string, find secret
 func (m Means) serve(n sandbox.Network) error {
 	for _, e := range n.Endpoints {
 		switch s, ok := m.Secrets[e.Secret]; {
+		case e.Set != "":
+			return errors.New("egress: a set of endpoints, in whose place nothing was put")
 		case e.Ruled() && m.Authority == nil:
 			return errors.New("egress: there are rules for requests, and no authority")
 		case e.Secret != "" && (!ok || !slices.Contains(s.Hosts, e.Host)):

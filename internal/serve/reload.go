@@ -129,6 +129,10 @@ func capacity(c config.Capacity) admission.Capacity {
 	}
 }
 
+func networkPolicy(n config.Network) admission.Network {
+	return admission.Network{Allow: config.Endpoints(n.Allow), Tenants: config.EndpointsByName(n.Tenants), Sets: config.EndpointsByName(n.Sets)}
+}
+
 func poolSpecs(pools []config.Pool) []sandbox.PoolSpec {
 	var specs []sandbox.PoolSpec
 	for _, p := range pools {

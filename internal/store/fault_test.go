@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -357,6 +358,26 @@ func TestKeysAndTenantsAreKept(t *testing.T) {
 			t.Fatal("a key is revoked once:", k.RevokedAt, err)
 		}
 	}
+	for id, allow := range map[string][]string{"none": {}, "some": {"a.test", "@package indexes"}} {
+		narrow := access.Record{Key: access.Key{ID: id, Tenant: "n", Scopes: []string{"run"}, CreatedAt: end, Allow: allow}, Hash: r.Hash}
+		if err := store.InsertKey(ctx, narrow); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := store.FindKey(ctx, id); err != nil || got.Allow == nil || !slices.Equal(got.Allow, allow) {
+			t.Errorf("%v: %#v %v", allow, got.Allow, err)
+		}
+	}
+	if got, err := store.FindKey(ctx, "k1"); err != nil || got.Allow != nil {
+		t.Errorf("%#v %v", got.Allow, err)
+	}
+	for _, damaged := range []string{"", "null", "{", "3", `["a`} {
+		sqlOn(t, dir, "UPDATE keys SET allow = '"+damaged+"' WHERE id = 'some'")
+		if got, err := store.FindKey(ctx, "some"); err != nil || got.Allow == nil || len(got.Allow) > 0 {
+			t.Errorf("%s allows %#v: %v", damaged, got.Allow, err)
+		}
+	}
+	sqlOn(t, dir, "DELETE FROM keys WHERE tenant = 'n'")
+	sqlOn(t, dir, "DELETE FROM tenants WHERE name = 'n'")
 	quota := admission.Quota{Sandboxes: 5, CPUs: 1.5}
 	for range 2 {
 		if err := store.SaveTenant(ctx, access.Tenant{Name: "t", Quota: quota}); err != nil {

@@ -18,7 +18,7 @@ const applicationID = 0x50464C44
 
 // migrations lead from an empty file to the newest schema. A released entry
 // never changes: a database remembers how many it has seen (user_version).
-func migrations() []string { return []string{schema1, schema2, schema3, schema4, schema5} }
+func migrations() []string { return []string{schema1, schema2, schema3, schema4, schema5, schema6} }
 
 // Objects stand under (tenant, id), so that no statement can find another
 // tenant's. Results are apart from runs: lists never read them.
@@ -139,6 +139,11 @@ CREATE TABLE snapshots (
 	body       TEXT NOT NULL, -- JSON
 	PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
+`
+
+// A key can have a list of endpoints.
+const schema6 = `
+ALTER TABLE keys ADD COLUMN allow TEXT; -- JSON; NULL: it narrows nothing
 `
 
 // create makes a database where there is none. It gets its name when it is

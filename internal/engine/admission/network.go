@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -9,56 +10,96 @@ import (
 )
 
 // Network is what the operator lets requests declare at most. The zero value is nothing.
+// Its endpoints may have patterns for hosts (sandbox.CanonicalPattern) and name sets; those
+// of one host and port add up.
 type Network struct {
 	// Own says that whoever asks is the operator: the command line, which makes sandboxes
 	// itself, and programs that have the engine inside.
 	Own bool
-	// Allow are endpoints whose hosts may be patterns (sandbox.CanonicalPattern). Those of
-	// one host and port add up.
-	Allow []sandbox.Endpoint
+	// Allow is for every tenant that has no list of its own in Tenants.
+	Allow   []sandbox.Endpoint
+	Tenants map[string][]sandbox.Endpoint
+	Sets    map[string][]sandbox.Endpoint // which name no sets
 }
 
-// Endpoints puts the operator's word over a declaration, which must be valid: what is not
-// allowed is refused, and where the operator says that a name is somewhere, it is there.
-func (p Network) Endpoints(n sandbox.Network) (sandbox.Network, error) {
+type narrowed struct{}
+
+// Narrow has requests under a context declare nothing but what is within a list, too: that
+// of the key by which they are made. A nil list narrows nothing.
+func Narrow(ctx context.Context, allow []sandbox.Endpoint) context.Context {
+	if allow == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, narrowed{}, allow)
+}
+
+// Endpoints puts the operator's word over a declaration of a tenant's, which must be valid:
+// the endpoints of a set take its place, what is not allowed is refused, and where the
+// operator says that a name is somewhere, it is there.
+func (p Network) Endpoints(ctx context.Context, tenant string, n sandbox.Network) (sandbox.Network, error) {
 	n, err := n.Canonical()
-	if err != nil || p.Own {
+	if err != nil {
 		return n, err
+	}
+	var lists []list
+	if own, listed := p.Tenants[tenant]; listed {
+		lists = append(lists, list{allow: p.expand(own)})
+	} else if !p.Own {
+		lists = append(lists, list{allow: p.expand(p.Allow)})
+	}
+	if key, narrow := ctx.Value(narrowed{}).([]sandbox.Endpoint); narrow {
+		lists = append(lists, list{allow: p.expand(key), key: true})
+	}
+	if n.Sets() {
+		if n, err = p.withSets(n, lists); err != nil {
+			return sandbox.Network{}, err
+		}
 	}
 	n.Endpoints = slices.Clone(n.Endpoints)
 	at := map[string]string{} // where hosts are
 	for i, e := range n.Endpoints {
 		field := fmt.Sprintf("network.endpoints[%d]", i)
-		address, err := p.address(e, field)
-		if err != nil {
-			return sandbox.Network{}, err
+		for _, l := range lists {
+			address, err := l.address(e, field)
+			if err != nil {
+				return sandbox.Network{}, err
+			}
+			if !l.key { // it says what may be declared, and not where that is
+				n.Endpoints[i].Address = address
+			}
 		}
-		if before, twice := at[e.Host]; twice && before != address {
+		if before, twice := at[e.Host]; twice && before != n.Endpoints[i].Address {
 			return sandbox.Network{}, manyAddresses(e.Host, field+".host")
 		}
-		at[e.Host], n.Endpoints[i].Address = address, address
+		at[e.Host] = n.Endpoints[i].Address
 	}
 	return n, nil
 }
 
-// address is where the operator says that an endpoint is, or "" where the host looks it up.
-func (p Network) address(e sandbox.Endpoint, field string) (string, error) {
+// list is what may be declared.
+type list struct {
+	allow []sandbox.Endpoint // which names no sets
+	key   bool               // it is a key's, and not the operator's for the tenant
+}
+
+// address is where a list says that an endpoint is, or "" where the host looks it up.
+func (l list) address(e sandbox.Endpoint, field string) (string, error) {
 	var by []sandbox.Endpoint
 	for _, port := range e.Ports {
-		some := p.at(e.Host, port)
+		some := l.at(e.Host, port)
 		within := egress.Within(e, some)
 		switch {
 		case len(some) == 0:
-			return "", (&sandbox.Error{
-				Code: sandbox.CodeEndpointDenied, Field: field + ".host", Message: fmt.Sprintf("this server lets no sandbox reach %s at port %d", e.Host, port),
-			}).WithAdvice(sandbox.Advise("its operator can add \"%s\" to %s", sandbox.Text(fmt.Sprintf("%s:%d", e.Host, port)), sandbox.Config("network.allow")))
+			return "", l.unlisted(e.Host, port, field+".host")
 		case len(within) == 0:
-			return "", tooWide(e, port, some, field)
+			return "", l.tooWide(e, port, some, field)
 		}
 		by = append(by, within...)
 	}
 	given := by[0].Address
 	switch {
+	case l.key:
+		return "", nil
 	case slices.ContainsFunc(by, func(a sandbox.Endpoint) bool { return a.Address != given }):
 		return "", manyAddresses(e.Host, field+".ports")
 	case e.Address != "" && e.Address != given:
@@ -70,8 +111,8 @@ func (p Network) address(e sandbox.Endpoint, field string) (string, error) {
 }
 
 // at are the endpoints that may be declared of a host at a port.
-func (p Network) at(host string, port int) (some []sandbox.Endpoint) {
-	for _, a := range p.Allow {
+func (l list) at(host string, port int) (some []sandbox.Endpoint) {
+	for _, a := range l.allow {
 		if sandbox.MatchHost(a.Host, host) && slices.Contains(a.Ports, port) {
 			some = append(some, a)
 		}
@@ -79,14 +120,24 @@ func (p Network) at(host string, port int) (some []sandbox.Endpoint) {
 	return some
 }
 
-func manyAddresses(host, field string) error {
-	return (&sandbox.Error{
-		Code: sandbox.CodeEndpointDenied, Field: field, Message: "this server has " + host + " at different addresses",
-	}).WithHint("declare one port of it, or one of its rules")
+// who is whose list it is.
+func (l list) who() string {
+	if l.key {
+		return "this key"
+	}
+	return "this server"
+}
+
+func (l list) unlisted(host string, port int, field string) error {
+	err := &sandbox.Error{Code: sandbox.CodeEndpointDenied, Field: field, Message: fmt.Sprintf("%s lets no sandbox reach %s at port %d", l.who(), host, port)}
+	if l.key {
+		return err.WithHint("use a key that may: what this one may reach was said when it was made (pinfold key create --allow)")
+	}
+	return err.WithAdvice(sandbox.Advise("its operator can add \"%s\" to %s", sandbox.Text(fmt.Sprintf("%s:%d", host, port)), sandbox.Config("network.allow")))
 }
 
 // tooWide says which requests may be declared of those to a host and a port.
-func tooWide(e sandbox.Endpoint, port int, some []sandbox.Endpoint, field string) error {
+func (l list) tooWide(e sandbox.Endpoint, port int, some []sandbox.Endpoint, field string) error {
 	if !slices.ContainsFunc(some, func(a sandbox.Endpoint) bool {
 		return len(egress.Within(sandbox.Endpoint{Methods: e.Methods}, []sandbox.Endpoint{{Methods: a.Methods}})) > 0
 	}) {
@@ -102,6 +153,12 @@ func tooWide(e sandbox.Endpoint, port int, some []sandbox.Endpoint, field string
 	asked.Ports, asked.Address = []int{port}, ""
 	return (&sandbox.Error{
 		Code: sandbox.CodeEndpointDenied, Field: field,
-		Message: fmt.Sprintf("this server lets sandboxes make some requests to %s at port %d only, and not all of %s are among them", e.Host, port, sandbox.SafeText(asked.String(), 200)),
+		Message: fmt.Sprintf("%s lets sandboxes make some requests to %s at port %d only, and not all of %s are among them", l.who(), e.Host, port, sandbox.SafeText(asked.String(), 200)),
 	}).WithAdvice(sandbox.Advise("declare what may be asked for, or less of it: %s", sandbox.Set("network", right)))
+}
+
+func manyAddresses(host, field string) error {
+	return (&sandbox.Error{
+		Code: sandbox.CodeEndpointDenied, Field: field, Message: "this server has " + host + " at different addresses",
+	}).WithHint("declare one port of it, or one of its rules")
 }

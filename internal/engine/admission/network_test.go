@@ -7,21 +7,28 @@ import (
 	"pinfold/sandbox"
 )
 
-// A tenant gets what the operator allows, at the address that the operator says, and
-// nothing else; where nothing is said, nothing.
-func TestOperatorsNetwork(t *testing.T) {
-	var allow []sandbox.Endpoint
-	for _, text := range []string{
-		"a.test", "a.test:80", "*.b.test:8443", "db.test:5432=10.0.0.7", "two.test:1=10.0.0.1", "two.test:2=10.0.0.2",
-		"GET,HEAD https://rules.test/repos/**", "POST https://rules.test/repos/*/issues", "GET https://rules.test:8443",
-		"GET https://many.test=10.0.0.1/a/**", "GET https://many.test=10.0.0.2/b/**", "GET https://*.below.test/x/**",
-	} {
+// allowed is an operator's list, or a key's.
+func allowed(t *testing.T, list ...string) []sandbox.Endpoint {
+	t.Helper()
+	all := []sandbox.Endpoint{}
+	for _, text := range list {
 		e, err := sandbox.ParseAllowed(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		allow = append(allow, e)
+		all = append(all, e)
 	}
+	return all
+}
+
+// A tenant gets what the operator allows, at the address that the operator says, and
+// nothing else; where nothing is said, nothing.
+func TestOperatorsNetwork(t *testing.T) {
+	allow := allowed(t,
+		"a.test", "a.test:80", "*.b.test:8443", "db.test:5432=10.0.0.7", "two.test:1=10.0.0.1", "two.test:2=10.0.0.2",
+		"GET,HEAD https://rules.test/repos/**", "POST https://rules.test/repos/*/issues", "GET https://rules.test:8443",
+		"GET https://many.test=10.0.0.1/a/**", "GET https://many.test=10.0.0.2/b/**", "GET https://*.below.test/x/**",
+	)
 	for _, c := range []struct {
 		asked, got, field string // got "": refused, at that field
 	}{
@@ -60,26 +67,26 @@ func TestOperatorsNetwork(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := sandbox.Network{Endpoints: []sandbox.Endpoint{e}}
-		got, err := Network{Allow: allow}.Endpoints(n)
+		got, err := Network{Allow: allow}.Endpoints(t.Context(), "team-a", n)
 		if c.got == "" && (err == nil || sandbox.AsError(err).Field != c.field || sandbox.AsError(err).Code != sandbox.CodeEndpointDenied || sandbox.AsError(err).Hint == "") {
 			t.Errorf("%s: %v %v", c.asked, got, err)
 		}
 		if c.got != "" && (err != nil || got.Endpoints[0].String() != c.got) {
 			t.Errorf("%s: %v %v", c.asked, got, err)
 		}
-		if _, err := (Network{}).Endpoints(n); sandbox.AsError(err).Code != sandbox.CodeEndpointDenied {
+		if _, err := (Network{}).Endpoints(t.Context(), "team-a", n); sandbox.AsError(err).Code != sandbox.CodeEndpointDenied {
 			t.Errorf("%s is allowed by nobody: %v", c.asked, err)
 		}
-		if got, err := (Network{Own: true}).Endpoints(n); err != nil || got.Endpoints[0].Address != e.Address {
+		if got, err := (Network{Own: true}).Endpoints(t.Context(), "team-a", n); err != nil || got.Endpoints[0].Address != e.Address {
 			t.Errorf("%s, by the operator: %v %v", c.asked, got, err)
 		}
 	}
 	two := sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "two.test", Ports: []int{1}, Methods: []string{"GET"}}, {Host: "two.test", Ports: []int{2}, Methods: []string{"POST"}}}}
-	if got, err := (Network{Allow: allow}).Endpoints(two); sandbox.AsError(err).Field != "network.endpoints[1].host" {
+	if got, err := (Network{Allow: allow}).Endpoints(t.Context(), "team-a", two); sandbox.AsError(err).Field != "network.endpoints[1].host" {
 		t.Errorf("one host at two addresses: %v %v", got, err)
 	}
 	for _, p := range []Network{{}, {Allow: allow}, {Own: true}} {
-		if got, err := p.Endpoints(sandbox.Network{}); err != nil || !got.None() {
+		if got, err := p.Endpoints(t.Context(), "team-a", sandbox.Network{}); err != nil || !got.None() {
 			t.Errorf("no network: %v %v", got, err)
 		}
 	}
@@ -95,18 +102,14 @@ func TestAllowedEndpoints(t *testing.T) {
 
 // What is refused for its methods or paths is refused with what would be right.
 func TestWhatIsTooWideIsToldWhatWouldBeRight(t *testing.T) {
-	allowed, err := sandbox.ParseAllowed("GET https://*.a.test/repos/**")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := Network{Allow: []sandbox.Endpoint{allowed}}
-	_, err = p.Endpoints(sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "x.a.test"}}})
+	p := Network{Allow: allowed(t, "GET https://*.a.test/repos/**")}
+	_, err := p.Endpoints(t.Context(), "team-a", sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "x.a.test"}}})
 	fix, ok := sandbox.AsError(err).Advice.Find(sandbox.FixSet)
 	var right sandbox.Network
 	if !ok || fix.Name != "network" || json.Unmarshal(fix.Value, &right) != nil {
 		t.Fatalf("%+v", err)
 	}
-	if n, err := p.Endpoints(right); err != nil || n.Endpoints[0].String() != "GET https://x.a.test/repos/**" {
+	if n, err := p.Endpoints(t.Context(), "team-a", right); err != nil || n.Endpoints[0].String() != "GET https://x.a.test/repos/**" {
 		t.Errorf("%v %v", n, err)
 	}
 }

@@ -41,7 +41,7 @@ func (mg *Manager) planSandbox(ctx context.Context, c sandbox.Create, from *orig
 
 // completed is a request with what it leaves out filled in, if the operator allows what it
 // asks for.
-func (mg *Manager) completed(c sandbox.Create) (sandbox.Create, error) {
+func (mg *Manager) completed(ctx context.Context, tenant string, c sandbox.Create) (sandbox.Create, error) {
 	if err := c.Validate(); err != nil {
 		return c, err
 	}
@@ -53,7 +53,7 @@ func (mg *Manager) completed(c sandbox.Create) (sandbox.Create, error) {
 		c.TTLMS = mg.defaultTTL.Milliseconds()
 	}
 	c = c.WithDefaults()
-	if c.Network, err = mg.policy.Network.Endpoints(c.Network); err != nil {
+	if c.Network, err = mg.policy.Network.Endpoints(ctx, tenant, c.Network); err != nil {
 		return c, err
 	}
 	return c, mg.checkTTL(c.TTLMS)

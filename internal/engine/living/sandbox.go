@@ -93,7 +93,7 @@ func (mg *Manager) create(ctx context.Context, tenant string, c sandbox.Create) 
 // make makes a sandbox that begins with what is given, if anything is.
 func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, from *origin) (*Sandbox, error) {
 	idles := c.IdleMS != 0
-	c, err := mg.completed(c)
+	c, err := mg.completed(ctx, tenant, c)
 	if err != nil {
 		return nil, err
 	}

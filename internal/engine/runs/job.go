@@ -64,7 +64,7 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	if spec.Network, err = rn.policy.Network.Endpoints(spec.Network); err != nil {
+	if spec.Network, err = rn.policy.Network.Endpoints(ctx, req.Tenant, spec.Network); err != nil {
 		return nil, err
 	}
 	lang, err := findLanguage(spec)

@@ -22,7 +22,7 @@ func CanonicalHost(text string) (string, error) {
 	case host == "":
 		return refuse("is no name", plain)
 	case strings.HasPrefix(host, "*."):
-		return refuse("is a wildcard, which a sandbox cannot declare yet", "declare each name by itself")
+		return refuse("is a wildcard, which stands for many names", "write each name by itself")
 	case len(host) > maxHost:
 		return refuse(fmt.Sprintf("is longer than %d bytes", maxHost), plain)
 	case strings.HasPrefix(host, "[") || strings.Count(host, ":") > 1:
@@ -61,6 +61,12 @@ func CanonicalPattern(text string) (string, error) {
 	}
 	return CanonicalHost(text)
 }
+
+// Wildcard begins a pattern, which stands for every name below what follows.
+const Wildcard = "*."
+
+// IsPattern says whether a canonical host is a pattern.
+func IsPattern(host string) bool { return strings.HasPrefix(host, Wildcard) }
 
 // MatchHost says whether a canonical name is what a canonical pattern stands for.
 func MatchHost(pattern, host string) bool {

@@ -19,7 +19,9 @@ type Network struct {
 
 // Endpoint is one name that a sandbox can reach, at some ports.
 type Endpoint struct {
-	Host string `json:"host,omitempty"` // a DNS name
+	// Host is a DNS name, or *. and one: every name below that, of which a sandbox can
+	// connect to MaxNames.
+	Host string `json:"host,omitempty"`
 	// Set names endpoints of the server's configuration, and stands by itself: those take its
 	// place when the request is admitted.
 	Set   string `json:"set,omitempty"`
@@ -55,6 +57,7 @@ const (
 	DefaultPort  = 443
 	MaxEndpoints = 32
 	MaxDoors     = 64 // names times ports
+	MaxNames     = 64 // that wildcards stand for, to which one sandbox connects in its life
 )
 
 // DefaultNetworkLimits are the limits of who asks for none.
@@ -175,9 +178,15 @@ func (e Endpoint) canonical(field string) (Endpoint, error) {
 	if e.Set != "" {
 		return e.canonicalSet(field)
 	}
-	host, err := CanonicalHost(e.Host)
+	host, err := CanonicalPattern(e.Host)
 	if err != nil {
 		return Endpoint{}, AsError(err).WithField(field + ".host")
+	}
+	switch {
+	case IsPattern(host) && e.Address != "":
+		return Endpoint{}, specError(field+".address", "many names cannot be at one address").WithHint("declare each name by itself")
+	case IsPattern(host) && e.Secret != "":
+		return Endpoint{}, specError(field+".secret", "a secret is for names that are known, not for those that a program makes up").WithHint("declare the name that gets it by itself")
 	}
 	out := Endpoint{Host: host, Ports: slices.Clone(e.Ports)}
 	if len(out.Ports) == 0 {

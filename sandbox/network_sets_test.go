@@ -53,3 +53,25 @@ func TestSetsAreReadInOneWay(t *testing.T) {
 		}
 	}
 }
+
+// A wildcard stands for names below at least two labels, and has no secret and no address.
+func TestWildcards(t *testing.T) {
+	for text, field := range map[string]string{
+		"*.example.com": "", "*.a.example.co.uk": "", "*.corp.internal": "", "*.example.com.": "", "*.me.github.io": "",
+		"*": "host", "*.": "host", "*.com": "host", "*.internal": "host", "*.xn--p1ai": "host",
+		"*.*.example.com": "host", "a.*.example.com": "host", "*a.example.com": "host", "*.localhost": "host", "*.1.2": "host", "*.exam\x00ple.com": "host",
+	} {
+		n, err := (Network{Endpoints: []Endpoint{{Host: text}}}).Canonical()
+		if field == "" && (err != nil || n.Endpoints[0].Host != strings.TrimSuffix(text, ".")) {
+			t.Errorf("%q: %+v %v", text, n, err)
+		}
+		if field != "" && (err == nil || AsError(err).Field != "network.endpoints[0]."+field || AsError(err).Hint == "") {
+			t.Errorf("%q: %+v %v", text, n, err)
+		}
+	}
+	for field, e := range map[string]Endpoint{"address": {Host: "*.a.test", Address: "10.0.0.1"}, "secret": {Host: "*.a.test", Secret: "x"}} {
+		if _, err := (Network{Endpoints: []Endpoint{e}}).Canonical(); AsError(err).Field != "network.endpoints[0]."+field {
+			t.Errorf("%+v: %v", e, err)
+		}
+	}
+}

@@ -211,7 +211,7 @@ func TestWrongNetworks(t *testing.T) {
 		"network":                       {Mode: "host"},
 		"network.limits":                {Limits: NetworkLimits{Connections: 1}},
 		"network.endpoints":             many,
-		"network.endpoints[0].host":     {Endpoints: []Endpoint{{Host: "*.a.test"}}},
+		"network.endpoints[0].host":     {Endpoints: []Endpoint{{Host: "*.test"}}},
 		"network.endpoints[1].host":     {Endpoints: []Endpoint{{Host: "a.test"}, {Host: "a b"}}},
 		"network.endpoints[0].ports[1]": {Endpoints: []Endpoint{{Host: "a.test", Ports: []int{1, 65536}}}},
 		"network.endpoints[0].ports[0]": {Endpoints: []Endpoint{{Host: "a.test", Ports: []int{-1}}}},

@@ -57,6 +57,8 @@ const (
 	DeniedNotHTTP     DenialReason = "not_http"         // port 80 is for HTTP
 	DeniedMalformed   DenialReason = "malformed"        // TLS or HTTP that has two readings, or none
 	DeniedConnections DenialReason = "max_connections"  // network.limits.connections
+	DeniedNoName      DenialReason = "no_name"          // a wildcard is for what says a name: TLS or HTTP
+	DeniedNames       DenialReason = "max_names"        // a wildcard has stood for MaxNames names
 	DeniedRequests    DenialReason = "max_requests"     // network.limits.requests
 	DeniedBytesUp     DenialReason = "max_bytes_up"     // network.limits.bytes_up
 	DeniedBytesDown   DenialReason = "max_bytes_down"   // network.limits.bytes_down
@@ -69,6 +71,7 @@ func DenialReasons() []DenialReason {
 	return []DenialReason{
 		DeniedUndeclared, DeniedAddress, DeniedSNI, DeniedNoSNI, DeniedHidden, DeniedHost, DeniedNotTLS, DeniedNotHTTP,
 		DeniedMalformed, DeniedConnections, DeniedRequests, DeniedBytesUp, DeniedBytesDown, DeniedBusy, DeniedRequest,
+		DeniedNoName, DeniedNames,
 	}
 }
 

@@ -44,7 +44,7 @@ var fieldMeanings = map[string]string{
 	"*.args":                    "The command line.",
 	"*.require":                 "Features that must be enforced; the request is refused where they cannot be.",
 	"*.network":                 `What programs can reach: "none", the default, or an object with endpoints. What is declared is all there is, and only what the server's configuration allows.`,
-	"Endpoint.host":             "A DNS name, such as api.example.com; wildcards and addresses are refused.",
+	"Endpoint.host":             "A DNS name, such as api.example.com, or *.example.com for every name below that; addresses, and wildcards for names of many owners such as *.co.uk, are refused.",
 	"Endpoint.set":              "In the place of all else: the name of endpoints in the server's configuration, which take its place. Either host or set is needed.",
 	"Endpoint.ports":            "TCP ports; default 443. At 443 only TLS goes through that asks for this name, at 80 only HTTP for this host.",
 	"Endpoint.methods":          "Methods of HTTP that pass, such as GET, each by itself; left out, all do. With methods or paths the host ends TLS with a certificate that only this sandbox trusts.",

@@ -283,6 +283,7 @@ var dependencies = []struct {
 	{"github.com/coder/websocket", []string{"internal/api/...", "client", "test/..."}, "terminals are the only thing that needs frames both ways"},
 	{"go.yaml.in/yaml/v4", []string{"internal/config", "internal/template/build"}, "the configuration and declarations of templates, read strictly"},
 	{"github.com/google/go-cmp", []string{"internal/driver/drivertest/...", "test/..."}, "it panics by design; tests only"},
+	{"golang.org/x/net", []string{"internal/egress"}, "the Public Suffix List, which says below which names anybody can have one"},
 	{"golang.org/x/mod", []string{"internal/audit"}, "the tree of the audit log and its signed notes, as Go's checksum database and Certificate Transparency have them"},
 	{"modernc.org/sqlite", []string{"internal/store"}, "one package knows the database"},
 	{"filippo.io/age", []string{"internal/secret/vault"}, "one package encrypts what is kept: a format that others read, by an author of Go's own cryptography, and nothing of it invented here"},

@@ -51,8 +51,11 @@ func TestAllow(t *testing.T) {
 	if _, err := parse("--allow", "GET https://a.test/../b"); err == nil {
 		t.Error("a path with two readings is taken")
 	}
-	if _, err := parse("--allow", "*.a.test"); err == nil {
-		t.Error("a wildcard is taken")
+	if spec, err := parse("--allow", "*.a.test"); err != nil || spec.Network.Endpoints[1].Host != "*.a.test" {
+		t.Errorf("%+v %v", spec.Network, err)
+	}
+	if _, err := parse("--allow", "*.com"); err == nil {
+		t.Error("a wildcard for everybody's names is taken")
 	}
 }
 

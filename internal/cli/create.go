@@ -106,7 +106,7 @@ func bindIsolation(set *pflag.FlagSet, driver, isolation, template *string, netw
 	set.StringVar(template, "template", "", "what is inside (default host)")
 	set.Var(featureList{require}, "require", "refuse to run unless these are enforced: memory,network:none,…")
 	set.StringVar(&network.Mode, "network", "", "none, the default, says that nothing can be reached")
-	set.Var(endpointList{network}, "allow", "let programs reach this name (default port 443), HOST[:PORT][=ADDRESS], or 'GET https://HOST/PATH/**', or @SET of a server's; may be repeated")
+	set.Var(endpointList{network}, "allow", "let programs reach this name (default port 443), HOST[:PORT][=ADDRESS], *.HOST, or 'GET https://HOST/PATH/**', or @SET of a server's; may be repeated")
 	set.Var(endpointSecret{network}, secretFlag, "put this secret of the server's into the requests that the --allow before it lets pass; programs do not get it")
 	group(set, groupIsolation, "driver NAME", "isolation LEVEL", "template NAME", "require FEATURES", "network none", "allow [METHOD,… ]HOST[:PORT]|URL", "secret NAME")
 }

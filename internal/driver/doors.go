@@ -37,6 +37,9 @@ func doorAddress(index int) netip.Addr {
 // Names are the declared names and where they are.
 func (p Plan) Names() (names []image.Name) {
 	for _, d := range p.Doors {
+		if sandbox.IsPattern(d.Host) { // the resolver's to answer
+			continue
+		}
 		n := image.Name{Host: d.Host, At: d.At.Addr()}
 		if !slices.Contains(names, n) {
 			names = append(names, n)

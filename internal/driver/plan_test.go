@@ -177,6 +177,25 @@ func TestDoorsOfDeclaredEndpoints(t *testing.T) {
 	}
 }
 
+// A wildcard has doors, and is no name that a sandbox's list of hosts can have.
+func TestWildcardsAreNoNames(t *testing.T) {
+	report := Report{Driver: "x", Level: sandbox.LevelNamespace, Findings: []Finding{{Feature: sandbox.FeatureNetwork, Answer: Yes}}}
+	spec := sandbox.Spec{Code: "x"}.WithDefaults().Machine()
+	spec.Network = sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "*.a.test", Ports: []int{80, 443}}, {Host: "b.test"}}}
+	plan, err := MakePlan(spec, image.Template{}, report, "a")
+	want := []Door{
+		{"*.a.test", netip.MustParseAddrPort("127.66.0.2:80")},
+		{"*.a.test", netip.MustParseAddrPort("127.66.0.2:443")},
+		{"b.test", netip.MustParseAddrPort("127.66.0.3:443")},
+	}
+	if err != nil || !slices.Equal(plan.Doors, want) {
+		t.Fatalf("%+v %v", plan.Doors, err)
+	}
+	if names := plan.Names(); !slices.Equal(names, []image.Name{{Host: "b.test", At: netip.MustParseAddr("127.66.0.3")}}) {
+		t.Errorf("%+v", names)
+	}
+}
+
 // What a driver shows in place of a template is what the plan says.
 func TestPlanOfAnotherTemplate(t *testing.T) {
 	asked, shown := image.Template{ID: "asked"}, image.Template{ID: "shown", User: image.User{UID: 7}}

@@ -11,6 +11,7 @@ import (
 	"math/big"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,7 +60,10 @@ func NewAuthority(n sandbox.Network) (*Authority, error) {
 	template := newCertificate("Pinfold, of one sandbox", authorityLife)
 	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
 	template.KeyUsage = x509.KeyUsageCertSign
-	template.PermittedDNSDomainsCritical, template.PermittedDNSDomains = true, a.hosts
+	template.PermittedDNSDomainsCritical = true
+	for _, host := range a.hosts { // each stands for all below it, too; only what is asked for is signed
+		template.PermittedDNSDomains = append(template.PermittedDNSDomains, strings.TrimPrefix(host, sandbox.Wildcard))
+	}
 	template.ExcludedIPRanges = []*net.IPNet{
 		{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)},
 	}

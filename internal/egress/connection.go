@@ -91,9 +91,9 @@ func (c *connection) finish() {
 }
 
 // any passes on what has no port of its own. The server may be who speaks first, but where
-// requests are held against rules.
+// requests are held against rules, or the program has to say a name.
 func (c *connection) any() error {
-	if c.ruled() {
+	if c.decidesFirst() {
 		c.undecided = true
 		_ = c.guest.SetReadDeadline(c.begun.Add(decideTimeout))
 	} else if err := c.connect(); err != nil {
@@ -135,11 +135,17 @@ func (c *connection) any() error {
 	}
 }
 
+// decidesFirst says whether there is no server before the program has said something.
+func (c *connection) decidesFirst() bool { return c.ruled() || sandbox.IsPattern(c.door.Host) }
+
 // other passes on what begins like no protocol that is looked at.
 func (c *connection) other(come []byte) error {
 	c.undecided = false
-	if c.ruled() {
+	switch {
+	case c.ruled():
 		return c.refuse(false, sandbox.DeniedNotHTTP, errNotHTTP)
+	case sandbox.IsPattern(c.door.Host):
+		return c.refuse(false, sandbox.DeniedNoName, errNamesNone)
 	}
 	if err := c.up(come); err != nil {
 		return err
@@ -195,10 +201,10 @@ func (c *connection) holdsName(name string, err error) (sandbox.DenialReason, er
 		return sandbox.DeniedMalformed, err
 	}
 	host, err := sandbox.CanonicalHost(name)
-	if err != nil || host != c.door.Host {
+	if err != nil {
 		return sandbox.DeniedSNI, errors.New("TLS asked for " + sandbox.SafeText(name, 80))
 	}
-	return "", nil
+	return c.holdsHost(host, sandbox.DeniedSNI, "TLS asked for "+host)
 }
 
 // connect connects to the server, once, and has its answers go back.

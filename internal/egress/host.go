@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"pinfold/sandbox"
 )
 
 // How long the way to a server may take.
@@ -114,6 +116,9 @@ var (
 
 // dial connects to a name's server. given, if it is valid, is where the operator says it is.
 func (h *Host) dial(ctx context.Context, host string, port int, given netip.Addr) (net.Conn, error) {
+	if sandbox.IsPattern(host) { // nobody has said which name
+		return nil, errNoName
+	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	addresses := []netip.Addr{given}

@@ -85,12 +85,8 @@ func peek(in *bufio.Reader) (protocol, error) {
 // holds holds a request against the endpoint.
 func (c *connection) holds(r request) (sandbox.DenialReason, error) {
 	switch {
-	case r.host != c.door.Host, r.port != 0 && r.port != c.door.Port:
-		name := r.host
-		if r.port != 0 {
-			name += ":" + strconv.Itoa(r.port)
-		}
-		return sandbox.DeniedHost, fmt.Errorf("the request is for %q", sandbox.SafeText(name, 80))
+	case r.port != 0 && r.port != c.door.Port:
+		return sandbox.DeniedHost, fmt.Errorf("the request is for %q", sandbox.SafeText(r.host+":"+strconv.Itoa(r.port), 80))
 	case r.upgrade && c.ruled():
 		if !r.websocket {
 			return sandbox.DeniedMalformed, errUpgrade
@@ -100,7 +96,7 @@ func (c *connection) holds(r request) (sandbox.DenialReason, error) {
 		// could be a request for another host.
 		return sandbox.DeniedMalformed, errors.New("it asks for another protocol (Upgrade)")
 	}
-	return "", nil
+	return c.holdsHost(r.host, sandbox.DeniedHost, fmt.Sprintf("the request is for %q", sandbox.SafeText(r.host, 80)))
 }
 
 // readHead reads up to the empty line. Nothing is returned with io.EOF where nothing came.

@@ -155,15 +155,11 @@ func adviceFor(d sandbox.Denial, declared []sandbox.Endpoint) sandbox.Advice {
 		return sandbox.Advise("port 80 is for HTTP/1; what speaks something else needs another port")
 	case sandbox.DeniedMalformed:
 		return sandbox.Advise("send what has one reading only: plain HTTP/1.1, or a usual ClientHello; the evidence says what has not")
-	case sandbox.DeniedConnections:
-		return sandbox.Advise("close connections, or raise network.limits.connections")
-	case sandbox.DeniedRequests:
-		return sandbox.Advise("make fewer requests, or raise network.limits.requests")
-	case sandbox.DeniedBytesUp, sandbox.DeniedBytesDown:
-		return sandbox.Advise("raise network.limits." + map[sandbox.DenialReason]string{sandbox.DeniedBytesUp: "bytes_up", sandbox.DeniedBytesDown: "bytes_down"}[d.Reason])
+	case sandbox.DeniedNoName:
+		return sandbox.Advise("declare the name by itself: behind a wildcard the program has to say, in TLS or HTTP, which name it means")
 	case sandbox.DeniedRequest:
 		method, path, _ := strings.Cut(d.Evidence, " ")
-		wanted := sandbox.Network{Endpoints: append(slices.Clone(declared), sandbox.Endpoint{Host: d.Host, Ports: []int{d.Port}, Methods: []string{method}, Paths: []string{path}})}
+		wanted := sandbox.Network{Endpoints: append(slices.Clone(declared), sandbox.Endpoint{Host: standsFor(d.Host, declared), Ports: []int{d.Port}, Methods: []string{method}, Paths: []string{path}})}
 		for _, e := range declared {
 			if e.Host == d.Host {
 				wanted.Endpoints[len(declared)].Address = e.Address
@@ -173,6 +169,21 @@ func adviceFor(d sandbox.Denial, declared []sandbox.Endpoint) sandbox.Advice {
 			return sandbox.Advise("if it may be asked for, declare its method and path: %s", sandbox.Set("network", sandbox.Network{Endpoints: n.Endpoints}))
 		}
 		return sandbox.Advise("if it may be asked for, declare its method and path")
+	}
+	return adviceAtLimit(d.Reason)
+}
+
+// adviceAtLimit is for what was denied since there was enough of it.
+func adviceAtLimit(reason sandbox.DenialReason) sandbox.Advice {
+	switch reason {
+	case sandbox.DeniedConnections:
+		return sandbox.Advise("close connections, or raise network.limits.connections")
+	case sandbox.DeniedNames:
+		return sandbox.Advise("declare the names that matter by themselves: wildcards stand for a bounded number in all of a sandbox's life")
+	case sandbox.DeniedRequests:
+		return sandbox.Advise("make fewer requests, or raise network.limits.requests")
+	case sandbox.DeniedBytesUp, sandbox.DeniedBytesDown:
+		return sandbox.Advise("raise network.limits." + map[sandbox.DenialReason]string{sandbox.DeniedBytesUp: "bytes_up", sandbox.DeniedBytesDown: "bytes_down"}[reason])
 	case sandbox.DeniedBusy:
 		return sandbox.Advise("try again, or with fewer at once: all the connections or requests are taken that this host passes on at once, or that one sandbox may have of them")
 	}

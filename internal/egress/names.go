@@ -11,8 +11,8 @@ import (
 	"pinfold/sandbox"
 )
 
-// lookUps answers the look-ups of programs inside, over UDP: declared names have the address
-// of their doors, and no other name exists. Nothing is asked of anybody: a name is no way
+// lookUps answers the look-ups of programs inside, over UDP: declared names, and those
+// below wildcards, have the address of their doors, and no other name exists. Nothing is asked of anybody: a name is no way
 // out. What was asked for in vain is written down.
 func (r *Relay) lookUps(at map[string]netip.Addr) {
 	buffer := make([]byte, maxQuery)
@@ -29,7 +29,7 @@ func (r *Relay) lookUps(at map[string]netip.Addr) {
 		if err != nil {
 			continue // whoever asks so waits in vain
 		}
-		address, declared := at[q.name]
+		address, declared := at[standsFor(q.name, r.declared)]
 		if !declared && q.name != "" && !strings.HasSuffix(q.name, ".arpa") { // those are addresses, backwards
 			r.ledger.deny(q.name, 0, sandbox.DeniedUndeclared, "")
 		}

@@ -32,14 +32,16 @@ type Packets interface {
 
 // Relay is the way out of one machine. It is safe for concurrent use.
 type Relay struct {
-	host   *Host
-	means  Means
-	limits sandbox.NetworkLimits
-	ledger *ledger
-	doors  []Door
-	names  Packets // where programs look names up; nil: nowhere
-	life   context.Context
-	end    context.CancelFunc
+	host  *Host
+	means Means
+
+	declared []sandbox.Endpoint
+	limits   sandbox.NetworkLimits
+	ledger   *ledger
+	doors    []Door
+	names    Packets // where programs look names up; nil: nowhere
+	life     context.Context
+	end      context.CancelFunc
 
 	going sync.WaitGroup
 
@@ -51,13 +53,14 @@ type Relay struct {
 	open       map[*connection]bool
 	dialled    map[*dialled]bool // by forwarders
 	forwarders []*forwarder
+	named      map[string]bool // names that wildcards have stood for
 }
 
 // Open begins to pass on what arrives at the doors. They are the relay's from now on, also
 // after an error, and so is names, where programs look up names; it may be nil. The
 // declaration must be canonical, and the doors and the means be of it.
 func Open(h *Host, n sandbox.Network, m Means, doors []Door, names Packets) (*Relay, error) {
-	r := &Relay{host: h, means: m, limits: n.Limits, ledger: newLedger(n), doors: doors, names: names, open: map[*connection]bool{}, dialled: map[*dialled]bool{}}
+	r := &Relay{host: h, means: m, declared: n.Endpoints, limits: n.Limits, ledger: newLedger(n), doors: doors, names: names, open: map[*connection]bool{}, dialled: map[*dialled]bool{}, named: map[string]bool{}}
 	r.life, r.end = context.WithCancel(context.Background())
 	at := map[string]netip.Addr{}
 	for _, d := range doors {

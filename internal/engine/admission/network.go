@@ -55,6 +55,9 @@ func (p Network) Endpoints(ctx context.Context, tenant string, n sandbox.Network
 			return sandbox.Network{}, err
 		}
 	}
+	if err := egress.OneOwner(n); err != nil {
+		return sandbox.Network{}, err
+	}
 	n.Endpoints = slices.Clone(n.Endpoints)
 	at := map[string]string{} // where hosts are
 	for i, e := range n.Endpoints {

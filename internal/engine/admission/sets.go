@@ -37,10 +37,6 @@ func (p Network) withSets(n sandbox.Network, lists []list) (sandbox.Network, err
 			return out, (&sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: field, Message: fmt.Sprintf("there is no set \"%s\"", e.Set)}).WithHint(p.hint(lists))
 		}
 		for _, of := range set {
-			if strings.HasPrefix(of.Host, "*.") {
-				return out, (&sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: field, Message: fmt.Sprintf("the set \"%s\" has %s, which a sandbox cannot declare", e.Set, of.Host)}).
-					WithHint("declare each name by itself, without the set")
-			}
 			of.Address = ""
 			out.Endpoints = append(out.Endpoints, of)
 		}
@@ -67,6 +63,6 @@ func (l list) has(set []sandbox.Endpoint) bool {
 	return !slices.ContainsFunc(set, func(e sandbox.Endpoint) bool {
 		e.Address = ""
 		_, err := l.address(e, "")
-		return strings.HasPrefix(e.Host, "*.") || err != nil
+		return err != nil
 	})
 }

@@ -52,7 +52,10 @@ func TestTenantsAndKeysHaveLists(t *testing.T) {
 		{"other", nil, []string{"@gone"}, "", sandbox.CodeSpecInvalid},
 		{"team-a", nil, []string{"@db"}, "db.test:5432=10.0.0.7", ""},
 		{"team-a", nil, []string{"x.w.test"}, "x.w.test:443", ""},
-		{"team-a", nil, []string{"@wide"}, "", sandbox.CodeSpecInvalid},
+		{"team-a", nil, []string{"@wide"}, "*.w.test:443", ""},
+		{"team-a", nil, []string{"*.x.w.test", "*.w.test:443"}, "*.x.w.test:443 | *.w.test:443", ""},
+		{"team-a", nil, []string{"*.w.test:80"}, "", sandbox.CodeEndpointDenied},
+		{"team-a", nil, []string{"*.pypi.test"}, "", sandbox.CodeEndpointDenied},
 		{"team-a", nil, []string{"a.test"}, "", sandbox.CodeEndpointDenied}, // that was for the others
 		{"team-a", nil, []string{"@indexes"}, "", sandbox.CodeEndpointDenied},
 		{"team-b", nil, []string{"a.test"}, "", sandbox.CodeEndpointDenied},
@@ -100,6 +103,21 @@ func TestRequestsOfSetsAreLimited(t *testing.T) {
 		n.Limits.Requests = 0
 		if _, err := p.Endpoints(t.Context(), "t", n); err != nil {
 			t.Errorf("%s: %v", asked, err)
+		}
+	}
+}
+
+// A wildcard for names of many owners cannot be declared, whoever allows it.
+func TestWildcardsOfManyOwners(t *testing.T) {
+	for _, p := range []Network{{Own: true}, {Allow: allowed(t, "*.co.uk")}} {
+		if _, err := p.Endpoints(t.Context(), "t", declared(t, "a.co.uk")); err != nil {
+			t.Error(err)
+		}
+		if _, err := p.Endpoints(t.Context(), "t", declared(t, "*.a.co.uk")); err != nil {
+			t.Error(err)
+		}
+		if _, err := p.Endpoints(t.Context(), "t", declared(t, "*.co.uk")); sandbox.AsError(err).Field != "network.endpoints[0].host" || sandbox.AsError(err).Code != sandbox.CodeSpecInvalid {
+			t.Error(err)
 		}
 	}
 }

@@ -28,7 +28,7 @@ const (
 	CodeCommandNotFound     = "command_not_found"    // the program to start does not exist in the sandbox
 	CodeCommandNotRunnable  = "command_not_runnable" // it exists but cannot be executed
 	CodeResourceUnavailable = "resource_unavailable" // the host ran out of something Pinfold needs
-	CodeEndpointDenied      = "endpoint_denied"      // an endpoint that the operator lets nobody reach
+	CodeEndpointDenied      = "endpoint_denied"      // an endpoint that the operator, or the key, does not let the request reach
 	CodePortClosed          = "port_closed"          // no server inside listens on that port
 	CodeBuildFailed         = "build_failed"         // a step of a template's build failed
 	CodeStartFailed         = "start_failed"         // what the sandboxes of a template begin with failed

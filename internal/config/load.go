@@ -127,7 +127,7 @@ func (d *decoder) syntax(err error) error {
 	message := sandbox.SafeText(at.Message, maxShown)
 	e := invalid("", "%s: is not YAML: %s", where, message)
 	if strings.Contains(message, "cannot start any token") {
-		e.Hint = "indent with spaces, not with tabs"
+		e.Hint = "indent with spaces, not with tabs; quote a text that begins with @, * or another sign: \"@NAME\""
 	}
 	return e
 }

@@ -68,4 +68,7 @@ func TestNetworkSets(t *testing.T) {
 			t.Errorf("%s: %+v", field, e)
 		}
 	}
+	if _, err := Parse("f.yaml", []byte(sets+"  allow: [@ours]\n")); !strings.Contains(sandbox.AsError(err).Hint, `"@NAME"`) {
+		t.Errorf("without quotes: %+v", sandbox.AsError(err))
+	}
 }

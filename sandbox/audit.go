@@ -48,16 +48,17 @@ type AuditEntry struct {
 	// nil where none were. The digest network_use is of all of it.
 	Network *AuditNetwork `json:"network,omitempty"`
 
-	Status    Status    `json:"status,omitempty"`
-	Cause     CauseKind `json:"cause,omitempty"`
-	Evidence  string    `json:"evidence,omitempty"` // the first bytes of it
-	ExitCode  *int      `json:"exit_code,omitempty"`
-	Signal    string    `json:"signal,omitempty"`
-	Error     string    `json:"error,omitempty"`        // a code
-	StartedAt time.Time `json:"started_at,omitzero"`    // of the request, of the process, or when a key was changed
-	WallMS    int64     `json:"wall_ms,omitempty"`      // as in Usage
-	CPUMS     int64     `json:"cpu_ms,omitempty"`       // as in Usage
-	Memory    int64     `json:"memory_bytes,omitempty"` // its peak
+	Status    Status     `json:"status,omitempty"`
+	Cause     CauseKind  `json:"cause,omitempty"`
+	Evidence  string     `json:"evidence,omitempty"` // the first bytes of it
+	ExitCode  *int       `json:"exit_code,omitempty"`
+	Signal    string     `json:"signal,omitempty"`
+	Error     string     `json:"error,omitempty"`        // a code
+	Gate      GateAction `json:"gate,omitempty"`         // the outcome of a run's output gate
+	StartedAt time.Time  `json:"started_at,omitzero"`    // of the request, of the process, or when a key was changed
+	WallMS    int64      `json:"wall_ms,omitempty"`      // as in Usage
+	CPUMS     int64      `json:"cpu_ms,omitempty"`       // as in Usage
+	Memory    int64      `json:"memory_bytes,omitempty"` // its peak
 
 	// Missing is how many records a gap stands for, or how many bytes were torn.
 	Missing int64 `json:"missing,omitempty"`

@@ -100,6 +100,9 @@ type Result struct {
 	// DeniedSyscalls lists the system calls that the sandbox refused.
 	DeniedSyscalls []DeniedSyscall `json:"denied_syscalls,omitempty"`
 
+	// Gate is what the output gate has made of the output; nil where there is none.
+	Gate *GateResult `json:"gate,omitempty"`
+
 	// Network is what went on with the declared endpoints; nil where none were.
 	Network *NetworkUse `json:"network,omitempty"`
 

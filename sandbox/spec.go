@@ -63,6 +63,9 @@ type Spec struct {
 	// means all, an empty list none. It is advice that the language's harness
 	// enforces, and no part of the isolation. Only some languages have it.
 	AllowedImports []string `json:"allowed_imports,omitzero"`
+	// Gate says how the output is checked before anybody has it; nil: it is not, unless
+	// a server's operator has it checked.
+	Gate *Gate `json:"gate,omitempty"`
 }
 
 // File is one file that goes into the sandbox. Path is relative to the working
@@ -118,7 +121,7 @@ func (s Spec) WithDefaults() Spec {
 func (s Spec) Validate() error {
 	checks := []func() error{
 		s.Limits.Validate, s.validateProgram, s.validateFiles, s.validateArgs,
-		s.validateEnv, s.validateArtifacts, s.validateChoices, s.validateMounts, s.validateWarm, s.validateImports,
+		s.validateEnv, s.validateArtifacts, s.validateChoices, s.validateMounts, s.validateWarm, s.validateImports, s.Gate.Validate,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {

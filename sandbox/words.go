@@ -10,7 +10,7 @@ func Codes() []string {
 		CodeProtocol, CodeInternal, CodeCommandNotFound, CodeCommandNotRunnable, CodeResourceUnavailable,
 		CodePortClosed, CodeBuildFailed, CodeStartFailed, CodeEndpointDenied, CodeUnauthorized, CodeForbidden, CodeNotFound, CodeConflict, CodeBusy, CodeQuotaExceeded,
 		CodeIdempotency, CodeGone, CodeRequestInvalid, CodeUnsafeArchive, CodeStateCorrupt, CodeInsufficient, CodeAuditUnavailable, CodeReceiptInvalid,
-		CodeConfigInvalid, CodeShuttingDown, CodeDisconnected, CodeOffsetGone, CodeMethodForbidden,
+		CodeConfigInvalid, CodeShuttingDown, CodeDisconnected, CodeOffsetGone, CodeMethodForbidden, CodeWithheld,
 	}
 }
 

@@ -74,7 +74,9 @@ type Options struct {
 	// are the store's.
 	Snapshots snapshots.Options
 	// Secrets are what endpoints may name; nil: there are none.
-	Secrets  secret.Finder
+	Secrets secret.Finder
+	// Gates makes what checks the output of runs; nil: none can be checked.
+	Gates    runs.Gates
 	Log      *slog.Logger // nil: none
 	Observer Observer     // nil: none
 }
@@ -123,7 +125,7 @@ func New(o Options) *Engine {
 	}
 	e.snapshots = snapshots.New(o.Snapshots)
 	e.Runner = runs.New(runs.Options{
-		Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Level: e.level,
+		Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Gates: o.Gates, Secrets: o.Secrets, Level: e.level,
 		Cache: o.CompileCache, Host: o.Host, Home: o.Home, DestroyLater: o.DestroyLater, Observer: e.observer, Log: e.log,
 	})
 	e.Manager = living.New(living.Options{

@@ -2,14 +2,16 @@ package secret
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"strings"
 )
 
-// formsOf are the ways in which programs write a text: as it is, in base64, URLs, JSON and
-// HTML.
+// formsOf are the ways in which programs write a text: as it is, in base64, hexadecimal,
+// URLs, JSON and HTML.
 func formsOf(plain string) []string {
-	all := append(base64Forms(plain), plain)
+	coded := hex.EncodeToString([]byte(plain))
+	all := append(base64Forms(plain), plain, coded, strings.ToUpper(coded))
 	for _, kept := range []string{
 		"-_.~",                 // RFC 3986
 		"-_.~/",                // Python

@@ -111,6 +111,31 @@ func (r Redactor) Bytes(data []byte) []byte {
 	return data
 }
 
+// Find says where in data the secret stands, as [from, to): in order, without overlaps, at
+// most that many places.
+func (r Redactor) Find(data []byte, most int) (places [][2]int) {
+	for _, form := range r.forms {
+		for at, n := 0, 0; n < most; n++ {
+			next := bytes.Index(data[at:], form)
+			if next < 0 {
+				break
+			}
+			places = append(places, [2]int{at + next, at + next + len(form)})
+			at += next + len(form)
+		}
+	}
+	slices.SortFunc(places, func(a, b [2]int) int { return a[0] - b[0] })
+	apart := places[:0]
+	for _, p := range places {
+		if n := len(apart); n > 0 && p[0] < apart[n-1][1] {
+			apart[n-1][1] = max(apart[n-1][1], p[1])
+			continue
+		}
+		apart = append(apart, p)
+	}
+	return apart[:min(len(apart), most)]
+}
+
 // Header takes it out of headers, or trailers. Names are the same in any case of letters.
 func (r Redactor) Header(h http.Header) {
 	for name, values := range h {

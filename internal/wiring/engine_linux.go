@@ -26,6 +26,7 @@ func NewEngine(o engine.Options, p Parts) (*engine.Engine, error) {
 		}
 	}
 	o.Host = image.HostTree()
+	o.Gates = newGate
 	o.Template, o.Templates, o.Home = templates(o.Host, p.Images)
 	o.Drivers = append([]driver.Driver{ // the strongest first
 		native.New(native.Options{Agent: source.Open, AgentFile: source.File}),

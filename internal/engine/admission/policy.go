@@ -13,6 +13,7 @@ type Policy struct {
 	Default sandbox.Limits // of requests that ask for none
 	Max     sandbox.Limits // the most that a request may ask for
 	Network Network        // what requests may declare
+	Gate    *sandbox.Gate  // what the output of every run is checked for, at least; nil: nothing
 }
 
 // Limits puts the operator's decisions over a request's limits. The defaults of

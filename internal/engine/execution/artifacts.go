@@ -43,6 +43,18 @@ type Artifacts struct {
 	Program string                  // the program's own file
 	Mounts  []sandbox.Mount
 	Began   time.Time // when the program was started
+	// Gate checks each file before it goes anywhere; nil: there is none.
+	Gate ArtifactGate
+}
+
+// ArtifactGate checks artifacts, from one goroutine.
+type ArtifactGate interface {
+	// MostRead is the most of one artifact that it reads, in bytes.
+	MostRead() int64
+	// Artifact returns what may come out of an artifact, or an error of code withheld.
+	Artifact(a sandbox.Artifact, content []byte) ([]byte, error)
+	// Unread decides the same on one that is larger than what is read; nil: all of it may.
+	Unread(a sandbox.Artifact) error
 }
 
 // collectTimeout bounds how long files may take to come out.
@@ -192,7 +204,7 @@ func (c *collector) take(ctx context.Context, f wire.FileEntry) error {
 	if err != nil {
 		known := sandbox.AsError(err)
 		switch known.Code {
-		case sandbox.CodeNotRegularFile, sandbox.CodeFileNotFound, sandbox.CodeTooLarge, sandbox.CodePathInvalid:
+		case sandbox.CodeNotRegularFile, sandbox.CodeFileNotFound, sandbox.CodeTooLarge, sandbox.CodePathInvalid, sandbox.CodeWithheld:
 			c.reject(f.Path, known.Code, known.Message)
 			return nil
 		}
@@ -217,6 +229,14 @@ func (s *Session) Holds(otherwise int64) int64 {
 // was read, not what the directory said.
 func (c *collector) read(ctx context.Context, f wire.FileEntry) (sandbox.Artifact, error) {
 	a := sandbox.Artifact{Path: f.Path, Size: f.Size, MediaType: mediaType(f.Path)}
+	if c.Gate != nil {
+		if f.Size <= c.Gate.MostRead() {
+			return c.readGated(ctx, f, a)
+		}
+		if err := c.Gate.Unread(a); err != nil {
+			return a, err
+		}
+	}
 	hash := sha256.New()
 	var kept bytes.Buffer
 	var err error
@@ -231,6 +251,30 @@ func (c *collector) read(ctx context.Context, f wire.FileEntry) (sandbox.Artifac
 		a.Size, err = c.guest.ReadFile(ctx, f.Path, f.Size, hash)
 	}
 	a.SHA256 = hex.EncodeToString(hash.Sum(nil))
+	return a, err
+}
+
+// readGated reads a whole file and hands on what the gate lets out of it.
+func (c *collector) readGated(ctx context.Context, f wire.FileEntry, a sandbox.Artifact) (sandbox.Artifact, error) {
+	var whole bytes.Buffer
+	var err error
+	if a.Size, err = c.guest.ReadFile(ctx, f.Path, f.Size, &whole); err != nil {
+		return a, err
+	}
+	content, err := c.Gate.Artifact(a, whole.Bytes())
+	if err != nil {
+		return a, err
+	}
+	a.Size = int64(len(content))
+	sum := sha256.Sum256(content)
+	a.SHA256 = hex.EncodeToString(sum[:])
+	switch {
+	case c.Sink != nil:
+		err = c.Sink(a, bytes.NewReader(content))
+	case c.declared:
+		c.inline += a.Size
+		a.Content = content
+	}
 	return a, err
 }
 

@@ -58,6 +58,9 @@ func RunEvent(r *sandbox.Result) Event {
 	if r.Error != nil {
 		e.Entry.Error = r.Error.Code
 	}
+	if r.Gate != nil {
+		e.Entry.Gate = r.Gate.Outcome
+	}
 	e.output("stdout", r.Stdout, r.StdoutRaw)
 	e.output("stderr", r.Stderr, r.StderrRaw)
 	if len(r.Results) > 0 {

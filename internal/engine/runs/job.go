@@ -37,7 +37,9 @@ type job struct {
 	main     string            // the program's file
 	warm     *warm.Interpreter // it takes the program; nil: it is started
 	result   *sandbox.Result
-	stdin    *stdio.Inlet  // of a run whose stdin is open
+	gate     Gate           // nil: what comes out is not checked
+	output   *stdio.Capture // what the program, or its compiler, has printed; nil: nothing yet
+	stdin    *stdio.Inlet   // of a run whose stdin is open
 	told     chan struct{} // closed when the result is kept: what goes on after the answer waits for it
 
 	inputs    map[string]func() execution.Input // files that went in, by path
@@ -77,12 +79,16 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
+	output, err := rn.gateOf(ctx, req.Tenant, &spec)
+	if err != nil {
+		return nil, err
+	}
 	id := records.NewID("run_")
 	d, plan, err := rn.planner.Plan(ctx, spec.Machine(), strings.TrimPrefix(id, "run_"))
 	if err != nil {
 		return nil, err
 	}
-	j := &job{runner: rn, request: req, spec: spec, driver: d, plan: plan, language: lang, main: cmp.Or(spec.Entrypoint, lang.File), told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
+	j := &job{runner: rn, request: req, spec: spec, driver: d, plan: plan, language: lang, main: cmp.Or(spec.Entrypoint, lang.File), gate: output, told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
 	if err := j.planSteps(plan); err != nil {
 		return nil, err
 	}
@@ -182,7 +188,7 @@ func (j *job) execute(ctx context.Context, s *execution.Session) error {
 	defer j.runner.processors.Give(command.CPUs)
 	j.began = time.Now()
 	r, err := s.Run(ctx, execution.Program{
-		Command: command, Limits: j.spec.Limits, Streams: j.streams(), Opened: j.live.opened,
+		Command: command, Limits: j.spec.Limits, Streams: j.streams(), Opened: j.opened,
 		Warm: j.warm, Handover: j.handover(),
 	})
 	if err != nil {
@@ -205,6 +211,9 @@ func (j *job) execute(ctx context.Context, s *execution.Session) error {
 // streams are the caller's, with the spec's stdin where the caller gave none.
 func (j *job) streams() execution.Streams {
 	s := j.request.Streams
+	if j.holds() {
+		s.Stdout, s.Stderr = nil, nil
+	}
 	if s.Stdin == nil && j.spec.Stdin != "" {
 		s.Stdin = strings.NewReader(j.spec.Stdin)
 	}
@@ -222,7 +231,7 @@ func (j *job) collect(ctx context.Context, s *execution.Session) {
 		return
 	}
 	s.Collect(ctx, execution.Artifacts{
-		Patterns: j.spec.Artifacts, Sink: j.request.Artifact, Inputs: j.inputs, Program: j.main, Mounts: j.spec.Mounts, Began: j.began,
+		Patterns: j.spec.Artifacts, Sink: j.request.Artifact, Inputs: j.inputs, Program: j.main, Mounts: j.spec.Mounts, Began: j.began, Gate: j.artifactGate(),
 	}, j.result)
 }
 

@@ -178,18 +178,15 @@ func (j *job) compileFailed(r *execution.Outcome, e verdict.Evidence) {
 	} else if j.result.Cause.Limit != 0 {
 		j.result.Cause = j.result.Cause.WithAdvice(sandbox.Advise("the compiler needed more than the compile step's own limits allow; make the program smaller"))
 	}
-	streams := j.request.Streams
-	if streams.Stdout != nil {
-		_, _ = io.WriteString(streams.Stdout, j.result.Stdout)
-	}
-	if streams.Stderr != nil {
-		_, _ = io.WriteString(streams.Stderr, j.result.Stderr)
+	if !j.holds() {
+		j.passOn([]byte(j.result.Stdout), []byte(j.result.Stderr))
 	}
 }
 
 // fillOutput writes the output and the usage into the result.
 func (j *job) fillOutput(r *execution.Outcome) {
 	out := j.result
+	j.output = r.Output
 	out.Stdout, out.StdoutTruncated, out.StdoutBytes = r.Output.Text(wire.Stdout), r.Output.Truncated(wire.Stdout), r.Output.Total(wire.Stdout)
 	out.Stderr, out.StderrTruncated, out.StderrBytes = r.Output.Text(wire.Stderr), r.Output.Truncated(wire.Stderr), r.Output.Total(wire.Stderr)
 	out.ExactOutput = r.Output.Exact(j.spec.OutputBase64)

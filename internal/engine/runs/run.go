@@ -77,6 +77,7 @@ func (rn *Runner) perform(ctx context.Context, j *job) (*sandbox.Result, error) 
 		}
 		j.judge(verdict.Evidence{Limits: j.spec.Limits, Trigger: execution.Cancelled(ctx)})
 	}
+	j.passGate()
 	rn.observer.RunFinished(j.result)
 	return j.result, nil
 }

@@ -20,6 +20,7 @@ import (
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/processors"
+	"pinfold/internal/secret"
 	"pinfold/sandbox"
 )
 
@@ -32,6 +33,8 @@ type Options struct {
 	Processors *processors.Shares
 	Records    *records.Keeper // nil: runs are not recorded
 	Auditor    records.Auditor // nil: there is no audit log
+	Gates      Gates           // nil: no output can be checked
+	Secrets    secret.Finder   // nil: there are none
 	// Level is how strongly the driver of a name isolates, for the audit log.
 	Level func(driver string) string
 	Cache *compilecache.Cache // nil: every run compiles
@@ -62,6 +65,8 @@ type Runner struct {
 	processors    *processors.Shares
 	records       *records.Keeper
 	auditor       records.Auditor
+	gates         Gates
+	secrets       secret.Finder
 	level         func(driver string) string
 	compileCache  *compilecache.Cache
 	host          fs.FS
@@ -90,7 +95,7 @@ type Runner struct {
 // New returns a Runner.
 func New(o Options) *Runner {
 	rn := &Runner{
-		policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, auditor: o.Auditor, level: o.Level,
+		policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, auditor: o.Auditor, gates: o.Gates, secrets: o.Secrets, level: o.Level,
 		compileCache: o.Cache, host: o.Host, home: o.Home, destroysLater: o.DestroyLater, observer: o.Observer, log: o.Log,
 		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
 		runs: map[string]*liveRun{}, claims: map[runKey]*keyClaim{},

@@ -1,0 +1,92 @@
+package runs
+
+import (
+	"context"
+
+	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/stdio"
+	"pinfold/internal/secret"
+	"pinfold/sandbox"
+)
+
+// Gates makes the gate of a run, which could use these secrets.
+type Gates func(g sandbox.Gate, secrets []secret.Secret) (Gate, error)
+
+// Gate checks the output of one run, from one goroutine.
+type Gate interface {
+	execution.ArtifactGate
+	// Holds says that nobody may have the output before all of it is checked.
+	Holds() bool
+	// Result checks a result, but for its artifacts, and changes it. It is called once,
+	// after them. What of the bytes that were printed may be seen comes back.
+	Result(r *sandbox.Result, stdout, stderr []byte) (out, errs []byte)
+}
+
+// gateOf is the gate of a run as the request and the operator together have it, or nil. It
+// puts both into the spec.
+func (rn *Runner) gateOf(ctx context.Context, tenant string, spec *sandbox.Spec) (Gate, error) {
+	spec.Gate = spec.Gate.Merge(rn.policy.Gate)
+	if spec.Gate.Empty() {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if rn.gates == nil {
+		return nil, &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "gate", Message: "this program has no output gate", Hint: "leave it out"}
+	}
+	var secrets []secret.Secret
+	for _, e := range spec.Network.Endpoints {
+		if e.Secret == "" || rn.secrets == nil {
+			continue
+		}
+		s, err := rn.secrets.Find(ctx, tenant, e.Secret)
+		if err == nil { // else the run is refused when its machine is made
+			secrets = append(secrets, s)
+		}
+	}
+	return rn.gates(*spec.Gate, secrets)
+}
+
+// holds says that output is kept back until it is checked.
+func (j *job) holds() bool { return j.gate != nil && j.gate.Holds() }
+
+// opened tells those who follow the run where its output is kept.
+func (j *job) opened(c *stdio.Capture) {
+	if !j.holds() {
+		j.live.opened(c)
+	}
+}
+
+// artifactGate is the run's gate for what collects files.
+func (j *job) artifactGate() execution.ArtifactGate {
+	if j.gate == nil {
+		return nil
+	}
+	return j.gate
+}
+
+// passGate checks what the run has given, and passes on what was held.
+func (j *job) passGate() {
+	if j.gate == nil {
+		return
+	}
+	stdout, stderr := []byte(j.result.Stdout), []byte(j.result.Stderr)
+	if j.output != nil {
+		exact := j.output.Exact(true)
+		stdout, stderr = exact.StdoutRaw, exact.StderrRaw
+	}
+	out, errs := j.gate.Result(j.result, stdout, stderr)
+	if j.holds() {
+		j.live.opened(stdio.Recorded(j.result))
+		j.passOn(out, errs)
+	}
+}
+
+// passOn hands output to the caller's streams.
+func (j *job) passOn(stdout, stderr []byte) {
+	s := j.request.Streams
+	if s.Stdout != nil && len(stdout) > 0 {
+		_, _ = s.Stdout.Write(stdout)
+	}
+	if s.Stderr != nil && len(stderr) > 0 {
+		_, _ = s.Stderr.Write(stderr)
+	}
+}

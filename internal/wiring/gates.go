@@ -1,0 +1,19 @@
+//go:build linux && !lean
+
+package wiring
+
+import (
+	"pinfold/internal/engine/runs"
+	"pinfold/internal/gate"
+	"pinfold/internal/secret"
+	"pinfold/sandbox"
+)
+
+// newGate makes the gate of a run.
+func newGate(g sandbox.Gate, secrets []secret.Secret) (runs.Gate, error) {
+	made, err := gate.New(g, secrets)
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}

@@ -1,0 +1,87 @@
+package sandbox
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// gateStrength orders actions, the weakest first.
+var gateStrength = []GateAction{"", GatePass, GateFlag, GateRedact, GateWithhold}
+
+// StrongerAction is the stronger of two actions.
+func StrongerAction(a, b GateAction) GateAction {
+	if slices.Index(gateStrength, b) > slices.Index(gateStrength, a) {
+		return b
+	}
+	return a
+}
+
+// Merge is the gate that checks what g checks and what the other does: of two actions the
+// stronger, of two bounds the lower, of two lists of media types what is in both, and all
+// schemas. Either may be nil. The context is g's, if it asks for one.
+func (g *Gate) Merge(other *Gate) *Gate {
+	if g.Empty() || other.Empty() {
+		if g.Empty() {
+			g = other
+		}
+		return g
+	}
+	m := *g
+	theirs := *other
+	for i, c := range m.Checks() {
+		*c.Action = StrongerAction(*c.Action, *theirs.Checks()[i].Action)
+	}
+	m.Artifacts = g.Artifacts.merge(other.Artifacts)
+	m.Schemas = slices.Concat(g.Schemas, other.Schemas)
+	m.ContextBytes = cmp.Or(g.ContextBytes, other.ContextBytes)
+	return &m
+}
+
+func (a *GateArtifacts) merge(b *GateArtifacts) *GateArtifacts {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	return &GateArtifacts{
+		Max: lower(a.Max, b.Max), MaxBytes: lower(a.MaxBytes, b.MaxBytes), MaxTotalBytes: lower(a.MaxTotalBytes, b.MaxTotalBytes),
+		MediaTypes: commonTypes(a.MediaTypes, b.MediaTypes),
+		Action:     StrongerAction(cmp.Or(a.Action, GateWithhold), cmp.Or(b.Action, GateWithhold)),
+	}
+}
+
+// lower is the lower of two bounds, of which 0 is none.
+func lower(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return cmp.Or(a, b)
+	}
+	return min(a, b)
+}
+
+// MatchMediaType says whether a pattern, such as "image/*", is for a media type.
+func MatchMediaType(pattern, media string) bool {
+	prefix, any := strings.CutSuffix(pattern, "*")
+	return pattern == media || any && strings.HasPrefix(media, prefix)
+}
+
+// commonTypes are the patterns of what is in both lists. Of nil, all is.
+func commonTypes(a, b []string) []string {
+	if a == nil {
+		return b
+	}
+	if b == nil {
+		return a
+	}
+	both := []string{}
+	for _, x := range a {
+		for _, y := range b {
+			switch {
+			case MatchMediaType(y, x):
+				both = append(both, x)
+			case MatchMediaType(x, y):
+				both = append(both, y)
+			}
+		}
+	}
+	slices.Sort(both)
+	return slices.Compact(both)
+}

@@ -24,8 +24,10 @@ type Gate interface {
 
 // gateOf is the gate of a run as the request and the operator together have it, or nil. It
 // puts both into the spec.
-func (rn *Runner) gateOf(ctx context.Context, tenant string, spec *sandbox.Spec) (Gate, error) {
-	spec.Gate = spec.Gate.Merge(rn.policy.Gate)
+func (rn *Runner) gateOf(ctx context.Context, req Request, spec *sandbox.Spec) (Gate, error) {
+	if !req.Own {
+		spec.Gate = spec.Gate.Merge(rn.policy.Gate)
+	}
 	if spec.Gate.Empty() {
 		return nil, nil //nolint:nilnil // there is none
 	}
@@ -37,7 +39,7 @@ func (rn *Runner) gateOf(ctx context.Context, tenant string, spec *sandbox.Spec)
 		if e.Secret == "" || rn.secrets == nil {
 			continue
 		}
-		s, err := rn.secrets.Find(ctx, tenant, e.Secret)
+		s, err := rn.secrets.Find(ctx, req.Tenant, e.Secret)
 		if err == nil { // else the run is refused when its machine is made
 			secrets = append(secrets, s)
 		}

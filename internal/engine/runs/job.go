@@ -40,7 +40,7 @@ type job struct {
 	gate     Gate           // nil: what comes out is not checked
 	output   *stdio.Capture // what the program, or its compiler, has printed; nil: nothing yet
 	stdin    *stdio.Inlet   // of a run whose stdin is open
-	told     chan struct{} // closed when the result is kept: what goes on after the answer waits for it
+	told     chan struct{}  // closed when the result is kept: what goes on after the answer waits for it
 
 	inputs    map[string]func() execution.Input // files that went in, by path
 	began     time.Time                         // when the program was started
@@ -79,7 +79,7 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
-	output, err := rn.gateOf(ctx, req.Tenant, &spec)
+	output, err := rn.gateOf(ctx, req, &spec)
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ func askLanguage(ctx context.Context, run RunFunc, base sandbox.Spec, l language
 		Name: l.Name, Title: l.Title,
 		Aliases: append([]string{}, l.Aliases...), Extensions: append([]string{}, l.Extensions...),
 	}
-	result, err := run(ctx, Request{Spec: versionSpec(base, l), NoArtifacts: true, NoResults: true})
+	result, err := run(ctx, Request{Spec: versionSpec(base, l), NoArtifacts: true, NoResults: true, Own: true})
 	if err != nil {
 		return state, err
 	}

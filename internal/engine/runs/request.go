@@ -36,6 +36,9 @@ type Request struct {
 	// needs a store.
 	OpenStdin bool
 
+	// Own says that the server itself asks: the operator's gate is not for its answers.
+	Own bool
+
 	// Tenant owns the run; records.LocalTenant when empty.
 	Tenant string
 	// IdempotencyKey, when set, makes the run happen once for each tenant and

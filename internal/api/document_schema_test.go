@@ -56,7 +56,7 @@ func finishNetwork(registry huma.Registry, schema *huma.Schema) {
 
 // requestTypes are the schemas of what people send.
 func requestTypes() []string {
-	return []string{"RunSpec", "File", "SandboxCreate", "TakeSnapshot", "ForkSandbox", "Command", "Terminal", "ExtendBody", "SignalBody", "MkdirBody", "MoveBody", "PoolSpec", "Limits", "LinkBody", "Endpoint", "NetworkLimits", "SetSecret"}
+	return []string{"RunSpec", "File", "SandboxCreate", "TakeSnapshot", "ForkSandbox", "Command", "Terminal", "ExtendBody", "SignalBody", "MkdirBody", "MoveBody", "PoolSpec", "Limits", "LinkBody", "Endpoint", "NetworkLimits", "SetSecret", "Gate", "GateArtifacts", "GateSchema"}
 }
 
 // finishLimits takes ranges and defaults from the table of limits.
@@ -88,8 +88,15 @@ func enumOf[T ~string](all ...T) []any {
 // fieldWords are the values that fields take, where they are few.
 func fieldWords() map[string][]any {
 	statuses := enumOf(sandbox.StatusSucceeded, sandbox.StatusFailed, sandbox.StatusKilled, sandbox.StatusError)
+	acts, keeps := []sandbox.GateAction{sandbox.GateFlag, sandbox.GateRedact, sandbox.GateWithhold}, []sandbox.GateAction{sandbox.GateFlag, sandbox.GateWithhold}
+	outcomes := append([]sandbox.GateAction{sandbox.GatePass}, acts...)
 	return map[string][]any{
 		"Result.status": statuses, "Run.status": statuses, "Process.status": statuses,
+		"Gate.control_characters": enumOf(acts...), "Gate.hidden_text": enumOf(acts...), "Gate.secrets": enumOf(acts...), "Gate.keys": enumOf(acts...),
+		"Gate.instructions": enumOf(acts...), "Gate.formulas": enumOf(acts...),
+		"Gate.scripts": enumOf(keeps...), "Gate.media_types": enumOf(keeps...), "GateArtifacts.action": enumOf(keeps...), "GateSchema.action": enumOf(keeps...),
+		"GateSchema.of":      enumOf(sandbox.GateStdout, sandbox.GateResults, sandbox.GateArtifact),
+		"GateResult.outcome": enumOf(outcomes...), "GateOutcome.outcome": enumOf(outcomes...), "GateOutcome.action": enumOf(acts...), "GateFinding.outcome": enumOf(acts...),
 		"Denial.reason": enumOf(sandbox.DenialReasons()...),
 		"Fix.kind":      enumOf(sandbox.FixKinds()...),
 		"Error.code":    enumOf(sandbox.Codes()...), "SkippedResult.code": enumOf(sandbox.Codes()...), "SkippedArtifact.code": enumOf(sandbox.Codes()...),

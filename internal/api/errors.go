@@ -36,6 +36,7 @@ func statuses() map[string]int {
 		sandbox.CodeTooLarge:            http.StatusRequestEntityTooLarge,
 		sandbox.CodeNotRegularFile:      http.StatusUnprocessableEntity,
 		sandbox.CodeUnsafeArchive:       http.StatusUnprocessableEntity,
+		sandbox.CodeWithheld:            http.StatusUnprocessableEntity,
 		sandbox.CodeRequirementUnmet:    http.StatusUnprocessableEntity,
 		sandbox.CodeLanguageUnknown:     http.StatusUnprocessableEntity,
 		sandbox.CodeLanguageMissing:     http.StatusUnprocessableEntity,

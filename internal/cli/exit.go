@@ -55,6 +55,8 @@ func exitStatus(r *sandbox.Result) int {
 	switch {
 	case signal != "":
 		return exitSignalBase + signalNumber(signal)
+	case code != nil && *code == 0 && r.Gate != nil && r.Gate.Outcome == sandbox.GateWithhold:
+		return exitPinfold // who relies on the output must not take nothing for it
 	case code != nil:
 		return *code & 0xff
 	case r.Status == sandbox.StatusSucceeded:

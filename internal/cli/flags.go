@@ -29,6 +29,9 @@ type runFlags struct {
 	spec                                  string
 	json, base64, raw, verbose, detach    bool
 	receipt                               string
+	gate                                  []string
+	outputSchema                          string
+	contextBytes                          byteSize
 }
 
 // The groups under which help shows the flags of "run".
@@ -38,6 +41,7 @@ const (
 	groupFiles     = "Files"
 	groupIsolation = "Isolation"
 	groupOutput    = "Output"
+	groupGate      = "Output gate"
 )
 
 // bind declares the flags.
@@ -71,6 +75,11 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.BoolVarP(&f.detach, "detach", "d", false, "on a server: print the run's id and leave; pinfold result prints what came of it")
 	set.StringVar(&f.receipt, "receipt", "", "on a server with an audit log: write the run's receipt to this file")
 	group(set, groupOutput, "json", "base64", "raw", "verbose", "detach", "receipt FILE")
+
+	set.StringArrayVar(&f.gate, "gate", nil, "check what comes out: a check and flag, redact or withhold; all=ACTION; or a file with a gate, in JSON; may be repeated")
+	set.StringVar(&f.outputSchema, "output-schema", "", "withhold stdout that does not match the JSON Schema in this file")
+	set.Var(&f.contextBytes, "context", "print at most so much of stdout and of stderr: their beginnings and their ends")
+	group(set, groupGate, "gate CHECK=ACTION|FILE", "output-schema FILE", "context SIZE")
 }
 
 // Annotations of flags for help.

@@ -35,6 +35,10 @@ func (a *app) prepareFor(w wish, read bool) error {
 		flag = "--driver " + sandbox.SafeText(w.driver, 60)
 	case w.stronger():
 		flag = "--isolation " + sandbox.SafeText(w.isolation, 60)
+	case w.gate && read:
+		return usageError("a request with a gate and a program or a request from stdin do not go together").WithHint("put what comes by stdin into a file; or say the gate on the command line, with --gate")
+	case w.gate:
+		return a.Whole()
 	}
 	switch {
 	case flag == "":

@@ -57,6 +57,9 @@ func (a *app) buildSpec(f *runFlags, program string, args []string) (sandbox.Spe
 		}
 	}
 	f.override(&spec)
+	if err := a.addGate(f, &spec); err != nil {
+		return spec, err
+	}
 	if len(args) > 0 {
 		spec.Args = args
 	}

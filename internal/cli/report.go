@@ -24,6 +24,7 @@ type reportOptions struct {
 	unasked  bool     // our stdin is a terminal, and was not passed on
 	here     bool     // what the program lacked may lie in this directory
 	inputs   []runs.Input
+	context  int64 // bytes of each stream that were asked for; 0: all
 }
 
 // report says on stderr what the program's own output does not: why it ended,
@@ -52,6 +53,7 @@ func (a *app) report(r *sandbox.Result, o reportOptions) {
 	if r.ColdBecause != "" {
 		a.say("--warm had no effect: %s", sandbox.SafeText(r.ColdBecause, maxMessage))
 	}
+	a.gateNotes(r, o)
 	a.artifactNotes(r, o)
 	if o.verbose {
 		a.details(r)

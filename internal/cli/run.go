@@ -93,12 +93,12 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	if err := checkStdin(f, program); err != nil {
 		return err
 	}
-	if err := a.prepareFor(wish{f.template, f.driver, f.isolation}, false); err != nil {
+	if err := a.prepareFor(wish{f.template, f.driver, f.isolation, f.gates()}, false); err != nil {
 		return err
 	}
 	spec, err := a.buildSpec(f, program, args)
 	if err == nil {
-		err = a.prepareFor(wish{spec.Template, spec.Driver, spec.Isolation}, f.spec == fromStdin || program == fromStdin)
+		err = a.prepareFor(wish{spec.Template, spec.Driver, spec.Isolation, !spec.Gate.Empty()}, f.spec == fromStdin || program == fromStdin)
 	}
 	if err != nil {
 		return err
@@ -175,8 +175,13 @@ func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *
 	defer closeRunner()
 
 	out := a.liveOutput(f, cancel)
-	req.Streams.Stdout, req.Streams.Stderr = out.writers()
+	if f.contextBytes == 0 {
+		req.Streams.Stdout, req.Streams.Stderr = out.writers()
+	}
 	result, err := runner.Run(ctx, req)
+	if f.contextBytes > 0 && err == nil {
+		out.excerpts(result)
+	}
 	out.finish(ctx)
 	a.midLine = out.midLine()
 	switch {
@@ -203,7 +208,7 @@ func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *
 	}
 	a.report(a.speech.result(result), reportOptions{
 		verbose: f.verbose, dir: f.artifactsDir, patterns: req.Spec.Artifacts, kept: req.Spec.Limits.WithDefaults().OutputBytes,
-		here: true, inputs: req.Inputs,
+		here: true, inputs: req.Inputs, context: int64(f.contextBytes),
 		unasked: req.Streams.Stdin == nil && f.stdin == "" && isTerminal(a.Stdin),
 	})
 	return out.lost()

@@ -7,7 +7,10 @@ import (
 )
 
 // wish is what a run on this host asks for that not every program and engine has.
-type wish struct{ template, driver, isolation string }
+type wish struct {
+	template, driver, isolation string
+	gate                        bool
+}
 
 // everywhere are the drivers that every engine of this program has.
 var everywhere = []string{"", sandbox.DriverAuto, "native", "process"}

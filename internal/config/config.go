@@ -44,8 +44,10 @@ type Config struct {
 	TTL            TTL      `yaml:"ttl"`
 	Network        Network  `yaml:"network"`
 	Secrets        Secrets  `yaml:"secrets"`
-	Pools          []Pool   `yaml:"pools"`
-	Drivers        Drivers  `yaml:"drivers"`
+	// Gate is what the output of every run is checked for, at least.
+	Gate    Gate    `yaml:"gate"`
+	Pools   []Pool  `yaml:"pools"`
+	Drivers Drivers `yaml:"drivers"`
 	// Audit is the record that nobody can rewrite, below State.
 	Audit Audit `yaml:"audit"`
 	// CompileCache keeps what compilers made, below State.
@@ -110,6 +112,12 @@ type Limits struct {
 type TTL struct {
 	Default time.Duration `yaml:"default"`
 	Max     time.Duration `yaml:"max"`
+}
+
+// Gate says what the output of every run is checked for. Requests can add to it.
+type Gate struct {
+	// File names a file with a gate as requests have it, in JSON; empty: nothing is checked.
+	File string `yaml:"file"`
 }
 
 // Secrets says with which key those of tenants are kept, below State.

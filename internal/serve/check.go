@@ -37,6 +37,10 @@ func Check(ctx context.Context, c *config.Config, o Options) []Finding {
 		_, err := vault.ReadKey(file)
 		found = append(found, finding("secrets", "the key of secrets can be read", err))
 	}
+	if file := c.Gate.File; file != "" {
+		_, err := readGate(file)
+		found = append(found, finding("gate", "the output gate can be read, and its schemas be used", err))
+	}
 	for i, address := range c.Listen {
 		if path, unix := strings.CutPrefix(address, config.UnixPrefix); unix {
 			found = append(found, finding(fmt.Sprintf("listen[%d]", i), "the socket's directory is there", checkDirectory(filepath.Dir(path))))

@@ -105,7 +105,7 @@ func needsRestart(old, fresh *config.Config) bool {
 		d := *config.Default()
 		d.Listen, d.InsecureListen, d.State, d.Domain = c.Listen, c.InsecureListen, c.State, c.Domain
 		d.AllowedHosts, d.AllowedOrigins, d.Capacity, d.Limits, d.TTL = c.AllowedHosts, c.AllowedOrigins, c.Capacity, c.Limits, c.TTL
-		d.CompileCache, d.Snapshots, d.Network, d.Secrets = c.CompileCache, c.Snapshots, c.Network, c.Secrets
+		d.CompileCache, d.Snapshots, d.Network, d.Secrets, d.Gate = c.CompileCache, c.Snapshots, c.Network, c.Secrets, c.Gate
 		d.Retention, d.Log.Format, d.Telemetry = c.Retention, c.Log.Format, c.Telemetry
 		d.TLS.Cert = map[bool]string{true: "on"}[c.TLS.Cert != ""]
 		return d

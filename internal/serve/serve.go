@@ -192,9 +192,13 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	output, err := readGate(c.Gate.File)
+	if err != nil {
+		return err
+	}
 	e, err := s.o.NewEngine(engine.Options{
 		Store: s.store, Auditor: auditor, Capacity: capacity(c.Capacity), Quota: s.quota, Pools: poolSpecs(c.Pools),
-		Policy: admission.Policy{Default: c.Limits.Default, Max: c.Limits.Max, Network: networkPolicy(c.Network)}, DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
+		Policy: admission.Policy{Default: c.Limits.Default, Max: c.Limits.Max, Network: networkPolicy(c.Network), Gate: output}, DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
 		Snapshots: s.snapshots(), Retention: c.Retention, DestroyLater: true, CompileCache: s.compiled, Secrets: s.secrets, Log: s.log, Observer: s.telemetry,
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"pinfold/internal/strictjson"
 	"pinfold/sandbox"
 )
 
@@ -74,5 +75,16 @@ func TestWhatTheGateSays(t *testing.T) {
 	text := outcomeText(sandbox.GateOutcome{Check: "keys", Outcome: sandbox.GateRedact, Count: 2, Findings: []sandbox.GateFinding{{Part: "stdout", What: "jwt", Line: 3}, {Part: "artifact", Path: "a\x1b.txt", What: "jwt"}}})
 	if !strings.HasPrefix(text, "took out 2: jwt in stdout line 3; jwt in artifact a") || strings.Contains(text, "\x1b") {
 		t.Errorf("%q", text)
+	}
+}
+
+// A schema in a request is any JSON, and kept as it was written.
+func TestSchemaInARequest(t *testing.T) {
+	for _, schema := range []string{"true", `{"type": "object", "enum": [1.50]}`, `{}`} {
+		var s sandbox.Spec
+		err := strictjson.Decode([]byte(`{"code": "1", "gate": {"schemas": [{"of": "stdout", "schema": `+schema+`}], "artifacts": {"media_types": []}}}`), &s)
+		if err != nil || string(s.Gate.Schemas[0].Schema) != schema || s.Gate.Artifacts.MediaTypes == nil {
+			t.Errorf("%s: %v %+v", schema, err, s.Gate)
+		}
 	}
 }

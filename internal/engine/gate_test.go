@@ -218,6 +218,28 @@ func TestGateOfTheOperator(t *testing.T) {
 	}
 }
 
+// The secrets that a run's endpoints name are looked for, and no others.
+func TestGateKnowsTheRunsSecrets(t *testing.T) {
+	const value, other = "swordfish-12345", "marlin-67890"
+	fixed, err := secret.NewFixed(map[string]sandbox.SetSecret{"door": {Hosts: []string{"a.test"}, Value: value}, "other": {Hosts: []string{"a.test"}, Value: other}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, engine.Options{Gates: gates, Secrets: fixed, Policy: admission.Policy{Network: admission.Network{Own: true}}}, func(driver.Plan) fake.Script {
+		return fake.Script{Program: func(p *fake.Process) fake.Exit {
+			_, _ = io.WriteString(p.Stdout, value+" "+other)
+			return fake.Exit{}
+		}}
+	})
+	for _, test := range []struct{ named, want string }{{"door", "[secret door] " + other}, {"", value + " " + other}} {
+		req := gated(&sandbox.Gate{Secrets: sandbox.GateRedact})
+		req.Spec.Network = sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test", Ports: []int{443}, Secret: test.named}}}
+		if r, err := s.Run(soon(t), req); err != nil || r.Stdout != test.want {
+			t.Errorf("%q: %+v, %v", test.named, r, err)
+		}
+	}
+}
+
 // A gate that is wrong is refused before anything is made.
 func TestGateRefused(t *testing.T) {
 	s := leaking(t, engine.Options{})

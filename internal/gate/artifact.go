@@ -14,6 +14,9 @@ func (g *Gate) MostRead() int64 { return MaxArtifactBytes }
 
 // Unread says what becomes of an artifact that is too large to be read: nil lets it out.
 func (g *Gate) Unread(a sandbox.Artifact) error {
+	if !g.name(a.Path) {
+		return withheldFor("its name was withheld by the output gate")
+	}
 	if err := g.bounds(a, a.Path); err != nil {
 		return err
 	}

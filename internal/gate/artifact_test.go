@@ -134,6 +134,8 @@ func TestMediaTypes(t *testing.T) {
 		{"a.csv", "text/csv", "<!DOCTYPE html><html><script>", false},
 		{"a.csv", "text/csv", "MZ\x90\x00\x03\x00\x00\x00", false},
 		{"a.txt", "text/plain", "\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00", false},
+		{"a.html", "text/html", "just <b>this</b>", true},
+		{"a.html", "text/html", png, false},
 		{"a.md", "text/markdown", "<h1 align=center>x</h1>", true},
 		{"a.json", "application/json", `{"a": 1}`, true},
 		{"a.json", "application/json", png, false},

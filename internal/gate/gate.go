@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"pinfold/internal/secret"
 	"pinfold/sandbox"
@@ -157,7 +158,13 @@ func (g *Gate) Result(r *sandbox.Result, stdout, stderr []byte) (out, errs []byt
 	return out, errs
 }
 
-func text(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
+// text is output as text: valid UTF-8.
+func text(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
 
 // said is a text of the result's, without what must not come out.
 func (g *Gate) said(name, what string) string {

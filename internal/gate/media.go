@@ -43,7 +43,7 @@ func descends(m *mimetype.MIME, media string) bool {
 }
 
 // loose are declared types whose content is any text.
-var loose = map[string]bool{"text/markdown": true, "text/x-python": true, "text/javascript": true, "application/xml": true}
+var loose = map[string]bool{"text/html": true, "text/markdown": true, "text/x-python": true, "text/javascript": true, "application/xml": true}
 
 // agree says that the content may be what the name says.
 func (m media) agree(empty bool) bool {
@@ -66,7 +66,7 @@ func isTextType(media string) bool {
 	case "application/json", "application/jsonl", "application/toml", "application/yaml", "application/xml", "application/x-ipynb+json":
 		return true
 	}
-	return strings.HasPrefix(media, "text/") && media != "text/html"
+	return strings.HasPrefix(media, "text/")
 }
 
 // name is the type as the gate takes it: the declared one where the content agrees.

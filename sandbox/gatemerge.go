@@ -59,8 +59,8 @@ func lower(a, b int64) int64 {
 
 // MatchMediaType says whether a pattern, such as "image/*", is for a media type.
 func MatchMediaType(pattern, media string) bool {
-	prefix, any := strings.CutSuffix(pattern, "*")
-	return pattern == media || any && strings.HasPrefix(media, prefix)
+	prefix, every := strings.CutSuffix(pattern, "*")
+	return pattern == media || every && strings.HasPrefix(media, prefix)
 }
 
 // commonTypes are the patterns of what is in both lists. Of nil, all is.

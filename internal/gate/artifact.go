@@ -111,7 +111,7 @@ func (g *Gate) bounds(a sandbox.Artifact, name string) error {
 	if most == nil {
 		return nil
 	}
-	why := ""
+	var why string
 	switch {
 	case most.Max > 0 && g.came >= most.Max:
 		why = fmt.Sprintf("more than %d artifacts", most.Max)

@@ -10,13 +10,13 @@ import (
 )
 
 // file puts one artifact through a gate.
-func file(t *testing.T, g sandbox.Gate, name, media, content string) (string, error, *sandbox.GateResult) { //nolint:revive // the error is what the gate says
+func file(t *testing.T, g sandbox.Gate, name, media, content string) (string, *sandbox.GateResult, error) {
 	t.Helper()
 	x := made(t, g)
 	out, err := x.Artifact(sandbox.Artifact{Path: name, MediaType: media, Size: int64(len(content))}, []byte(content))
 	r := &sandbox.Result{}
 	x.Result(r, nil, nil)
-	return string(out), err, r.Gate
+	return string(out), r.Gate, err
 }
 
 func isWithheld(err error) bool {
@@ -38,12 +38,12 @@ func TestFormulas(t *testing.T) {
 		"-1,+2.5,-1e-3,- ,\"-4\",-3%\n-": "-1,+2.5,-1e-3,- ,\"-4\",-3%\n-", // numbers and signs alone
 		"a=b,c-d,e@f.test,1+1\n":         "a=b,c-d,e@f.test,1+1\n",
 	} {
-		got, err, r := file(t, g, "t.csv", "text/csv", given)
+		got, r, err := file(t, g, "t.csv", "text/csv", given)
 		found := outcome(r, "formulas").Count > 0
 		if err != nil || got != want || found != (given != want) {
 			t.Errorf("%q: %q, %v, %+v", given, got, err, r)
 		}
-		if got, err, r := file(t, g, "t.txt", "text/plain", given); got != given || err != nil || outcome(r, "formulas").Count > 0 { // no table
+		if got, r, err := file(t, g, "t.txt", "text/plain", given); got != given || err != nil || outcome(r, "formulas").Count > 0 { // no table
 			t.Errorf("%q: %q, %v", given, got, err)
 		}
 	}
@@ -84,7 +84,7 @@ func TestWorkbooks(t *testing.T) {
 		return workbook(t, parts)
 	}
 	g := sandbox.Gate{Formulas: sandbox.GateRedact}
-	if got, err, _ := file(t, g, "a.xlsx", xlsx, workbook(t, base)); err != nil || got == "" {
+	if got, _, err := file(t, g, "a.xlsx", xlsx, workbook(t, base)); err != nil || got == "" {
 		t.Errorf("without formulas: %v", err)
 	}
 	for name, given := range map[string]string{
@@ -92,7 +92,7 @@ func TestWorkbooks(t *testing.T) {
 		"macros": with("xl/vbaProject.bin", "x"), "bomb": with("xl/worksheets/sheet1.xml", strings.Repeat(" ", maxSheetBytes+1)),
 		"cut off": workbook(t, base)[:200],
 	} {
-		if got, err, r := file(t, g, "a.xlsx", xlsx, given); !isWithheld(err) || got != "" {
+		if got, r, err := file(t, g, "a.xlsx", xlsx, given); !isWithheld(err) || got != "" {
 			t.Errorf("%s: %v %+v", name, err, r)
 		}
 	}
@@ -106,16 +106,16 @@ func TestScripts(t *testing.T) {
 		"<!DOCTYPE svg [<!ENTITY x '&lt;script>'>]>", "<meta http-equiv=refresh>", "<foreignObject >", "<animate attributeName=href>",
 	} {
 		for media, before := range map[string]string{"image/svg+xml": `<svg xmlns="http://www.w3.org/2000/svg">`, "text/html": "<!DOCTYPE html><html>", "application/octet-stream": "<html>"} {
-			if got, err, _ := file(t, g, "a", media, before+given); !isWithheld(err) || got != "" {
+			if got, _, err := file(t, g, "a", media, before+given); !isWithheld(err) || got != "" {
 				t.Errorf("%s as %s: %v", given, media, err)
 			}
 		}
-		if got, err, _ := file(t, g, "a.txt", "text/plain", "see "+given); err != nil || got != "see "+given { // no browser runs it
+		if got, _, err := file(t, g, "a.txt", "text/plain", "see "+given); err != nil || got != "see "+given { // no browser runs it
 			t.Errorf("%s in a text: %v", given, err)
 		}
 	}
 	for _, given := range []string{`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"><rect fill="none" width="1"/><text>on = off; javascript</text></svg>`, "<html><p class='once'>1 &lt; 2: ok</p><a href='https://a.test/?on=1'>x</a></html>"} {
-		if got, err, r := file(t, g, "a.svg", "image/svg+xml", given); err != nil || got != given {
+		if got, r, err := file(t, g, "a.svg", "image/svg+xml", given); err != nil || got != given {
 			t.Errorf("the harmless %s: %v %+v", given, err, r)
 		}
 	}
@@ -147,7 +147,7 @@ func TestMediaTypes(t *testing.T) {
 		{"a.bin", "application/octet-stream", png, true}, // a name that says nothing
 		{"a.png", "image/png", "", true},
 	} {
-		if _, err, r := file(t, g, test.name, test.media, test.content); (err == nil) != test.agrees || err != nil && !isWithheld(err) {
+		if _, r, err := file(t, g, test.name, test.media, test.content); (err == nil) != test.agrees || err != nil && !isWithheld(err) {
 			t.Errorf("%s %.20q: %v %+v", test.name, test.content, err, r)
 		}
 	}
@@ -155,7 +155,7 @@ func TestMediaTypes(t *testing.T) {
 	for name, want := range map[string]bool{"a.png": true, "a.csv": true, "a.html": false, "a.gif": false} {
 		media := map[string]string{"a.png": "image/png", "a.csv": "text/csv", "a.html": "text/html", "a.gif": "image/gif"}[name]
 		content := map[string]string{"a.png": png, "a.csv": "a,b\n1,2\n", "a.html": "<html>", "a.gif": "<html>"}[name]
-		if _, err, _ := file(t, only, name, media, content); (err == nil) != want {
+		if _, _, err := file(t, only, name, media, content); (err == nil) != want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -190,13 +190,13 @@ func TestBounds(t *testing.T) {
 // From what is no text nothing can be taken, so it is withheld; and the name is looked at.
 func TestBinaryAndNames(t *testing.T) {
 	g := sandbox.Gate{Secrets: sandbox.GateRedact, ControlCharacters: sandbox.GateRedact}
-	if got, err, r := file(t, g, "a.bin", "application/octet-stream", "\x00\x01\x1b[2J"+value); !isWithheld(err) || got != "" || outcome(r, "secrets").Outcome != sandbox.GateWithhold {
+	if got, r, err := file(t, g, "a.bin", "application/octet-stream", "\x00\x01\x1b[2J"+value); !isWithheld(err) || got != "" || outcome(r, "secrets").Outcome != sandbox.GateWithhold {
 		t.Errorf("%v %+v", err, r)
 	}
-	if got, err, _ := file(t, g, "a.bin", "application/octet-stream", "\x00\x01\x1b[2J"); err != nil || got == "" {
+	if got, _, err := file(t, g, "a.bin", "application/octet-stream", "\x00\x01\x1b[2J"); err != nil || got == "" {
 		t.Errorf("%v", err)
 	}
-	if got, err, r := file(t, g, "a.txt", "text/plain", "a "+value); err != nil || got != "a [secret door]" {
+	if got, r, err := file(t, g, "a.txt", "text/plain", "a "+value); err != nil || got != "a [secret door]" {
 		t.Errorf("%q %v %+v", got, err, r)
 	}
 	x := made(t, sandbox.Gate{Keys: sandbox.GateWithhold})

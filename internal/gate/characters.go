@@ -69,48 +69,64 @@ func (s *scan) characters(control, hidden *check) {
 func sequence(data []byte, i int) int {
 	r, size := utf8.DecodeRune(data[i:])
 	next := i + size
-	introducer := byte(0)
+	introducer := byte(r) - 0x40 // of a C1 character, which is as ESC and this
 	switch {
 	case r == 0x1b && next < len(data):
 		introducer = data[next]
 		next++
-	case 0x80 <= r && r < 0xa0:
-		introducer = byte(r) - 0x40 // as after ESC
-	default:
+	case r < 0x80 || 0xa0 <= r:
 		return next
 	}
 	switch introducer {
-	case '[': // CSI
-		for next < len(data) && 0x20 <= data[next] && data[next] < 0x40 {
-			next++
-		}
-		if next < len(data) && 0x40 <= data[next] && data[next] < 0x7f {
-			next++
-		}
-	case ']', 'P', 'X', '^', '_': // strings, until BEL or ST, and no further than a line
-		for next < len(data) && data[next] >= ' ' {
-			next++
-		}
-		switch {
-		case next < len(data) && data[next] == 7:
-			next++
-		case next+1 < len(data) && data[next] == 0x1b && data[next+1] == '\\':
-			next += 2
-		}
-	default:
-		if r != 0x1b {
-			return next
-		}
-		j := next - 1
-		for j < len(data) && 0x20 <= data[j] && data[j] < 0x30 { // intermediate bytes
-			j++
-		}
-		if j < len(data) && 0x30 <= data[j] && data[j] < 0x7f {
-			return j + 1
-		}
-		return i + size
+	case '[':
+		return control(data, next)
+	case ']', 'P', 'X', '^', '_':
+		return stringEnd(data, next)
+	}
+	if r == 0x1b {
+		return shortSequence(data, i+size)
 	}
 	return next
+}
+
+// control is where a control sequence (CSI) ends whose parameters begin here.
+func control(data []byte, at int) int {
+	for at < len(data) && 0x20 <= data[at] && data[at] < 0x40 {
+		at++
+	}
+	if at < len(data) && 0x40 <= data[at] && data[at] < 0x7f {
+		at++
+	}
+	return at
+}
+
+// stringEnd is where the string of a sequence ends: behind BEL or ST, and no further than
+// its line.
+func stringEnd(data []byte, at int) int {
+	for at < len(data) && data[at] >= ' ' {
+		at++
+	}
+	rest := data[at:]
+	switch {
+	case len(rest) > 0 && rest[0] == 7:
+		return at + 1
+	case len(rest) > 1 && rest[0] == 0x1b && rest[1] == '\\':
+		return at + 2
+	}
+	return at
+}
+
+// shortSequence is where a sequence ends that is intermediate bytes and a final one; what
+// is none ends where it begins.
+func shortSequence(data []byte, begin int) int {
+	at := begin
+	for at < len(data) && 0x20 <= data[at] && data[at] < 0x30 {
+		at++
+	}
+	if at < len(data) && 0x30 <= data[at] && data[at] < 0x7f {
+		return at + 1
+	}
+	return begin
 }
 
 func isOrder(r rune) bool { return 0x202a <= r && r <= 0x202e || 0x2066 <= r && r <= 0x2069 }
@@ -151,7 +167,7 @@ func flagTag(data []byte, i int, before rune) int {
 	if before != 0x1f3f4 {
 		return i
 	}
-	for n := 0; n < 7; n++ {
+	for range 7 {
 		r, size := utf8.DecodeRune(data[i:])
 		if !isTag(r) {
 			return 0

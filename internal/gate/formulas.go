@@ -24,8 +24,7 @@ const maxCell = 64
 func (s *scan) formulas(c *check) {
 	data := s.part.data
 	begins, quoted := true, false
-	for i := 0; i < len(data); i++ {
-		b := data[i]
+	for i, b := range data {
 		if begins && b == '"' && !quoted {
 			quoted = true
 			continue // the cell begins behind it

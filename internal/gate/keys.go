@@ -112,8 +112,8 @@ func privateKey(data []byte, at int) (int, int) {
 	rest := data[at:min(len(data), at+maxPrivateKey)]
 	if end := bytes.Index(rest, []byte(dashes+"END ")); end >= 0 {
 		after := rest[end+len(dashes):]
-		if close := bytes.Index(after[:min(len(after), 60)], []byte(dashes)); close >= 0 {
-			return from, at + end + len(dashes) + close + len(dashes)
+		if last := bytes.Index(after[:min(len(after), 60)], []byte(dashes)); last >= 0 {
+			return from, at + end + len(dashes) + last + len(dashes)
 		}
 	}
 	return from, at + len(rest)

@@ -281,11 +281,8 @@ func bounded(data []byte, depth, values int) string {
 			level--
 		case b == ',':
 			count++
-		case b == '-' || '0' <= b && b <= '9':
-			n := 1
-			for i+n < len(data) && strings.IndexByte("0123456789.eE+-", data[i+n]) >= 0 {
-				n++
-			}
+		case strings.IndexByte("-0123456789", b) >= 0:
+			n := numeral(data[i:])
 			if !isModest(data[i : i+n]) {
 				return "has a number that is too large"
 			}
@@ -299,6 +296,15 @@ func bounded(data []byte, depth, values int) string {
 		}
 	}
 	return ""
+}
+
+// numeral is how many bytes the number has that begins here.
+func numeral(data []byte) int {
+	n := 1
+	for n < len(data) && strings.IndexByte("0123456789.eE+-", data[n]) >= 0 {
+		n++
+	}
+	return n
 }
 
 func isModest(number []byte) bool {

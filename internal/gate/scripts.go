@@ -27,7 +27,7 @@ func (g *Gate) readScripts(s *scan) {
 			break
 		}
 		i += next
-		what := ""
+		var what string
 		if data[i] == '<' {
 			what = element(data[i+1:])
 		} else {

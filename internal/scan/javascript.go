@@ -1,0 +1,549 @@
+package scan
+
+import (
+	"bytes"
+	"encoding/base64"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/tdewolff/parse/v2"
+	"github.com/tdewolff/parse/v2/js"
+)
+
+// maxJavaScript bounds what the parser of JavaScript is given: it bounds its own depth
+// but for chains of "async(", which take some 600 bytes of stack a level.
+const maxJavaScript = 512 << 10
+
+// readJavaScript adds the facts of JavaScript. unread says why it cannot.
+func readJavaScript(p *program) (unread string) {
+	source := p.source.Text
+	if len(source) > maxJavaScript {
+		return "it is too large to be parsed"
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			unread = "its parser failed"
+		}
+	}()
+	if bytes.HasPrefix(source, []byte("#!")) { // keeps offsets
+		source = append([]byte("//"), source[2:]...)
+	}
+	input := parse.NewInputBytes(bytes.Clone(source))
+	defer input.Restore()
+	tree, err := js.Parse(input, js.Options{})
+	if err != nil {
+		why, _, _ := strings.Cut(err.Error(), "\n")
+		return why
+	}
+	r := &scriptReader{p: p, size: cap(input.Bytes()), alias: map[string]string{}}
+	js.Walk(&aliases{r}, tree)
+	js.Walk(r, tree)
+	return ""
+}
+
+// scriptReader visits a tree of JavaScript.
+type scriptReader struct {
+	p     *program
+	size  int // of the array in which all texts of the tree lie
+	last  int // offset of the last text that was visited
+	alias map[string]string
+}
+
+// aliases visits what gives names to modules and functions, before all else.
+type aliases struct{ r *scriptReader }
+
+func (a *aliases) Exit(js.INode) {}
+
+func (a *aliases) Enter(n js.INode) js.IVisitor {
+	switch n := n.(type) {
+	case *js.ImportStmt:
+		module := unquoted(n.Module)
+		if n.Default != nil {
+			a.name(string(n.Default), module)
+		}
+		for _, x := range n.List {
+			switch name := string(x.Name); {
+			case name == "*" || name == "default":
+				a.name(string(x.Binding), module)
+			case name != "":
+				a.name(string(x.Binding), module+"."+name)
+			default:
+				a.name(string(x.Binding), module+"."+string(x.Binding))
+			}
+		}
+	case *js.VarDecl:
+		for _, e := range n.List {
+			a.bind(e)
+		}
+	case *js.BinaryExpr:
+		if v, ok := n.X.(*js.Var); ok && n.Op == js.EqToken {
+			a.name(string(v.Name()), a.r.name(n.Y, 0))
+		}
+	}
+	return a
+}
+
+func (a *aliases) bind(e js.BindingElement) {
+	if e.Default == nil {
+		return
+	}
+	value := a.r.name(e.Default, 0)
+	switch b := e.Binding.(type) {
+	case *js.Var:
+		a.name(string(b.Name()), value)
+	case *js.BindingObject:
+		for _, item := range b.List {
+			v, ok := item.Value.Binding.(*js.Var)
+			if !ok {
+				continue
+			}
+			key := string(v.Name())
+			if item.Key != nil && !item.Key.IsComputed() {
+				key = string(item.Key.Literal.Data)
+			}
+			a.name(string(v.Name()), value+"."+key)
+		}
+	}
+}
+
+func (a *aliases) name(name, value string) {
+	if value != "?" && value != "" && value != name && !strings.HasPrefix(value, name+".") && !strings.HasPrefix(value, "?.") && len(a.r.alias) < maxFacts {
+		a.r.alias[name] = scriptName(value)
+	}
+}
+
+// scriptName takes off what changes nothing about which thing a name means.
+func scriptName(name string) string {
+	for _, p := range []string{"globalThis.", "global.", "window.", "self.", "process.mainModule.", "module."} {
+		name = strings.TrimPrefix(name, p)
+	}
+	name = strings.TrimPrefix(name, "node:")
+	return name[:min(len(name), 200)]
+}
+
+// name is what an expression is called, through aliases and require.
+func (r *scriptReader) name(e js.IExpr, depth int) string {
+	if depth > 30 {
+		return "?"
+	}
+	switch e := e.(type) {
+	case *js.Var:
+		if v, ok := r.alias[string(e.Name())]; ok {
+			return v
+		}
+		return string(e.Name())
+	case *js.GroupExpr:
+		return r.name(e.X, depth+1)
+	case *js.DotExpr:
+		switch y := e.Y.(type) {
+		case js.LiteralExpr:
+			return scriptName(r.name(e.X, depth+1) + "." + string(y.Data))
+		case *js.LiteralExpr:
+			return scriptName(r.name(e.X, depth+1) + "." + string(y.Data))
+		}
+	case *js.IndexExpr:
+		if key, ok := r.fold(e.Y, depth+1).(string); ok {
+			return scriptName(r.name(e.X, depth+1) + "." + key)
+		}
+		return r.name(e.X, depth+1) + "[]"
+	case *js.CallExpr:
+		name := r.name(e.X, depth+1)
+		if (name == "require" || name == "import" || name == "process.binding") && len(e.Args.List) > 0 {
+			if module, ok := r.fold(e.Args.List[0].Value, depth+1).(string); ok {
+				return scriptName(module)
+			}
+		}
+		return name + "()"
+	case *js.NewExpr:
+		return r.name(e.X, depth+1) + "()"
+	case *js.UnaryExpr:
+		return r.name(e.X, depth+1)
+	case *js.BinaryExpr:
+		if e.Op == js.CommaToken {
+			return r.name(e.Y, depth+1)
+		}
+	case *js.CommaExpr: // (0, eval)(x)
+		if n := len(e.List); n > 0 {
+			return r.name(e.List[n-1], depth+1)
+		}
+	case js.LiteralExpr:
+		if e.TokenType == js.ImportToken {
+			return "import"
+		}
+	case *js.LiteralExpr:
+		if e.TokenType == js.ImportToken {
+			return "import"
+		}
+	}
+	return "?"
+}
+
+// fold is the value of an expression that needs no run to know: string, float64 or nil.
+func (r *scriptReader) fold(e js.IExpr, depth int) any {
+	if depth > 30 {
+		return nil
+	}
+	switch e := e.(type) {
+	case *js.LiteralExpr:
+		return literal(*e)
+	case js.LiteralExpr:
+		return literal(e)
+	case *js.GroupExpr:
+		return r.fold(e.X, depth+1)
+	case *js.TemplateExpr:
+		if e.Tag == nil && len(e.List) == 0 {
+			return strings.Trim(string(e.Tail), "`")
+		}
+	case *js.BinaryExpr:
+		return foldTwo(e.Op, r.fold(e.X, depth+1), r.fold(e.Y, depth+1))
+	case *js.CallExpr:
+		return r.foldCall(e, depth)
+	}
+	return nil
+}
+
+func literal(e js.LiteralExpr) any {
+	switch e.TokenType {
+	case js.StringToken:
+		return unquoted(e.Data)
+	case js.DecimalToken, js.HexadecimalToken, js.IntegerToken:
+		text := strings.ReplaceAll(string(e.Data), "_", "")
+		if n, err := strconv.ParseFloat(text, 64); err == nil {
+			return n
+		}
+		if n, err := strconv.ParseInt(text, 0, 64); err == nil {
+			return float64(n)
+		}
+	}
+	return nil
+}
+
+func unquoted(b []byte) string {
+	s := string(b)
+	if len(s) < 2 {
+		return s
+	}
+	inner := s[1 : len(s)-1]
+	if !strings.Contains(inner, `\`) {
+		return inner
+	}
+	if out, err := strconv.Unquote(`"` + strings.ReplaceAll(strings.ReplaceAll(inner, `\'`, `'`), `"`, `\"`) + `"`); err == nil {
+		return out
+	}
+	return inner
+}
+
+func foldTwo(op js.TokenType, x, y any) any {
+	if a, ok := x.(string); ok && op == js.AddToken {
+		if b, ok := y.(string); ok && len(a)+len(b) < 4096 {
+			return a + b
+		}
+	}
+	a, ok := x.(float64)
+	b, also := y.(float64)
+	if !ok || !also {
+		return nil
+	}
+	switch op {
+	case js.AddToken:
+		return a + b
+	case js.MulToken:
+		return a * b
+	case js.ExpToken:
+		return min(math.Pow(a, b), 1e300)
+	}
+	return nil
+}
+
+func (r *scriptReader) foldCall(e *js.CallExpr, depth int) any {
+	args := e.Args.List
+	value := func(i int) any {
+		if i < len(args) {
+			return r.fold(args[i].Value, depth+1)
+		}
+		return nil
+	}
+	switch name := r.name(e.X, depth+1); {
+	case name == "atob":
+		return decoded(value(0))
+	case name == "String.fromCharCode":
+		var b strings.Builder
+		for i := range args[:min(len(args), 4096)] {
+			if n, ok := value(i).(float64); ok && n < math.MaxInt16 {
+				b.WriteRune(rune(n))
+			}
+		}
+		return b.String()
+	case name == "Buffer.from" && value(1) == "base64":
+		return decoded(value(0))
+	case strings.HasSuffix(name, ".toString") || strings.HasSuffix(name, ".join"):
+		dot, ok := e.X.(*js.DotExpr)
+		if !ok {
+			return nil
+		}
+		if list, ok := dot.X.(*js.ArrayExpr); ok {
+			sep, _ := value(0).(string)
+			words := r.words(list)
+			return strings.Join(words, sep)
+		}
+		return r.fold(dot.X, depth+1)
+	}
+	return nil
+}
+
+func decoded(v any) any {
+	s, _ := v.(string)
+	if b, err := base64.StdEncoding.DecodeString(s); err == nil && s != "" {
+		return string(b)
+	}
+	return nil
+}
+
+func (r *scriptReader) words(list *js.ArrayExpr) (words []string) {
+	for _, e := range list.List[:min(len(list.List), 60)] {
+		s, _ := r.fold(e.Value, 1).(string)
+		words = append(words, s)
+	}
+	return words
+}
+
+func (r *scriptReader) Exit(js.INode) {}
+
+func (r *scriptReader) Enter(n js.INode) js.IVisitor {
+	switch n := n.(type) {
+	case *js.ImportStmt:
+		r.see(n.Module)
+		r.add(kindImport, r.last, scriptName(unquoted(n.Module)))
+	case *js.CallExpr:
+		r.call(n.X, n.Args.List)
+	case *js.NewExpr:
+		var args []js.Arg
+		if n.Args != nil {
+			args = n.Args.List
+		}
+		r.call(n.X, args)
+	case *js.LiteralExpr:
+		r.literal(*n)
+	case js.LiteralExpr:
+		r.literal(n)
+	case *js.TemplateExpr:
+		r.add(kindText, r.last, "", arg{Text: r.template(n)})
+	case *js.DotExpr:
+		if name := r.name(n, 0); named(name, []string{"process.env", "*.__proto__", "*.constructor.constructor"}) {
+			r.add(kindName, r.at(n, name), name)
+		}
+	case *js.BinaryExpr:
+		if _, ok := n.X.(*js.DotExpr); ok && n.Op == js.EqToken {
+			r.add(kindSet, r.at(n.X, ""), r.name(n.X, 0), r.arg(n.Y))
+		}
+	case *js.WhileStmt:
+		if l, ok := n.Cond.(*js.LiteralExpr); ok && (l.TokenType == js.TrueToken || string(l.Data) == "1") {
+			r.endless(n.Body)
+		}
+	case *js.ForStmt:
+		if n.Cond == nil {
+			r.endless(n.Body)
+		}
+	}
+	return r
+}
+
+func (r *scriptReader) literal(n js.LiteralExpr) {
+	r.see(n.Data)
+	if n.TokenType != js.StringToken {
+		return
+	}
+	if text := unquoted(n.Data); len(text) > 3 {
+		r.add(kindText, r.offset(n.Data), "", arg{Text: text[:min(len(text), 4096)], Number: float64(len(text))})
+	}
+}
+
+func (r *scriptReader) template(n *js.TemplateExpr) string {
+	var b strings.Builder
+	for _, part := range n.List[:min(len(n.List), 100)] {
+		r.see(part.Value)
+		b.WriteString(strings.TrimSuffix(strings.TrimLeft(string(part.Value), "`}"), "${") + "{}")
+	}
+	b.WriteString(strings.Trim(string(n.Tail), "`}"))
+	text := b.String()
+	return text[:min(len(text), 4096)]
+}
+
+func (r *scriptReader) call(callee js.IExpr, list []js.Arg) {
+	name := scriptName(r.name(callee, 0))
+	var args []arg
+	for _, a := range list[:min(len(list), 4)] {
+		args = append(args, r.arg(a.Value))
+	}
+	at := r.at(callee, name)
+	r.add(kindCall, at, name, args...)
+	hidden := callee
+	if len(list) > 0 && (name == "require" || name == "import") {
+		hidden = &js.IndexExpr{Y: list[0].Value}
+	}
+	if index, ok := hidden.(*js.IndexExpr); ok && !isLiteral(index.Y) {
+		if key, ok := r.fold(index.Y, 0).(string); ok {
+			r.add(kindHidden, at, key)
+		}
+	}
+	if len(args) > 0 && (name == "require" || name == "import") && args[0].Text != "" {
+		r.add(kindImport, at, scriptName(args[0].Text))
+	}
+}
+
+func (r *scriptReader) arg(e js.IExpr) (a arg) {
+	switch v := r.fold(e, 0).(type) {
+	case string:
+		a.Text = v[:min(len(v), 4096)]
+	case float64:
+		a.Number = v
+	}
+	switch e := e.(type) {
+	case *js.ArrayExpr:
+		a.Words = r.words(e)
+	case *js.TemplateExpr:
+		if a.Text == "" {
+			a.Part = r.template(e)
+		}
+	case *js.BinaryExpr:
+		if left, ok := r.fold(e.X, 0).(string); ok && a.Text == "" {
+			a.Part = left + "{}"
+		}
+	}
+	if _, plain := e.(*js.LiteralExpr); !plain && e != nil {
+		c := &mentions{r: r}
+		js.Walk(c, e)
+		a.Calls = c.names
+	}
+	return a
+}
+
+// mentions collects the names in an expression.
+type mentions struct {
+	r     *scriptReader
+	names []string
+	seen  int
+}
+
+func (m *mentions) Exit(js.INode) {}
+
+func (m *mentions) Enter(n js.INode) js.IVisitor {
+	if m.seen++; m.seen > 60 || len(m.names) > 8 {
+		return nil
+	}
+	switch n := n.(type) {
+	case *js.CallExpr:
+		m.names = append(m.names, m.r.name(n.X, 0))
+	case *js.DotExpr:
+		m.names = append(m.names, m.r.name(n, 0))
+	case *js.Var:
+		if v, ok := m.r.alias[string(n.Name())]; ok {
+			m.names = append(m.names, v)
+		}
+	}
+	return m
+}
+
+// endless says of a loop that never ends what goes on in it.
+func (r *scriptReader) endless(body js.INode) {
+	l := &loopReader{r: r}
+	js.Walk(l, body)
+	if l.leaves {
+		return
+	}
+	r.add(kindEndless, l.at, "", arg{Calls: l.calls})
+	if n := len(r.p.facts); n > 0 {
+		r.p.facts[n-1].grows = l.grows
+	}
+}
+
+type loopReader struct {
+	r             *scriptReader
+	at            int
+	calls         []string
+	grows, leaves bool
+}
+
+func (l *loopReader) Exit(js.INode) {}
+
+func (l *loopReader) Enter(n js.INode) js.IVisitor {
+	switch n := n.(type) {
+	case *js.BranchStmt, *js.ReturnStmt, *js.ThrowStmt:
+		l.leaves = true
+	case *js.UnaryExpr:
+		l.leaves = l.leaves || n.Op == js.AwaitToken
+	case *js.CallExpr:
+		name := l.r.name(n.X, 0)
+		l.at = max(l.at, l.r.at(n.X, name))
+		l.grows = l.grows || slices.Contains([]string{"push", "add", "set", "unshift", "concat"}, name[strings.LastIndex(name, ".")+1:])
+		if len(l.calls) < 40 {
+			l.calls = append(l.calls, name)
+		}
+	case *js.BinaryExpr:
+		l.grows = l.grows || n.Op == js.AddEqToken && l.r.fold(n.Y, 0) == nil
+	case *js.FuncDecl, *js.ArrowFunc:
+		return nil
+	}
+	return l
+}
+
+// offset is where a text of the tree lies in the source: all of them are parts of one
+// array and reach to its end. It is -1 where that is not so.
+func (r *scriptReader) offset(b []byte) int {
+	if n := r.size - cap(b); cap(b) > 0 && n >= 0 && n+len(b) <= len(r.p.source.Text) && bytes.Equal(r.p.source.Text[n:n+len(b)], b) {
+		return n
+	}
+	return -1
+}
+
+func (r *scriptReader) see(b []byte) { r.last = max(r.offset(b), 0) }
+
+// at is where an expression is: by its last text, or, for a variable, which has the
+// place of its first use, by where its name stands next.
+func (r *scriptReader) at(e js.IExpr, name string) int {
+	switch e := e.(type) {
+	case *js.DotExpr:
+		switch y := e.Y.(type) {
+		case js.LiteralExpr:
+			return max(r.offset(y.Data), 0)
+		case *js.LiteralExpr:
+			return max(r.offset(y.Data), 0)
+		}
+		return r.at(e.X, name)
+	case *js.IndexExpr:
+		return r.at(e.X, name)
+	case *js.GroupExpr:
+		return r.at(e.X, name)
+	case *js.Var:
+		text := r.p.source.Text
+		for from, tries := r.last, 0; tries < 50; tries++ {
+			i := bytes.Index(text[from:], e.Data)
+			if i < 0 {
+				break
+			}
+			from += i
+			if rest := bytes.TrimLeft(text[from+len(e.Data):min(len(text), from+len(e.Data)+20)], " \t\n"); bytes.HasPrefix(rest, []byte("(")) {
+				return from
+			}
+			from += len(e.Data)
+		}
+		return max(r.offset(e.Data), 0)
+	}
+	return r.last
+}
+
+func (r *scriptReader) add(k kind, offset int, name string, args ...arg) {
+	f := fact{kind: k, name: name, args: args}
+	f.line, f.column = r.p.position(max(offset, 0))
+	r.p.add(f)
+}
+
+func isLiteral(e js.IExpr) bool {
+	switch e.(type) {
+	case *js.LiteralExpr, js.LiteralExpr, *js.TemplateExpr:
+		return true
+	}
+	return false
+}

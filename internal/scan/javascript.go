@@ -408,8 +408,8 @@ func (r *scriptReader) arg(e js.IExpr) (a arg) {
 			a.Part = r.template(e)
 		}
 	case *js.BinaryExpr:
-		if left, ok := r.fold(e.X, 0).(string); ok && a.Text == "" {
-			a.Part = left + "{}"
+		if part := r.part(e, 0); a.Text == "" && strings.ReplaceAll(part, "{}", "") != "" {
+			a.Part = part[:min(len(part), 4096)]
 		}
 	}
 	if _, plain := e.(*js.LiteralExpr); !plain && e != nil {
@@ -418,6 +418,17 @@ func (r *scriptReader) arg(e js.IExpr) (a arg) {
 		a.Calls = c.names
 	}
 	return a
+}
+
+// part is a text with "{}" for what is not known.
+func (r *scriptReader) part(e js.IExpr, depth int) string {
+	if s, ok := r.fold(e, 0).(string); ok {
+		return s
+	}
+	if b, ok := e.(*js.BinaryExpr); ok && b.Op == js.AddToken && depth < 30 {
+		return r.part(b.X, depth+1) + r.part(b.Y, depth+1)
+	}
+	return "{}"
 }
 
 // mentions collects the names in an expression.

@@ -176,7 +176,7 @@ func destroys(_ *program, f *fact) bool {
 	all := words(f)
 	switch {
 	case f.kind == kindCall && named(f.name, []string{"shutil.rmtree", "os.RemoveAll", "fs.rmSync", "fs.rmdirSync", "fs.rm", "fs.promises.rm", "FileUtils.rm_rf", "fs/promises.rm", "fs.remove_dir_all"}):
-		return len(f.args) > 0 && wholeTree(f.args[0].any()) || mentionsAny(f, []string{"*.expanduser", "Path.home", "*.home", "os.homedir"}) && len(f.args) > 0 && f.args[0].any() == ""
+		return f.arg(0).any() != "" && wholeTree(f.arg(0).any()) || mentionsAny(f, []string{"*.expanduser", "Path.home", "*.home", "os.homedir"}) && len(f.args) > 0 && f.args[0].any() == ""
 	case f.kind == kindWrite:
 		return device(f.arg(0).Text)
 	case f.kind != kindCommand:
@@ -199,6 +199,17 @@ func destroys(_ *program, f *fact) bool {
 func wholeTree(w string) bool {
 	w = strings.TrimSuffix(strings.TrimSuffix(w, "*"), "/")
 	return w == "" || slices.Contains([]string{"~", "$HOME", "${HOME}", "/home", "/etc", "/usr", "/var", "/bin", "/lib", "/root", "/boot", "/opt", "/home/user"}, w)
+}
+
+// sweeps goes through whole trees of the machine.
+func sweeps(_ *program, f *fact) bool {
+	switch f.kind {
+	case kindCall:
+		return named(f.name, []string{"os.walk", "os.scandir", "glob.glob", "filepath.Walk", "filepath.WalkDir", "fs.readdirSync", "fs.readdir"}) && f.arg(0).any() != "" && wholeTree(f.arg(0).any())
+	case kindCommand:
+		return (f.name == "find" || f.name == "ls" && slices.Contains(words(f), "-R") || f.name == "grep" && slices.Contains(words(f), "-r")) && len(f.args) > 0 && slices.ContainsFunc(words(f), func(w string) bool { return w != "" && wholeTree(w) })
+	}
+	return false
 }
 
 func device(w string) bool {
@@ -229,6 +240,13 @@ func reverseShell(_ *program, f *fact) bool {
 			})
 		}
 		return f.name == "socat" && hasAny(strings.ToLower(strings.Join(all, " ")), []string{"exec:", "system:"})
+	case kindPipe:
+		row := f.args[0].Calls
+		for i, c := range row[:len(row)-1] {
+			if interprets(c) && hasAny(row[i+1], []string{"nc ", "ncat ", "netcat ", "telnet ", "socat "}) {
+				return true
+			}
+		}
 	case kindWrite, kindRead, kindText:
 		return hasAny(f.arg(0).Text, []string{"/dev/tcp/", "/dev/udp/"})
 	case kindCall:
@@ -342,6 +360,9 @@ func innards(_ *program, f *fact) bool {
 	case kindName, kindSet:
 		return hasAny(f.name, ways)
 	case kindCall:
+		if strings.HasPrefix(f.name, "vm.") && strings.Contains(f.arg(0).Text, "constructor") {
+			return true
+		}
 		return named(f.name, []string{"gc.get_objects", "gc.get_referrers", "sys._getframe", "inspect.currentframe", "*.constructor.constructor"}) || hasAny(f.name, ways)
 	}
 	return false

@@ -25,6 +25,7 @@ BUILTIN = ("__builtins__.", "builtins.", "__builtins__.__dict__.", "globals().",
 class Folder:
     def __init__(self):
         self.alias = {}
+        self.texts = {}  # names that stand for a constant text
 
     # The value of an expression that needs no run to know: a text, bytes, a number, or None.
     def fold(self, e, depth=0):
@@ -33,6 +34,8 @@ class Folder:
             return e.value
         if depth > MAX_RESOLVE:
             return None
+        if t is ast.Name:
+            return self.texts.get(e.id)
         if t is ast.BinOp:
             return self.fold_binary(type(e.op), self.fold(e.left, depth + 1), self.fold(e.right, depth + 1))
         if t is ast.JoinedStr:
@@ -54,6 +57,8 @@ class Folder:
     def fold_binary(self, op, left, right):
         if op is ast.Add and type(left) is type(right) and isinstance(left, (str, bytes)):
             return (left + right)[:MAX_TEXT]
+        if op is ast.Mult and isinstance(left, str) and isinstance(right, int) and 0 <= right * len(left) <= MAX_TEXT:
+            return left * right
         if not (isinstance(left, (int, float)) and isinstance(right, (int, float))):
             return None
         try:
@@ -184,17 +189,29 @@ class Reader(Folder):
         t = type(e)
         if t is ast.List or t is ast.Tuple:
             out["w"] = [w if isinstance(w, str) else "" for w in map(self.fold, e.elts[:30])]
-        elif t is ast.JoinedStr and not out:
-            out["p"] = "".join(v.value if type(v) is ast.Constant else "{}" for v in e.values[:30])[:MAX_TEXT]
-        elif t is ast.BinOp and not out:
-            left = self.fold(e.left)
-            if isinstance(left, str):
-                out["p"] = left[:MAX_TEXT] + "{}"
+        elif not out and (t is ast.JoinedStr or t is ast.BinOp):
+            part = self.part(e)
+            if part.replace("{}", ""):
+                out["p"] = part[:MAX_TEXT]
         if t is not ast.Constant:
             calls = self.calls_of(e)
             if calls:
                 out["c"] = calls
         return out
+
+    # A text with "{}" for what is not known.
+    def part(self, e, depth=0):
+        value = self.fold(e)
+        if isinstance(value, str):
+            return value
+        if depth < MAX_RESOLVE:
+            if type(e) is ast.BinOp and type(e.op) is ast.Add:
+                return self.part(e.left, depth + 1) + self.part(e.right, depth + 1)
+            if type(e) is ast.BinOp and type(e.op) is ast.Mod:
+                return self.part(e.left, depth + 1)
+            if type(e) is ast.JoinedStr:
+                return "".join(self.part(v, depth + 1) for v in e.values[:30])
+        return "{}"
 
     # The names that an expression calls or mentions, outermost first.
     def calls_of(self, e):
@@ -255,7 +272,13 @@ class Reader(Folder):
                     self.alias[target.id] = name
                 else:
                     self.alias.pop(target.id, None)
-            elif type(target) in (ast.Attribute, ast.Subscript):
+            if type(target) is ast.Name:
+                text = self.fold(value) if t is not ast.Name else None
+                if isinstance(text, (str, bytes)) and len(text) <= MAX_TEXT:
+                    self.texts[target.id] = text
+                else:
+                    self.texts.pop(target.id, None)
+            if type(target) in (ast.Attribute, ast.Subscript):
                 args = [self.arg(value)]
                 if type(target) is ast.Subscript:
                     key = self.fold(target.slice)
@@ -286,7 +309,7 @@ class Reader(Folder):
 
     # A name that is put together out of what would do as it is.
     def hidden(self, node, e):
-        if type(e) is not ast.Constant and isinstance(name := self.fold(e), str):
+        if type(e) not in (ast.Constant, ast.Name) and isinstance(name := self.fold(e), str):
             self.emit("hidden", node, name)
 
     def on_subscript(self, node, depth):

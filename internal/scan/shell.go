@@ -94,6 +94,7 @@ func (s *shellReader) node(n syntax.Node) {
 	case *syntax.Assign:
 		if n.Name != nil && n.Value != nil && len(s.variables) < 1000 {
 			s.variables[n.Name.Value] = s.text(n.Value, 0)
+			s.add(kindSet, n, n.Name.Value, arg{Text: s.variables[n.Name.Value]})
 		}
 	case *syntax.CallExpr:
 		if len(n.Args) == 0 {
@@ -102,6 +103,9 @@ func (s *shellReader) node(n syntax.Node) {
 		var words []string
 		for _, w := range n.Args[:min(len(n.Args), 60)] {
 			words = append(words, s.text(w, 0))
+		}
+		if composed(n.Args[0]) && !strings.ContainsAny(words[0], "/${ ") {
+			s.add(kindHidden, n, words[0])
 		}
 		if strings.Contains(words[0], " ") { // a variable that holds a whole command
 			words = append(strings.Fields(words[0]), words[1:]...)
@@ -118,6 +122,15 @@ func (s *shellReader) node(n syntax.Node) {
 	case *syntax.WhileClause:
 		s.loop(n)
 	}
+}
+
+// composed says whether a word is put together of parts, or of escapes.
+func composed(w *syntax.Word) bool {
+	if len(w.Parts) > 1 {
+		return true
+	}
+	quoted, ok := w.Parts[0].(*syntax.SglQuoted)
+	return ok && quoted.Dollar
 }
 
 func (s *shellReader) place(n syntax.Node) place {
@@ -337,7 +350,7 @@ func (p *program) command(words []string, at place) {
 	if len(words) == 0 || at.depth > maxNestedText {
 		return
 	}
-	name := path.Base(words[0])
+	name := baseName(words[0])
 	f := fact{kind: kindCommand, line: at.line, column: at.column, name: name}
 	for _, w := range words[1:min(len(words), 60)] {
 		f.args = append(f.args, arg{Text: w})
@@ -361,6 +374,14 @@ func (p *program) command(words []string, at place) {
 			p.command(words[i+1:], at)
 		}
 	}
+}
+
+// baseName is the name of a program; "" stays what is not known.
+func baseName(word string) string {
+	if word == "" {
+		return ""
+	}
+	return path.Base(word)
 }
 
 var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "ash"}

@@ -91,6 +91,14 @@ var rules = []Rule{
 		match:    destroys,
 	},
 	{
+		ID: "file-sweep", Class: "files", Severity: sandbox.SeverityWarning, Title: "goes through whole trees of the machine",
+		Sees:   "walks of /, ~, /home and system directories",
+		Why:    "Programs look for what is theirs in their working directory.",
+		Sample: "python", Example: "import os\nfor d in os.walk('/'):\n    print(d)",
+		Harmless: "import os\nfor d in os.walk('.'):\n    print(d)",
+		match:    sweeps,
+	},
+	{
 		ID: "process-start", Class: "processes", Severity: sandbox.SeverityNotice, Title: "starts programs",
 		Sees:   "subprocess, os.system, child_process, exec of the language",
 		Why:    "What a program starts does what this scan does not see.",
@@ -170,7 +178,7 @@ var rules = []Rule{
 		Why:    "Native code does what no rule for the language sees.",
 		Sample: "python", Example: "import ctypes\nctypes.CDLL(None).getpid()",
 		Harmless: "ctypes_note = 'x'\nprint(ctypes_note)",
-		match: anyOf(imports(nativeImports), calls(nativeCalls), says([]string{"LD_PRELOAD"}), func(_ *program, f *fact) bool {
+		match: anyOf(imports(nativeImports), calls(nativeCalls), says([]string{"LD_PRELOAD"}), func(_ *program, f *fact) bool { return f.kind == kindSet && f.name == "LD_PRELOAD" }, func(_ *program, f *fact) bool {
 			return f.kind == kindCommand && hasAny(strings.Join(words(f), " "), []string{"LD_PRELOAD="})
 		}),
 	},
@@ -231,7 +239,7 @@ var rules = []Rule{
 		match:    hiddenCode,
 	},
 	{
-		ID: "obfuscated-name", Class: "obfuscation", Severity: sandbox.SeverityDanger, Languages: []string{"python", "javascript"}, Title: "hides the name of what it calls",
+		ID: "obfuscated-name", Class: "obfuscation", Severity: sandbox.SeverityDanger, Languages: []string{"python", "javascript", "sh", "bash"}, Title: "hides the name of what it calls",
 		Sees:   "names of modules and functions that are put together, reversed or made of numbers",
 		Why:    "Honest programs call things by their names.",
 		Sample: "python", Example: "getattr(__import__('o' + 's'), 'sys' + 'tem')('id')",

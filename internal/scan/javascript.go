@@ -37,7 +37,7 @@ func readJavaScript(p *program) (unread string) {
 		why, _, _ := strings.Cut(err.Error(), "\n")
 		return why
 	}
-	r := &scriptReader{p: p, size: cap(input.Bytes()), alias: map[string]string{}}
+	r := &scriptReader{p: p, whole: input.Bytes(), alias: map[string]string{}}
 	js.Walk(&aliases{r}, tree)
 	js.Walk(r, tree)
 	return ""
@@ -46,8 +46,8 @@ func readJavaScript(p *program) (unread string) {
 // scriptReader visits a tree of JavaScript.
 type scriptReader struct {
 	p     *program
-	size  int // of the array in which all texts of the tree lie
-	last  int // offset of the last text that was visited
+	whole []byte // all texts of the tree are parts of it
+	last  int    // offset of the last text that was visited
 	alias map[string]string
 }
 
@@ -500,14 +500,8 @@ func (l *loopReader) Enter(n js.INode) js.IVisitor {
 	return l
 }
 
-// offset is where a text of the tree lies in the source: all of them are parts of one
-// array and reach to its end. It is -1 where that is not so.
-func (r *scriptReader) offset(b []byte) int {
-	if n := r.size - cap(b); cap(b) > 0 && n >= 0 && n+len(b) <= len(r.p.source.Text) && bytes.Equal(r.p.source.Text[n:n+len(b)], b) {
-		return n
-	}
-	return -1
-}
+// offset is where a text of the tree lies in the source, or -1.
+func (r *scriptReader) offset(b []byte) int { return offsetIn(r.whole, b) }
 
 func (r *scriptReader) see(b []byte) { r.last = max(r.offset(b), 0) }
 

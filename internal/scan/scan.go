@@ -82,11 +82,11 @@ func (s Scanner) Scan(ctx context.Context, src Source) (*Report, error) {
 		return r, nil
 	}
 	p := &program{source: src, lines: lineStarts(src.Text)}
+	p.readWords() // first: whatever else the source is full of, there is room for these
 	if err := s.read(ctx, p); err != nil {
 		return nil, err
 	}
 	p.expand()
-	p.readWords()
 	if p.unread != "" {
 		r.Unread = "could not be read: " + sandbox.SafeText(p.unread, 2*maxShownText)
 	}

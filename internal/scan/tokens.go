@@ -170,6 +170,9 @@ func (r *tokenReader) take(t token) {
 		// a macro's name goes on: format!(…)
 	case '(', '{':
 		if r.name != "" {
+			if r.call != nil && r.call.kind == kindCall && len(r.call.args) < 8 { // inside another one's parentheses
+				r.call.args = append(r.call.args, arg{Calls: []string{r.name}})
+			}
 			r.begin(kindCall)
 		}
 		r.name = ""

@@ -12,6 +12,8 @@ const (
 	wordHidden     = "hidden"
 )
 
+const maxWords = 2000 // of the facts
+
 // injections are sentences that talk to a model, in lower case. Words of them may be
 // separated by any white space.
 var injections = []string{
@@ -80,6 +82,10 @@ func (p *program) word(name string, offset int) {
 	line, column := p.position(offset)
 	if n := len(p.facts); n > 0 && p.facts[n-1].kind == kindWord && p.facts[n-1].name == name && p.facts[n-1].line == line {
 		return // once a line is enough
+	}
+	if len(p.facts) >= maxWords {
+		p.full = true
+		return
 	}
 	p.add(fact{kind: kindWord, line: line, column: column, name: name})
 }

@@ -40,6 +40,7 @@ func (a *app) wholeCommands() []namedCommand {
 		{"serve", a.serveCommand},
 		{"key", a.keyCommand},
 		{"secret", a.secretCommand},
+		{"scan", a.scanCommand},
 		{"audit", a.auditCommand},
 		{"receipt", a.receiptCommand},
 		{"template", a.templateCommand},

@@ -19,6 +19,7 @@ DECODERS = ("b64decode", "fromhex", "unhexlify", "a2b_base64", "urlsafe_b64decod
 READS = ("eval", "exec", "compile")
 HINTS = ("169.254.", "metadata", "stratum+", "http", "://", ".onion")
 PLAIN = frozenset((type(None), str, int, ast.Name, ast.Load, ast.Store, ast.Del, ast.Pass, ast.Break, ast.Continue, ast.And, ast.Or, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Mod, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Is, ast.IsNot, ast.In, ast.NotIn, ast.Not, ast.USub, ast.Global, ast.Nonlocal))
+LEAVES = (PLAIN - {ast.Name}) | {ast.Constant}
 BUILTIN = ("__builtins__.", "builtins.", "__builtins__.__dict__.", "globals().", "__import__().")
 
 
@@ -215,6 +216,10 @@ class Reader(Folder):
 
     # The names that an expression calls or mentions, outermost first.
     def calls_of(self, e):
+        t = type(e)
+        if t is ast.Name:
+            known = self.alias.get(e.id)
+            return [known[:120]] if known else []
         names, todo = [], [e]
         for node in todo:
             if len(todo) > 60 or len(names) > 8:
@@ -228,7 +233,12 @@ class Reader(Folder):
                     names.append(known)
             elif t is ast.Attribute or t is ast.Subscript:
                 names.append(self.name(node))
-            todo.extend(ast.iter_child_nodes(node))
+            for field in FIELDS[t]:
+                child = getattr(node, field, None)
+                if type(child) is list:
+                    todo.extend(c for c in child if type(c) not in LEAVES)
+                elif type(child) not in LEAVES:
+                    todo.append(child)
         return [n[:120] for n in names]
 
     def read(self, tree, depth=0):
@@ -240,7 +250,7 @@ class Reader(Folder):
             handle = handlers.get(t)
             if handle is not None:
                 handle(self, node, depth)
-            for field in FIELDS.get(t) or fields_of(t):
+            for field in FIELDS[t]:
                 child = getattr(node, field, None)
                 if type(child) is list:
                     for c in child[::-1]:
@@ -399,14 +409,18 @@ class Reader(Folder):
     }
 
 
-FIELDS = {}
 SHALLOW = ("ctx", "op", "ops", "type_comment", "kind", "id", "attr", "name", "arg", "module", "level")
 
 
-def fields_of(t):
-    names = () if t is ast.Constant else reversed(t._fields)
-    FIELDS[t] = tuple(f for f in names if f not in SHALLOW)
-    return FIELDS[t]
+# The fields of a type of nodes that may hold nodes, from the last.
+class Fields(dict):
+    def __missing__(self, t):
+        names = () if t is ast.Constant else reversed(t._fields)
+        self[t] = tuple(f for f in names if f not in SHALLOW)
+        return self[t]
+
+
+FIELDS = Fields()
 
 
 def plain_builtin(name):

@@ -5,6 +5,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -44,6 +45,11 @@ type pythonArg struct {
 // it can add or leave out facts, and no more.
 func (p *program) readPython(ctx context.Context, run RunPython) error {
 	out, err := run(ctx, pythonProgram, p.source.Text)
+	var why Unread
+	if errors.As(err, &why) {
+		p.unread = string(why)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

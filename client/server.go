@@ -50,6 +50,12 @@ func (c *Client) Languages(ctx context.Context) ([]Language, error) {
 	return listed[Language](ctx, c, get("languages"))
 }
 
+// Scan looks at a program and runs nothing of it. It is advice; what holds a program is
+// the sandbox.
+func (c *Client) Scan(ctx context.Context, req sandbox.ScanRequest) (*sandbox.ScanReport, error) {
+	return answered[*sandbox.ScanReport](ctx, c, call{method: http.MethodPost, path: []string{"v1", "scan"}, json: req, repeat: true})
+}
+
 // Templates lists the names of the templates.
 func (c *Client) Templates(ctx context.Context) ([]string, error) {
 	return listed[string](ctx, c, get("templates"))

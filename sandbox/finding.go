@@ -28,3 +28,24 @@ type Finding struct {
 	// Text is the line that it is about, cut and with control characters as escapes.
 	Text string `json:"text"`
 }
+
+// ScanRequest asks for a look at a program. Nothing of it is run.
+type ScanRequest struct {
+	Language string `json:"language"`
+	Code     string `json:"code"`
+	File     string `json:"file,omitempty"` // a name for the findings
+}
+
+// ScanReport is what was seen in a program.
+type ScanReport struct {
+	File     string    `json:"file,omitempty"`
+	Language string    `json:"language"`
+	Findings []Finding `json:"findings"`
+	// Worst is the highest severity among the findings; empty without any.
+	Worst Severity `json:"worst,omitempty"`
+	// Unread says why the program could not be read as its language is. What its words
+	// alone tell is among the findings all the same, unless it is no text.
+	Unread string `json:"unread,omitempty"`
+	// Truncated says that there was more than is said.
+	Truncated bool `json:"truncated,omitempty"`
+}

@@ -102,6 +102,11 @@ type Result struct {
 
 	// Gate is what the output gate has made of the output; nil where there is none.
 	Gate *GateResult `json:"gate,omitempty"`
+	// Findings are what a scan saw in the program before it ran, where the request has
+	// scan; nil where it has not. FindingsUnread says why the program could not be read
+	// as its language is.
+	Findings       []Finding `json:"findings,omitzero"`
+	FindingsUnread string    `json:"findings_unread,omitempty"`
 
 	// Network is what went on with the declared endpoints; nil where none were.
 	Network *NetworkUse `json:"network,omitempty"`

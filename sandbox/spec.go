@@ -54,6 +54,9 @@ type Spec struct {
 	// that is compiled for it.
 	Warm []string `json:"warm,omitempty"`
 	Cold bool     `json:"cold,omitempty"`
+	// Scan asks for a look at the program before it runs; what is seen is in the result's
+	// findings and changes nothing else.
+	Scan bool `json:"scan,omitempty"`
 	// OutputBase64 asks for the exact bytes of the output as well.
 	OutputBase64 bool              `json:"output_base64,omitempty"`
 	Mounts       []Mount           `json:"-"` // host directories; never from a request

@@ -198,6 +198,7 @@ func samples() map[reflect.Type]any {
 		List[Run]{Items: []Run{sampleRun(false)}, Next: "bjE3OTU3"},
 		sampleSandbox(),
 		List[sandbox.Info]{Items: []sandbox.Info{sampleSandbox()}},
+		sandbox.ScanReport{Language: "bash", Findings: []sandbox.Finding{{Rule: "file-destroy", Severity: sandbox.SeverityDanger, Title: "removes or overwrites whole trees or disks", Line: 1, Column: 1, Text: "rm -rf /"}}, Worst: sandbox.SeverityDanger},
 		sampleProcess(),
 		List[sandbox.Process]{Items: []sandbox.Process{listedProcess()}},
 		sampleFile(),

@@ -25,7 +25,7 @@ type runFlags struct {
 	require                               []string
 	imports                               []string
 	warm                                  []string
-	cold                                  bool
+	cold, scan                            bool
 	spec                                  string
 	json, base64, raw, verbose, detach    bool
 	receipt                               string
@@ -54,9 +54,10 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.StringVar(&f.spec, "spec", "", "read the whole request, in JSON; other flags override it")
 	set.StringSliceVar(&f.warm, "warm", nil, "modules that the interpreter shall have loaded already, where a server keeps such interpreters")
 	set.BoolVar(&f.cold, "cold", false, "start the interpreter, or compile the program, for this run")
+	set.BoolVar(&f.scan, "scan", false, "look at the program before it runs, and say what was seen (advice, not isolation)")
 	set.StringArrayVar(&f.imports, "allow-import", nil, "let the program import this module and only those named (advice, not isolation); may be repeated")
 	set.Var(pairs{f.metadata, "metadata"}, "metadata", "a note of yours on the run, to find it by; may be repeated")
-	group(set, groupProgram, "language NAME", "stdin FILE|-", "env K=V", "spec FILE|-", "warm MODULE,...", "cold", "allow-import NAME", "metadata K=V")
+	group(set, groupProgram, "language NAME", "stdin FILE|-", "env K=V", "spec FILE|-", "warm MODULE,...", "cold", "scan", "allow-import NAME", "metadata K=V")
 
 	bindLimits(set, &f.limits, true)
 
@@ -132,6 +133,7 @@ func (f *runFlags) override(spec *sandbox.Spec) {
 	spec.AllowedImports = append(spec.AllowedImports, f.imports...)
 	spec.Warm = append(spec.Warm, f.warm...)
 	spec.Cold = spec.Cold || f.cold
+	spec.Scan = spec.Scan || f.scan
 	spec.OutputBase64 = spec.OutputBase64 || f.base64
 	spec.Require = append(spec.Require, f.require...)
 }

@@ -29,6 +29,8 @@ func (a *app) prepareFor(w wish, read bool) error {
 	flag := ""
 	switch {
 	case a.remote():
+	case w.scan:
+		flag = "--scan"
 	case w.template != "" && w.template != sandbox.TemplateHost:
 		flag = "--template " + sandbox.SafeText(w.template, 130)
 	case w.stronger() && w.driver != "":

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"pinfold/internal/engine/runs"
@@ -53,11 +54,32 @@ func (a *app) report(r *sandbox.Result, o reportOptions) {
 	if r.ColdBecause != "" {
 		a.say("--warm had no effect: %s", sandbox.SafeText(r.ColdBecause, maxMessage))
 	}
+	for _, line := range seen(r) {
+		a.say("%s", line)
+	}
 	a.gateNotes(r, o)
 	a.artifactNotes(r, o)
 	if o.verbose {
 		a.details(r)
 	}
+}
+
+// seen says what a scan saw, the worst first.
+func seen(r *sandbox.Result) (lines []string) {
+	if r.FindingsUnread != "" {
+		lines = append(lines, "scan: "+sandbox.SafeText(r.FindingsUnread, maxMessage))
+	}
+	all := slices.Clone(r.Findings)
+	slices.SortStableFunc(all, func(a, b sandbox.Finding) int {
+		return slices.Index(sandbox.Severities(), b.Severity) - slices.Index(sandbox.Severities(), a.Severity)
+	})
+	for i, f := range all {
+		if i == maxNotes {
+			return append(lines, fmt.Sprintf("scan: and %d more; --json has them", len(all)-i))
+		}
+		lines = append(lines, fmt.Sprintf("scan: line %d: %s: %s (%s)", f.Line, sandbox.SafeText(string(f.Severity), 20), sandbox.SafeText(f.Title, maxMessage), sandbox.SafeText(f.Rule, 40)))
+	}
+	return lines
 }
 
 // wantedInput says whether a Python program ended because there was nothing to

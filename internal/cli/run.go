@@ -93,12 +93,12 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	if err := checkStdin(f, program); err != nil {
 		return err
 	}
-	if err := a.prepareFor(wish{f.template, f.driver, f.isolation, f.gates()}, false); err != nil {
+	if err := a.prepareFor(wish{f.template, f.driver, f.isolation, f.gates(), f.scan}, false); err != nil {
 		return err
 	}
 	spec, err := a.buildSpec(f, program, args)
 	if err == nil {
-		err = a.prepareFor(wish{spec.Template, spec.Driver, spec.Isolation, !spec.Gate.Empty()}, f.spec == fromStdin || program == fromStdin)
+		err = a.prepareFor(wish{spec.Template, spec.Driver, spec.Isolation, !spec.Gate.Empty(), spec.Scan}, f.spec == fromStdin || program == fromStdin)
 	}
 	if err != nil {
 		return err

@@ -7,9 +7,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"pinfold/client"
 	"pinfold/internal/engine/runs"
 	"pinfold/internal/scan"
 	"pinfold/sandbox"
@@ -91,18 +93,10 @@ func (a *app) scan(ctx context.Context, f scanFlags, name string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer cancelOnSignal(cancel)()
-	s := scan.Scanner{Python: scan.InSandbox(func(ctx context.Context, spec sandbox.Spec) (*sandbox.Result, error) {
-		runner, closeRunner, err := a.runner(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer closeRunner()
-		return runner.Run(ctx, runs.Request{Spec: spec, NoArtifacts: true, NoResults: true})
-	})}
 	if name == fromStdin {
 		name = ""
 	}
-	report, err := s.Scan(ctx, scan.Source{File: name, Language: spec.Language, Text: text})
+	report, err := a.look(ctx, sandbox.ScanRequest{File: name, Language: spec.Language, Code: string(text)})
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return cancelled()
@@ -114,6 +108,26 @@ func (a *app) scan(ctx context.Context, f scanFlags, name string) error {
 		return a.writeJSON(report)
 	}
 	return a.writeReportOfScan(report)
+}
+
+// look asks the server, or looks here.
+func (a *app) look(ctx context.Context, req sandbox.ScanRequest) (report *sandbox.ScanReport, err error) {
+	if a.remote() && utf8.ValidString(req.Code) { // what is no text is told here: JSON would change it
+		err = a.with(ctx, func(ctx context.Context, c *client.Client) error {
+			report, err = c.Scan(ctx, req)
+			return err
+		})
+		return report, err
+	}
+	s := scan.Scanner{Python: scan.InSandbox(func(ctx context.Context, spec sandbox.Spec) (*sandbox.Result, error) {
+		runner, closeRunner, err := a.runner(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer closeRunner()
+		return runner.Run(ctx, runs.Request{Spec: spec, NoArtifacts: true, NoResults: true})
+	})}
+	return s.Scan(ctx, scan.Source{File: req.File, Language: req.Language, Text: []byte(req.Code)})
 }
 
 // scanStatus is the exit status for a report.

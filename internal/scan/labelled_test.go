@@ -67,7 +67,7 @@ func TestLabelledSet(t *testing.T) {
 		if seen {
 			rows[class].seen++
 		} else {
-			misses = append(misses, fmt.Sprintf("%s: not seen as %s, only %s", f.Name, class, strings.Join(r.rules(), " ")))
+			misses = append(misses, fmt.Sprintf("%s: not seen as %s, only %s", f.Name, class, strings.Join(rulesOf(r), " ")))
 		}
 		if Rank(r.Worst) > Rank(sandbox.SeverityNotice) {
 			rows[class].above++

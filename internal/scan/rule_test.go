@@ -69,7 +69,7 @@ func scanned(t testing.TB, s Scanner, lang, source string) *Report {
 	return r
 }
 
-func (r *Report) rules() (ids []string) {
+func rulesOf(r *Report) (ids []string) {
 	for _, f := range r.Findings {
 		ids = append(ids, f.Rule)
 	}
@@ -94,15 +94,15 @@ func TestEveryRuleHoldsItsExamples(t *testing.T) {
 			t.Errorf("%s does not say everything", rule.ID)
 		}
 		r := scanned(t, s, rule.Sample, rule.Example)
-		if !slices.Contains(r.rules(), rule.ID) || r.Unread != "" {
-			t.Errorf("%s is not found in its example; found: %q %s", rule.ID, r.rules(), r.Unread)
+		if !slices.Contains(rulesOf(r), rule.ID) || r.Unread != "" {
+			t.Errorf("%s is not found in its example; found: %q %s", rule.ID, rulesOf(r), r.Unread)
 		}
 		for _, f := range r.Findings {
 			if f.Line < 1 || f.Column < 1 || f.Text == "" {
 				t.Errorf("%s: a finding without its place: %+v", rule.ID, f)
 			}
 		}
-		if r := scanned(t, s, rule.Sample, rule.Harmless); slices.Contains(r.rules(), rule.ID) || r.Unread != "" {
+		if r := scanned(t, s, rule.Sample, rule.Harmless); slices.Contains(rulesOf(r), rule.ID) || r.Unread != "" {
 			t.Errorf("%s is found in its harmless twin %s", rule.ID, r.Unread)
 		}
 	}

@@ -55,18 +55,7 @@ type Source struct {
 }
 
 // Report is what was seen.
-type Report struct {
-	File     string            `json:"file,omitempty"`
-	Language string            `json:"language"`
-	Findings []sandbox.Finding `json:"findings"`
-	// Worst is the highest severity among the findings; empty without any.
-	Worst sandbox.Severity `json:"worst,omitempty"`
-	// Unread says why the program, or part of it, could not be read as its language is.
-	// What its words alone tell is among the findings all the same, unless it is no text.
-	Unread string `json:"unread,omitempty"`
-	// Truncated says that there was more than is said.
-	Truncated bool `json:"truncated,omitempty"`
-}
+type Report = sandbox.ScanReport
 
 // Scan looks at a source. The error is one of the context, of RunPython, or
 // language_unknown; a source that cannot be read is a report that says so.
@@ -91,7 +80,7 @@ func (s Scanner) Scan(ctx context.Context, src Source) (*Report, error) {
 		r.Unread = "could not be read: " + sandbox.SafeText(p.unread, 2*maxShownText)
 	}
 	r.Truncated = p.full
-	r.judge(p)
+	judge(r, p)
 	return r, nil
 }
 
@@ -134,7 +123,7 @@ func notText(b []byte) string {
 }
 
 // judge applies the rules.
-func (r *Report) judge(p *program) {
+func judge(r *Report, p *program) {
 	type key struct {
 		rule string
 		line int
@@ -173,7 +162,7 @@ func (r *Report) judge(p *program) {
 			}
 		}
 	}
-	r.sort()
+	finish(r)
 }
 
 // together finds what of the second kind there is, where there is something of the
@@ -188,7 +177,8 @@ func together(found []sandbox.Finding, first, second []string) (sandbox.Finding,
 	return sandbox.Finding{}, false
 }
 
-func (r *Report) sort() {
+// finish sorts the findings, and says which is the worst.
+func finish(r *Report) {
 	slices.SortStableFunc(r.Findings, func(a, b sandbox.Finding) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Rule, b.Rule))
 	})

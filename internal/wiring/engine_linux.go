@@ -25,8 +25,7 @@ func NewEngine(o engine.Options, p Parts) (*engine.Engine, error) {
 			return nil, err
 		}
 	}
-	o.Host = image.HostTree()
-	o.Gates = newGate
+	o.Host, o.Scan, o.Gates = image.HostTree(), scanner(), newGate
 	o.Template, o.Templates, o.Home = templates(o.Host, p.Images)
 	o.Drivers = append([]driver.Driver{ // the strongest first
 		native.New(native.Options{Agent: source.Open, AgentFile: source.File}),

@@ -21,6 +21,7 @@ import (
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
 	"pinfold/internal/image"
+	"pinfold/internal/scan"
 	"pinfold/internal/store"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
@@ -114,6 +115,9 @@ func (w *world) startEngine(s settings, st *store.Store) {
 	w.driver = fake.New(fake.Options{Script: s.script})
 	s.engine.Drivers, s.engine.Host, s.engine.Store = []driver.Driver{w.driver}, host, st
 	s.engine.Template = func(string) (image.Template, error) { return template, nil }
+	s.engine.Scan = func(ctx context.Context, req sandbox.ScanRequest, run func(context.Context, sandbox.Spec) (*sandbox.Result, error)) (*sandbox.ScanReport, error) {
+		return scan.Scanner{Python: scan.InSandbox(run)}.Scan(ctx, scan.Source{File: req.File, Language: req.Language, Text: []byte(req.Code)})
+	}
 	w.Engine = engine.New(s.engine)
 	t.Cleanup(func() {
 		if err := w.Close(); err != nil {

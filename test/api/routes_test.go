@@ -121,6 +121,27 @@ func useRuns(w *world) {
 	if len(runs.Items) != 1 || runs.Items[0].ID != result.ID {
 		t.Fatalf("%+v", runs)
 	}
+	useScan(w)
+}
+
+// useScan looks at programs: by itself, and of a run.
+func useScan(w *world) {
+	t := w.t
+	t.Helper()
+	var seen sandbox.ScanReport
+	w.must(200, request{key: "run", method: "POST", path: "/v1/scan", body: sandbox.ScanRequest{Language: "sh", Code: "rm -rf /", File: "a.sh"}}).json(t, &seen)
+	if seen.Worst != sandbox.SeverityDanger || len(seen.Findings) == 0 || seen.Findings[0].File != "a.sh" {
+		t.Fatalf("%+v", seen)
+	}
+	w.must(422, request{key: "run", method: "POST", path: "/v1/scan", body: sandbox.ScanRequest{Language: "klingon", Code: "x"}})
+	var result sandbox.Result
+	w.must(200, request{key: "alpha", method: "POST", path: "/v1/runs", body: sandbox.Spec{Language: "sh", Code: "rm -rf /", Scan: true}}).json(t, &result)
+	if len(result.Findings) != len(seen.Findings) {
+		t.Fatalf("%+v", result.Findings)
+	}
+	if a := w.must(200, request{key: "alpha", method: "POST", path: "/v1/runs", body: sandbox.Spec{Language: "sh", Code: "rm -rf /"}}); strings.Contains(a.body, "findings") {
+		t.Fatalf("unasked: %s", a.body)
+	}
 }
 
 // useOpenStdin runs a program that reads until the end of its stdin.

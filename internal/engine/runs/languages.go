@@ -49,12 +49,7 @@ func (rn *Runner) Languages(ctx context.Context) ([]LanguageInfo, error) {
 	// recorded.
 	unrecorded := func(ctx context.Context, req Request) (*sandbox.Result, error) {
 		req.Tenant = records.LocalTenant
-		j, err := rn.prepare(ctx, req)
-		if err != nil {
-			return nil, err
-		}
-		defer close(j.told)
-		return rn.perform(ctx, j)
+		return rn.unrecorded(ctx, req)
 	}
 	known, err := AskLanguages(ctx, unrecorded, sandbox.Spec{})
 	if err != nil {

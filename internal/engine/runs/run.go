@@ -42,6 +42,13 @@ func (rn *Runner) refused(ctx context.Context, err error) error {
 
 // perform waits for room, runs the job and counts it.
 func (rn *Runner) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
+	if err := j.look(ctx); err != nil {
+		if j.place != nil {
+			j.place.Leave()
+			rn.running.Done()
+		}
+		return nil, rn.refused(ctx, err)
+	}
 	if j.place == nil {
 		if err := rn.enter(j, false); err != nil {
 			return nil, rn.refused(ctx, err)

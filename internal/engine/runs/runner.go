@@ -37,6 +37,7 @@ type Options struct {
 	Secrets    secret.Finder   // nil: there are none
 	// Level is how strongly the driver of a name isolates, for the audit log.
 	Level func(driver string) string
+	Scan  ScanFunc            // nil: runs that ask for a scan are refused
 	Cache *compilecache.Cache // nil: every run compiles
 	Host  fs.FS               // in which the templates' compilers lie
 	Home  execution.Homes     // nil: no image has anything in its user's home
@@ -68,6 +69,8 @@ type Runner struct {
 	gates         Gates
 	secrets       secret.Finder
 	level         func(driver string) string
+	scan          ScanFunc
+	scans         chan struct{} // places for scans
 	compileCache  *compilecache.Cache
 	host          fs.FS
 	home          execution.Homes
@@ -96,7 +99,7 @@ type Runner struct {
 func New(o Options) *Runner {
 	rn := &Runner{
 		policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, auditor: o.Auditor, gates: o.Gates, secrets: o.Secrets, level: o.Level,
-		compileCache: o.Cache, host: o.Host, home: o.Home, destroysLater: o.DestroyLater, observer: o.Observer, log: o.Log,
+		scan: o.Scan, scans: make(chan struct{}, scansAtOnce()), compileCache: o.Cache, host: o.Host, home: o.Home, destroysLater: o.DestroyLater, observer: o.Observer, log: o.Log,
 		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
 		runs: map[string]*liveRun{}, claims: map[runKey]*keyClaim{},
 	}

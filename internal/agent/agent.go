@@ -28,6 +28,7 @@ type agent struct {
 	conn  io.ReadWriter
 	hello wire.Hello   // the host's
 	dials atomic.Int32 // connections under way
+	doors doors
 	watch watcher
 
 	send sync.Mutex // one frame at a time
@@ -232,6 +233,8 @@ var operations = []operation{
 	{wire.OpRestore, (*agent).restore, func(r wire.Request) bool { return r.Restore != nil }, always, 0},
 	{wire.OpWatch, (*agent).watchDir, func(r wire.Request) bool { return r.Watch != nil }, never, 1},
 	{wire.OpDial, (*agent).dial, func(r wire.Request) bool { return r.Dial != nil }, always, 1},
+	{wire.OpDoors, (*agent).openDoors, func(r wire.Request) bool { return r.Doors != nil }, always, 1},
+	{wire.OpAccept, (*agent).accept, func(r wire.Request) bool { return r.Accept != nil }, always, 1},
 	{wire.OpKillAll, (*agent).killAll, always, never, 0},
 }
 

@@ -22,7 +22,8 @@ type channel struct {
 	mu       sync.Mutex
 	process  *child
 	terminal *pollFile // of the process, or nil
-	socket   *pollFile // of a connection, or nil
+	socket   *pollFile // of a connection or of doors, or nil
+	reset    bool      // its other end is to learn that it did not end well
 }
 
 func newChannel(a *agent, id uint32, op wire.Op, in bool, out int) *channel {
@@ -31,7 +32,7 @@ func newChannel(a *agent, id uint32, op wire.Op, in bool, out int) *channel {
 		c.in = wire.NewInbox(wire.UploadWindow(op))
 	}
 	for s := range out {
-		c.out[1+s] = wire.NewCredit(wire.WindowSize)
+		c.out[1+s] = wire.NewCredit(wire.DownloadWindow(op))
 	}
 	return c
 }
@@ -132,11 +133,17 @@ func (c *channel) abandon() {
 	c.stop()
 	c.signal(unix.SIGKILL, true)
 	c.mu.Lock()
-	f := c.socket
+	f, reset := c.socket, c.reset
 	c.mu.Unlock()
-	if f != nil {
-		_ = f.Close()
+	if f == nil {
+		return
 	}
+	if reset {
+		_ = f.raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		})
+	}
+	_ = f.Close()
 }
 
 // abandoned says whether the host has lost interest.

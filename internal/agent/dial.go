@@ -25,6 +25,11 @@ func (a *agent) dial(c *channel, req wire.Request) wire.Outcome {
 		return failed(dialFault(err))
 	}
 	defer f.Close() //nolint:errcheck // both directions have ended
+	return c.carry(f)
+}
+
+// carry carries both directions of a connection until both have ended.
+func (c *channel) carry(f *pollFile) wire.Outcome {
 	c.event(wire.Event{Kind: wire.EventOpened})
 	ended := make(chan struct{})
 	go func() {

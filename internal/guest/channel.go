@@ -86,7 +86,7 @@ func (g *Guest) newChannel(u use, s shape, op wire.Op) *channel {
 		c.upload = wire.NewCredit(wire.UploadWindow(op))
 	}
 	for i := range s.downloads {
-		c.download[1+i] = wire.NewInbox(wire.WindowSize)
+		c.download[1+i] = wire.NewInbox(wire.DownloadWindow(op))
 	}
 	if s.prompt {
 		c.answer = newAnswerTimer(g.fellSilent)

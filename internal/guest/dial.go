@@ -27,7 +27,7 @@ func (g *Guest) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if port < 1 || port > 65535 {
 		return nil, &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "port", Message: fmt.Sprintf("%d is not a port", port), Hint: "ports are 1 to 65535"}
 	}
-	d := &dialing{g: g, opened: make(chan struct{})}
+	d := &dialing{release: func() { g.dials.Add(-1) }, opened: make(chan struct{})}
 	if g.dials.Add(1) > wire.MaxDials {
 		g.dials.Add(-1)
 		return nil, &sandbox.Error{
@@ -66,9 +66,9 @@ func portError(port int, err error) error {
 
 // dialing is the use of a connection's channel.
 type dialing struct {
-	g      *Guest
-	opened chan struct{}
-	is     bool // opened is closed; reading loop only
+	release func() // its place among those that may be open
+	opened  chan struct{}
+	is      bool // opened is closed; reading loop only
 
 	mu   sync.Mutex
 	over bool
@@ -85,7 +85,7 @@ func (d *dialing) lingers(late *time.Timer) {
 }
 
 func (d *dialing) finished() {
-	d.g.dials.Add(-1)
+	d.release()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.over = true; d.late != nil {
@@ -124,6 +124,7 @@ type Conn struct {
 	rdline, wline deadline
 	once          sync.Once
 	closed        atomic.Bool
+	reset         atomic.Bool // Close breaks it off
 }
 
 func newConn(c *channel, d *dialing, port int) *Conn {
@@ -239,6 +240,14 @@ func (k *Conn) finish() {
 	}
 }
 
+// SetLinger says what Close does with what was written and not delivered: with 0 it is
+// dropped, and the other end learns that the connection did not end well. With anything
+// else it is delivered, as without this call.
+func (k *Conn) SetLinger(seconds int) error {
+	k.reset.Store(seconds == 0)
+	return nil
+}
+
 // Close ends the connection. What was written is still delivered, to a server
 // that reads it within some seconds.
 func (k *Conn) Close() error {
@@ -256,6 +265,10 @@ func (k *Conn) Close() error {
 		case <-k.c.over:
 			return
 		default:
+		}
+		if k.reset.Load() {
+			k.c.abandon()
+			return
 		}
 		k.finish()
 		k.c.download[wire.Stdout].Close()

@@ -23,6 +23,8 @@ func (m *Request) fields(c *codec) {
 	optional(c, &m.Watch)
 	optional(c, &m.Dial)
 	optional(c, &m.Restore)
+	optional(c, &m.Doors)
+	optional(c, &m.Accept)
 }
 
 func (m *StartRequest) fields(c *codec) {
@@ -94,6 +96,23 @@ func (m *RestorePlace) fields(c *codec) {
 }
 
 func (m *DialRequest) fields(c *codec) { c.int(&m.Port) }
+
+func (m *DoorsRequest) fields(c *codec) {
+	list(c, &m.At, part)
+	m.Resolver.fields(c)
+}
+
+func (m *Address) fields(c *codec) {
+	c.bytes(&m.IP)
+	c.int(&m.Port)
+}
+
+func (m *AcceptRequest) fields(c *codec) { c.int(&m.Door) }
+
+func (m *Packet) fields(c *codec) {
+	m.Peer.fields(c)
+	c.bytes(&m.Content)
+}
 
 func (m *Event) fields(c *codec) {
 	text(c, &m.Kind)

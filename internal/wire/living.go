@@ -89,21 +89,32 @@ const MaxWatchEvent = 8 << 10
 // AppendWatchEvent appends a change to b as it travels on stream 1 of a watch:
 // its length in two bytes, and then the message.
 func AppendWatchEvent(b []byte, e *WatchEvent) []byte {
-	m := Encode(e)
-	b = binary.BigEndian.AppendUint16(b, uint16(len(m))) //nolint:gosec // at most MaxWatchEvent: its path has at most MaxPath bytes
-	return append(b, m...)
+	return appendRecord(b, e) // at most MaxWatchEvent: its path has at most MaxPath bytes
 }
 
 // CutWatchEvent returns the first change's message and what follows it; whole
 // is false while bytes of it are still to come. A length that cannot be is a
 // *Violation.
 func CutWatchEvent(b []byte) (message, rest []byte, whole bool, err error) {
+	return cutRecord(b, MaxWatchEvent, "a change that is too long")
+}
+
+// appendRecord appends a message to b as one of many on a stream: its length in two
+// bytes, and then the message.
+func appendRecord(b []byte, m Message) []byte {
+	text := Encode(m)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(text))) //nolint:gosec // the caller's bound
+	return append(b, text...)
+}
+
+// cutRecord returns the first of such messages, of at most most bytes, and what follows it.
+func cutRecord(b []byte, most int, tooLong string) (message, rest []byte, whole bool, err error) {
 	if len(b) < 2 {
 		return nil, b, false, nil
 	}
 	n := int(binary.BigEndian.Uint16(b))
-	if n > MaxWatchEvent {
-		return nil, nil, false, violation("a change that is too long")
+	if n > most {
+		return nil, nil, false, violation(tooLong)
 	}
 	if len(b)-2 < n {
 		return nil, b, false, nil

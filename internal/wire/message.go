@@ -3,7 +3,7 @@ package wire
 import "time"
 
 // Version is the protocol's version. Both sides must say the same.
-const Version = 4
+const Version = 5
 
 // Bounds and numbers that both sides keep to.
 const (
@@ -40,6 +40,10 @@ const (
 	MaxWatchedDirs = 8192
 	// MaxDials is the most connections into a sandbox at once.
 	MaxDials = 200
+	// MaxAccepts is the most connections out of a sandbox at once, with the doors at
+	// which one is waited for. MaxDoors is the most doors.
+	MaxAccepts = 192
+	MaxDoors   = 64
 	// MaxTerminal is the most columns and rows of a terminal.
 	MaxTerminal = 1000
 )
@@ -82,6 +86,8 @@ const (
 	OpRestore Op = "restore"  // make the files of a tree from stream 0, before anything runs
 	OpWatch   Op = "watch"    // send what changes in a directory to stream 1, until the host closes
 	OpDial    Op = "dial"     // connect to a TCP server inside: stream 0 to it, stream 1 from it
+	OpDoors   Op = "doors"    // listen for programs inside, until the host closes: stream 1 has their packets, stream 0 the answers
+	OpAccept  Op = "accept"   // wait at one of the doors for a program to connect: stream 0 to it, stream 1 from it
 	OpKillAll Op = "kill_all" // kill every process but the agent and wait until they are gone
 )
 
@@ -98,6 +104,8 @@ type Request struct {
 	Dial  *DialRequest
 
 	Restore *RestoreRequest
+	Doors   *DoorsRequest
+	Accept  *AcceptRequest
 }
 
 // StartRequest starts one process.
@@ -177,7 +185,7 @@ const (
 	EventExited  EventKind = "exited"  // the process has been waited for; its output may still come
 	EventFiles   EventKind = "files"   // some of a glob's matches; in no order
 	EventEntries EventKind = "entries" // some of a listing; in no order
-	EventOpened  EventKind = "opened"  // dial: the server has accepted
+	EventOpened  EventKind = "opened"  // dial: the server has accepted; doors: all are open; accept: a program has connected
 )
 
 // Event is the payload of an event frame.

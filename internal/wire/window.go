@@ -11,10 +11,23 @@ const (
 	WriteWindowSize = 512 << 10
 )
 
+// DoorWindowSize is the window of both streams of a connection out of a sandbox. It is
+// smaller, so that what may wait for a sandbox that stands still, with as many connections
+// as it may have, is not more than a host holds for it.
+const DoorWindowSize = 64 << 10
+
 // UploadWindow is the window of stream 0 of an operation.
 func UploadWindow(op Op) int {
 	if op == OpWrite || op == OpRestore {
 		return WriteWindowSize
+	}
+	return DownloadWindow(op)
+}
+
+// DownloadWindow is the window of streams 1 and 2 of an operation.
+func DownloadWindow(op Op) int {
+	if op == OpAccept {
+		return DoorWindowSize
 	}
 	return WindowSize
 }

@@ -48,6 +48,19 @@ func (p Plan) Names() (names []image.Name) {
 	return names
 }
 
+// Inside is what the machine shows: the template, and where it has doors what programs need
+// to find the names, and to trust whom they must.
+func (p Plan) Inside() image.Template {
+	t := p.Template
+	if len(p.Doors) > 0 {
+		t = t.WithNames(p.Names(), Resolver.Addr())
+	}
+	if p.Authority != nil {
+		t = t.WithAuthority(p.Authority)
+	}
+	return t
+}
+
 // doorsOf says which doors a machine has, or refuses what the driver of the report cannot
 // give. The spec's network is canonical.
 func doorsOf(spec sandbox.MachineSpec, report Report) ([]Door, error) {

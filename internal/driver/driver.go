@@ -136,6 +136,10 @@ type MachineAbilities struct {
 	Pauser    Pauser
 	Doors     Doors
 
+	// AgentDoors says that the agent can open Plan.Doors and the resolver, inside: the
+	// machine is made so that programs find the names there, and the agent may listen.
+	AgentDoors bool
+
 	Snapshotter       Snapshotter
 	MemorySnapshotter MemorySnapshotter
 }

@@ -236,7 +236,7 @@ func (m *machine) closeEntries() {
 func (m *machine) initSpec(socket int) *initSpec {
 	h := m.host
 	n := &initSpec{
-		template: m.plan.Template, limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname, skeleton: m.shown.skeleton, layers: m.shown.layers.Files,
+		template: m.plan.Inside(), limits: m.plan.Limits, mounts: m.plan.Mounts, hostname: m.plan.Hostname, skeleton: m.shown.skeleton, layers: m.shown.layers.Files,
 		socket: socket, agent: int(h.agent.Fd()), agentOnDisk: h.agentOnDisk,
 		switchUser: m.plan.SwitchUser,
 		uid:        m.plan.User.UID, gid: m.plan.User.GID,
@@ -246,11 +246,7 @@ func (m *machine) initSpec(socket int) *initSpec {
 		timeNS: m.plan.Enforces(sandbox.FeatureTimeNS),
 		quotas: h.features.quotas, doors: m.plan.Doors,
 	}
-	if len(n.doors) > 0 {
-		n.template = n.template.WithNames(m.plan.Names(), driver.Resolver.Addr())
-	}
 	if m.plan.Authority != nil {
-		n.template = n.template.WithAuthority(m.plan.Authority)
 		n.skeleton = 0 // it has files more
 	}
 	if !h.can(cgroup.Pids) {

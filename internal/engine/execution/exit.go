@@ -1,6 +1,11 @@
 package execution
 
 import (
+	"context"
+	"net"
+	"net/netip"
+
+	"pinfold/internal/driver"
 	"pinfold/internal/egress"
 	"pinfold/sandbox"
 )
@@ -8,15 +13,11 @@ import (
 // OpenDoors lets out what the plan declares, before anything runs. After an error the
 // machine has no way out, and is to be closed. host is what all machines share, and m
 // what it takes for this machine's requests, whose authority's certificate the plan has.
-func (s *Session) OpenDoors(host *egress.Host, m egress.Means) error {
+func (s *Session) OpenDoors(ctx context.Context, host *egress.Host, m egress.Means) error {
 	if len(s.Plan.Doors) == 0 {
 		return nil
 	}
-	behind := s.Machine.Abilities().Doors
-	if behind == nil {
-		return &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the sandbox has no listeners for the declared endpoints"}
-	}
-	listeners, resolver, err := behind.TakeDoors()
+	listeners, resolver, err := s.takeDoors(ctx)
 	if err != nil {
 		return err
 	}
@@ -33,6 +34,34 @@ func (s *Session) OpenDoors(host *egress.Host, m egress.Means) error {
 	s.relay = relay
 	s.mu.Unlock()
 	return nil
+}
+
+// takeDoors returns the listeners of the plan's doors, in their order, and the resolver's
+// socket: those of the machine's driver, or else those that its agent opens now.
+func (s *Session) takeDoors(ctx context.Context) ([]net.Listener, egress.Packets, error) {
+	switch can := s.Machine.Abilities(); {
+	case can.Doors != nil:
+		return can.Doors.TakeDoors()
+	case !can.AgentDoors:
+		return nil, nil, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the sandbox has no listeners for the declared endpoints"}
+	}
+	agent, err := s.Agent(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var at []netip.AddrPort
+	for _, d := range s.Plan.Doors {
+		at = append(at, d.At)
+	}
+	opened, err := agent.OpenDoors(ctx, at, driver.Resolver)
+	if err != nil {
+		return nil, nil, &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "the sandbox's agent cannot listen for the declared endpoints: " + sandbox.AsError(err).Message, Err: err}
+	}
+	var listeners []net.Listener
+	for _, d := range opened.All() {
+		listeners = append(listeners, d)
+	}
+	return listeners, opened, nil
 }
 
 // Network is what has gone on with the declared endpoints; nil where none were.

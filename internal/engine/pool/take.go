@@ -118,7 +118,7 @@ func (s *Pools) plain(ctx context.Context, r Request) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := opened.OpenDoors(s.egress, means); err != nil {
+	if err := opened.OpenDoors(ctx, s.egress, means); err != nil {
 		return nil, errors.Join(err, opened.Close(ctx))
 	}
 	return &Machine{Session: opened}, nil

@@ -42,7 +42,7 @@ func (m *agentDoors) Dial(context.Context) (driver.Conn, error) {
 		_, _ = theirs.Write(b)
 	}
 	m.going.Go(func() {
-		defer theirs.Close() //nolint:errcheck // the end of the test
+		defer theirs.Close()
 		send(wire.AppendMessage(nil, wire.KindHello, 0, &wire.Hello{Version: wire.Version}))
 		frames := wire.NewReader(theirs, wire.Host)
 		_, err := frames.Next()
@@ -114,18 +114,18 @@ func TestDoorsByTheAgent(t *testing.T) {
 				return err
 			}
 			var req wire.Request
-			switch {
-			case f.Kind == wire.KindOpen:
+			switch f.Kind {
+			case wire.KindOpen:
 				if err := wire.Decode(f.Payload, &req); err != nil {
 					return err
 				}
-			case f.Kind == wire.KindData:
+			case wire.KindData:
 				_, content, err := f.Stream()
 				if err != nil {
 					return err
 				}
 				answers <- string(content)
-			case f.Kind == wire.KindClose:
+			case wire.KindClose:
 				go send(wire.AppendMessage(nil, wire.KindClose, f.Channel, &wire.Outcome{}))
 			}
 			switch {

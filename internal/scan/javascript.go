@@ -134,12 +134,21 @@ func (r *scriptReader) Enter(n js.INode) js.IVisitor {
 		r.add(kindText, r.last, "", arg{Text: r.template(n)})
 	case *js.DotExpr:
 		if name := r.name(n, 0); named(name, []string{"process.env", "*.__proto__", "*.constructor.constructor"}) {
-			r.add(kindName, r.at(n, name), name)
+			r.add(kindName, r.at(n), name)
 		}
 	case *js.BinaryExpr:
 		if _, ok := n.X.(*js.DotExpr); ok && n.Op == js.EqToken {
-			r.add(kindSet, r.at(n.X, ""), r.name(n.X, 0), r.arg(n.Y))
+			r.add(kindSet, r.at(n.X), r.name(n.X, 0), r.arg(n.Y))
 		}
+	default:
+		r.loop(n)
+	}
+	return r
+}
+
+// loop looks for loops without an end.
+func (r *scriptReader) loop(n js.INode) {
+	switch n := n.(type) {
 	case *js.WhileStmt:
 		if l, ok := n.Cond.(*js.LiteralExpr); ok && (l.TokenType == js.TrueToken || string(l.Data) == "1") {
 			r.endless(n.Body)
@@ -149,7 +158,6 @@ func (r *scriptReader) Enter(n js.INode) js.IVisitor {
 			r.endless(n.Body)
 		}
 	}
-	return r
 }
 
 func (r *scriptReader) literal(n js.LiteralExpr) {
@@ -179,7 +187,7 @@ func (r *scriptReader) call(callee js.IExpr, list []js.Arg) {
 	for _, a := range list[:min(len(list), 4)] {
 		args = append(args, r.arg(a.Value))
 	}
-	at := r.at(callee, name)
+	at := r.at(callee)
 	r.add(kindCall, at, name, args...)
 	hidden := callee
 	if len(list) > 0 && (name == "require" || name == "import") {
@@ -289,7 +297,7 @@ func (l *loopReader) Enter(n js.INode) js.IVisitor {
 		l.leaves = l.leaves || n.Op == js.AwaitToken
 	case *js.CallExpr:
 		name := l.r.name(n.X, 0)
-		l.at = max(l.at, l.r.at(n.X, name))
+		l.at = max(l.at, l.r.at(n.X))
 		l.grows = l.grows || slices.Contains([]string{"push", "add", "set", "unshift", "concat"}, name[strings.LastIndex(name, ".")+1:])
 		if len(l.calls) < 40 {
 			l.calls = append(l.calls, name)
@@ -309,36 +317,39 @@ func (r *scriptReader) see(b []byte) { r.last = max(r.offset(b), 0) }
 
 // at is where an expression is: by its last text, or, for a variable, which has the
 // place of its first use, by where its name stands next.
-func (r *scriptReader) at(e js.IExpr, name string) int {
+func (r *scriptReader) at(e js.IExpr) int {
 	switch e := e.(type) {
 	case *js.DotExpr:
-		switch y := e.Y.(type) {
-		case js.LiteralExpr:
-			return max(r.offset(y.Data), 0)
-		case *js.LiteralExpr:
-			return max(r.offset(y.Data), 0)
+		if l, ok := literalOf(e.Y); ok {
+			return max(r.offset(l.Data), 0)
 		}
-		return r.at(e.X, name)
+		return r.at(e.X)
 	case *js.IndexExpr:
-		return r.at(e.X, name)
+		return r.at(e.X)
 	case *js.GroupExpr:
-		return r.at(e.X, name)
+		return r.at(e.X)
 	case *js.Var:
-		text := r.p.source.Text
-		for from, tries := r.last, 0; tries < 50; tries++ {
-			i := bytes.Index(text[from:], e.Data)
-			if i < 0 {
-				break
-			}
-			from += i
-			if rest := bytes.TrimLeft(text[from+len(e.Data):min(len(text), from+len(e.Data)+20)], " \t\n"); bytes.HasPrefix(rest, []byte("(")) {
-				return from
-			}
-			from += len(e.Data)
-		}
-		return max(r.offset(e.Data), 0)
+		return r.called(e.Data)
 	}
 	return r.last
+}
+
+// called is where a name is called next.
+func (r *scriptReader) called(name []byte) int {
+	text := r.p.source.Text
+	for from, tries := r.last, 0; tries < 50; tries++ {
+		i := bytes.Index(text[from:], name)
+		if i < 0 {
+			break
+		}
+		from += i
+		end := from + len(name)
+		if bytes.HasPrefix(bytes.TrimLeft(text[end:min(len(text), end+20)], " \t\n"), []byte("(")) {
+			return from
+		}
+		from = end
+	}
+	return max(r.offset(name), 0)
 }
 
 func (r *scriptReader) add(k kind, offset int, name string, args ...arg) {
@@ -348,9 +359,18 @@ func (r *scriptReader) add(k kind, offset int, name string, args ...arg) {
 }
 
 func isLiteral(e js.IExpr) bool {
-	switch e.(type) {
-	case *js.LiteralExpr, js.LiteralExpr, *js.TemplateExpr:
-		return true
+	_, literal := literalOf(e)
+	_, template := e.(*js.TemplateExpr)
+	return literal || template
+}
+
+// literalOf is an expression as a literal: the parser has them as values and as pointers.
+func literalOf(e js.IExpr) (js.LiteralExpr, bool) {
+	switch e := e.(type) {
+	case js.LiteralExpr:
+		return e, true
+	case *js.LiteralExpr:
+		return *e, true
 	}
-	return false
+	return js.LiteralExpr{}, false
 }

@@ -32,47 +32,41 @@ func (r *scriptReader) name(e js.IExpr, depth int) string {
 	case *js.GroupExpr:
 		return r.name(e.X, depth+1)
 	case *js.DotExpr:
-		switch y := e.Y.(type) {
-		case js.LiteralExpr:
-			return scriptName(r.name(e.X, depth+1) + "." + string(y.Data))
-		case *js.LiteralExpr:
-			return scriptName(r.name(e.X, depth+1) + "." + string(y.Data))
+		if l, ok := literalOf(e.Y); ok {
+			return scriptName(r.name(e.X, depth+1) + "." + string(l.Data))
 		}
+		return "?"
 	case *js.IndexExpr:
 		if key, ok := r.fold(e.Y, depth+1).(string); ok {
 			return scriptName(r.name(e.X, depth+1) + "." + key)
 		}
 		return r.name(e.X, depth+1) + "[]"
 	case *js.CallExpr:
-		name := r.name(e.X, depth+1)
-		if (name == "require" || name == "import" || name == "process.binding") && len(e.Args.List) > 0 {
-			if module, ok := r.fold(e.Args.List[0].Value, depth+1).(string); ok {
-				return scriptName(module)
-			}
-		}
-		return name + "()"
+		return r.nameOfCall(e, depth)
 	case *js.NewExpr:
 		return r.name(e.X, depth+1) + "()"
 	case *js.UnaryExpr:
 		return r.name(e.X, depth+1)
-	case *js.BinaryExpr:
-		if e.Op == js.CommaToken {
-			return r.name(e.Y, depth+1)
-		}
 	case *js.CommaExpr: // (0, eval)(x)
 		if n := len(e.List); n > 0 {
 			return r.name(e.List[n-1], depth+1)
 		}
-	case js.LiteralExpr:
-		if e.TokenType == js.ImportToken {
-			return "import"
-		}
-	case *js.LiteralExpr:
-		if e.TokenType == js.ImportToken {
-			return "import"
-		}
+	}
+	if l, ok := literalOf(e); ok && l.TokenType == js.ImportToken {
+		return "import"
 	}
 	return "?"
+}
+
+// nameOfCall is a module's name where one is loaded.
+func (r *scriptReader) nameOfCall(e *js.CallExpr, depth int) string {
+	name := r.name(e.X, depth+1)
+	if (name == "require" || name == "import" || name == "process.binding") && len(e.Args.List) > 0 {
+		if module, ok := r.fold(e.Args.List[0].Value, depth+1).(string); ok {
+			return scriptName(module)
+		}
+	}
+	return name + "()"
 }
 
 // fold is the value of an expression that needs no run to know: string, float64 or nil.

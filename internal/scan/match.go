@@ -173,27 +173,35 @@ func lastingCommand(_ *program, f *fact) bool {
 
 // destroys removes or overwrites what is not the program's.
 func destroys(_ *program, f *fact) bool {
-	all := words(f)
-	switch {
-	case f.kind == kindCall && named(f.name, []string{"shutil.rmtree", "os.RemoveAll", "fs.rmSync", "fs.rmdirSync", "fs.rm", "fs.promises.rm", "FileUtils.rm_rf", "fs/promises.rm", "fs.remove_dir_all"}):
-		return f.arg(0).any() != "" && wholeTree(f.arg(0).any()) || mentionsAny(f, []string{"*.expanduser", "Path.home", "*.home", "os.homedir"}) && len(f.args) > 0 && f.args[0].any() == ""
-	case f.kind == kindWrite:
+	switch f.kind {
+	case kindCall:
+		name := f.arg(0).any()
+		removes := named(f.name, []string{"shutil.rmtree", "os.RemoveAll", "fs.rmSync", "fs.rmdirSync", "fs.rm", "fs.promises.rm", "FileUtils.rm_rf", "fs/promises.rm", "fs.remove_dir_all"})
+		home := name == "" && mentionsAny(f, []string{"*.expanduser", "Path.home", "*.home", "os.homedir"})
+		return removes && (home || name != "" && wholeTree(name))
+	case kindWrite:
 		return device(f.arg(0).Text)
-	case f.kind != kindCommand:
-		return false
-	case f.name == "rm":
-		flags := strings.Join(all, " ")
-		return (strings.Contains(flags, "-r") || strings.Contains(flags, "-fr") || strings.Contains(flags, "--recursive") || strings.Contains(flags, "-R")) && (slices.ContainsFunc(all, wholeTree) || slices.Contains(all, "--no-preserve-root"))
-	case f.name == "dd":
+	case kindCommand:
+		return destroyingCommand(f.name, words(f))
+	}
+	return false
+}
+
+func destroyingCommand(name string, all []string) bool {
+	switch name {
+	case "rm":
+		deep := hasAny(strings.Join(all, " "), []string{"-r", "-fr", "-R", "--recursive"})
+		return deep && (slices.ContainsFunc(all, wholeTree) || slices.Contains(all, "--no-preserve-root"))
+	case "dd":
 		return slices.ContainsFunc(all, func(w string) bool { return strings.HasPrefix(w, "of=") && device(w[3:]) })
-	case f.name == "find":
+	case "find":
 		return len(all) > 0 && wholeTree(all[0]) && slices.Contains(all, "-delete")
-	case f.name == "chmod" || f.name == "chown":
+	case "chmod", "chown":
 		return slices.Contains(all, "-R") && slices.ContainsFunc(all, wholeTree)
-	case f.name == "shred":
+	case "shred", "wipefs", "sgdisk":
 		return true
 	}
-	return strings.HasPrefix(f.name, "mkfs") || f.name == "wipefs" || f.name == "sgdisk"
+	return strings.HasPrefix(name, "mkfs")
 }
 
 func wholeTree(w string) bool {

@@ -127,11 +127,6 @@ func mentionsAny(f *fact, patterns []string) bool {
 	return false
 }
 
-// isKind matches facts of a kind.
-func isKind(k kind) func(*program, *fact) bool {
-	return func(_ *program, f *fact) bool { return f.kind == k }
-}
-
 // word matches what was seen in the words of the source.
 func word(name string) func(*program, *fact) bool {
 	return func(_ *program, f *fact) bool { return f.kind == kindWord && f.name == name }

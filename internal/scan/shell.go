@@ -93,7 +93,7 @@ func (s *shellReader) node(n syntax.Node) {
 	switch n := n.(type) {
 	case *syntax.Assign:
 		if n.Name != nil && n.Value != nil && len(s.variables) < 1000 {
-			s.variables[n.Name.Value] = s.text(n.Value, 0)
+			s.variables[n.Name.Value] = s.text(n.Value)
 			s.add(kindSet, n, n.Name.Value, arg{Text: s.variables[n.Name.Value]})
 		}
 	case *syntax.CallExpr:
@@ -102,7 +102,7 @@ func (s *shellReader) node(n syntax.Node) {
 		}
 		var words []string
 		for _, w := range n.Args[:min(len(n.Args), 60)] {
-			words = append(words, s.text(w, 0))
+			words = append(words, s.text(w))
 		}
 		if composed(n.Args[0]) && !strings.ContainsAny(words[0], "/${ ") {
 			s.add(kindHidden, n, words[0])
@@ -146,14 +146,14 @@ func (s *shellReader) add(k kind, n syntax.Node, name string, args ...arg) {
 }
 
 // text is a word as far as it is known without running it.
-func (s *shellReader) text(w *syntax.Word, depth int) string {
-	if w == nil || depth > 20 {
+func (s *shellReader) text(w *syntax.Word) string {
+	if w == nil {
 		return ""
 	}
 	var b strings.Builder
 	for _, part := range w.Parts {
 		if b.Len() < 4096 {
-			s.part(&b, part, depth)
+			s.part(&b, part, 0)
 		}
 	}
 	return b.String()
@@ -213,7 +213,7 @@ func commandNames(all []*syntax.Stmt) (names []string) {
 }
 
 func (s *shellReader) redirect(n *syntax.Redirect) {
-	name := s.text(n.Word, 0)
+	name := s.text(n.Word)
 	switch n.Op {
 	case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrAll, syntax.AppAll, syntax.DplOut, syntax.RdrInOut:
 		s.add(kindWrite, n, "", arg{Text: name})
@@ -221,7 +221,7 @@ func (s *shellReader) redirect(n *syntax.Redirect) {
 		s.add(kindRead, n, "", arg{Text: name})
 	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
 		if n.Hdoc != nil {
-			name = s.text(n.Hdoc, 0)
+			name = s.text(n.Hdoc)
 		}
 		s.add(kindText, n, "", arg{Text: name})
 	}
@@ -254,7 +254,7 @@ func (s *shellReader) first(stmt *syntax.Stmt) string {
 	}
 	var words []string
 	for _, w := range c.Args[:min(len(c.Args), 10)] {
-		words = append(words, s.text(w, 0))
+		words = append(words, s.text(w))
 	}
 	words = plainCommand(words)
 	if len(words) == 0 {
@@ -282,8 +282,11 @@ func (s *shellReader) function(n *syntax.FuncDecl) {
 		case *syntax.Stmt:
 			background = background || inner.Background
 		}
+		if depth >= maxTreeDepth {
+			return false
+		}
 		depth++
-		return depth < maxTreeDepth
+		return true
 	})
 	if calls > 1 || calls > 0 && background {
 		s.add(kindFork, n, n.Name.Value)
@@ -304,44 +307,56 @@ func (s *shellReader) loop(n *syntax.WhileClause) {
 	default:
 		return
 	}
-	var calls []string
-	f := fact{kind: kindEndless}
-	leaves, depth := false, 0
+	b := loopBody{s: s}
 	for _, stmt := range n.Do {
-		syntax.Walk(stmt, func(inner syntax.Node) bool {
-			switch inner := inner.(type) {
-			case nil:
-				depth--
-				return true
-			case *syntax.CallExpr:
-				if len(inner.Args) > 0 {
-					calls = append(calls, inner.Args[0].Lit())
-				}
-				leaves = leaves || len(calls) > 0 && slices.Contains([]string{"break", "exit", "return", "exec"}, calls[len(calls)-1])
-			case *syntax.Stmt:
-				if inner.Background {
-					calls = append(calls, "&")
-				}
-			case *syntax.Redirect:
-				f.grows = f.grows || inner.Op == syntax.AppOut
-			case *syntax.Assign:
-				f.grows = f.grows || inner.Name != nil && strings.Count(s.raw(inner.Value), "$"+inner.Name.Value) > 1
-			}
-			depth++
-			return depth < maxTreeDepth
-		})
+		syntax.Walk(stmt, b.visit)
 	}
-	if leaves {
+	if b.leaves {
 		return
 	}
 	at := s.place(n)
-	f.line, f.column, f.args = at.line, at.column, []arg{{Calls: calls[:min(len(calls), 40)]}}
-	s.p.add(f)
+	s.p.add(fact{kind: kindEndless, line: at.line, column: at.column, grows: b.grows, args: []arg{{Calls: b.calls[:min(len(b.calls), 40)]}}})
+}
+
+// loopBody is what goes on in a loop.
+type loopBody struct {
+	s             *shellReader
+	calls         []string
+	grows, leaves bool
+	depth         int
+}
+
+func (b *loopBody) visit(n syntax.Node) bool {
+	switch n := n.(type) {
+	case nil:
+		b.depth--
+		return true
+	case *syntax.CallExpr:
+		if len(n.Args) > 0 {
+			name := n.Args[0].Lit()
+			b.calls = append(b.calls, name)
+			b.leaves = b.leaves || slices.Contains([]string{"break", "exit", "return", "exec"}, name)
+		}
+	case *syntax.Stmt:
+		if n.Background {
+			b.calls = append(b.calls, "&")
+		}
+	case *syntax.Redirect:
+		b.grows = b.grows || n.Op == syntax.AppOut
+	case *syntax.Assign:
+		b.grows = b.grows || n.Name != nil && strings.Count(b.s.raw(n.Value), "$"+n.Name.Value) > 1
+	}
+	b.depth++
+	if b.depth >= maxTreeDepth {
+		b.depth-- // Walk does not come back for what is not entered
+		return false
+	}
+	return true
 }
 
 // raw is a word with its variables as they are written.
 func (s *shellReader) raw(w *syntax.Word) string {
-	return (&shellReader{p: s.p}).text(w, 0)
+	return (&shellReader{p: s.p}).text(w)
 }
 
 // command adds a command by its words, and what is inside it: sh -c, eval, xargs.

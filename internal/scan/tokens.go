@@ -1,6 +1,7 @@
 package scan
 
 import (
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -150,18 +151,7 @@ const maxNameBytes = 200
 func (r *tokenReader) take(t token) {
 	switch t.kind {
 	case 'a':
-		if !r.joined || len(r.name) > maxNameBytes {
-			r.name, r.at = "", t.offset
-		}
-		if r.name != "" {
-			r.name += "."
-		}
-		r.name += t.text
-		r.joined = false
-		if t.text == "import" || t.text == "require" || t.text == "use" || t.text == "include" {
-			r.begin(kindImport)
-			r.name = ""
-		}
+		r.word(t)
 	case '.', ':', '>', '-':
 		if r.name != "" {
 			r.joined = t.kind != '-'
@@ -170,9 +160,7 @@ func (r *tokenReader) take(t token) {
 		// a macro's name goes on: format!(…)
 	case '(', '{':
 		if r.name != "" {
-			if r.call != nil && r.call.kind == kindCall && len(r.call.args) < 8 { // inside another one's parentheses
-				r.call.args = append(r.call.args, arg{Calls: []string{r.name}})
-			}
+			r.inside()
 			r.begin(kindCall)
 		}
 		r.name = ""
@@ -181,7 +169,7 @@ func (r *tokenReader) take(t token) {
 		r.name = ""
 	case '`':
 		r.text(t)
-		if strings.Contains("ruby perl php", r.p.source.Language) {
+		if slices.Contains([]string{"ruby", "perl", "php"}, r.p.source.Language) {
 			f := fact{kind: kindCall, name: "`", args: []arg{{Text: t.text}}}
 			f.line, f.column = r.p.position(t.offset)
 			r.p.add(f)
@@ -189,10 +177,31 @@ func (r *tokenReader) take(t token) {
 	case ';', ')':
 		r.flush()
 		r.name = ""
-	case ',':
-		r.name = ""
 	default:
 		r.name = ""
+	}
+}
+
+// word goes on with a name, or begins one.
+func (r *tokenReader) word(t token) {
+	if !r.joined || len(r.name) > maxNameBytes {
+		r.name, r.at = "", t.offset
+	}
+	if r.name != "" {
+		r.name += "."
+	}
+	r.name += t.text
+	r.joined = false
+	if slices.Contains([]string{"import", "require", "use", "include"}, t.text) {
+		r.begin(kindImport)
+		r.name = ""
+	}
+}
+
+// inside says that a call stands in another one's parentheses.
+func (r *tokenReader) inside() {
+	if r.call != nil && r.call.kind == kindCall && len(r.call.args) < 8 {
+		r.call.args = append(r.call.args, arg{Calls: []string{r.name}})
 	}
 }
 

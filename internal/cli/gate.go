@@ -144,7 +144,7 @@ func (a *app) gateNotes(r *sandbox.Result, o reportOptions) {
 
 // outcomeText is what one check has found and done, with the first places.
 func outcomeText(c sandbox.GateOutcome) string {
-	verb := map[sandbox.GateAction]string{sandbox.GateFlag: "found", sandbox.GateRedact: "took out", sandbox.GateWithhold: "withheld what has"}[c.Outcome]
+	verb := map[sandbox.GateAction]string{sandbox.GateFlag: "found", sandbox.GateRedact: "took out", sandbox.GateWithhold: "withheld for"}[c.Outcome]
 	var places []string
 	for i, f := range c.Findings {
 		if i == 3 {

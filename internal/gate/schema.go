@@ -110,7 +110,15 @@ const hintSchema = "it may refer to itself only, as in {\"$ref\": \"#/$defs/item
 // explain is an error of the library's, in one short line.
 func explain(err error) string {
 	lines := strings.Split(strings.TrimSpace(err.Error()), "\n")
-	return sandbox.SafeText(strings.ReplaceAll(lines[len(lines)-1], schemaURL, "schema"), 200)
+	line := lines[len(lines)-1]
+	for _, l := range lines[1:] {
+		if !strings.HasSuffix(l, "failed") { // the first reason, behind what failed for it
+			line = l
+			break
+		}
+	}
+	line = strings.TrimLeft(line, " -")
+	return sandbox.SafeText(strings.ReplaceAll(line, schemaURL, "schema"), 200)
 }
 
 // count makes every part of a schema spend of the budget when it is used.

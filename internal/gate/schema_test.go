@@ -85,6 +85,14 @@ func TestSchemaRefused(t *testing.T) {
 	}
 }
 
+// Who mistypes a word of a schema is told where, and which words there are.
+func TestSchemaSaysWhatIsWrong(t *testing.T) {
+	_, err := held(`{"type": "thing"}`, "")
+	if e := sandbox.AsError(err); e == nil || !strings.HasPrefix(e.Message, "the schema cannot be used: at '/type': value must be one of 'array', 'boolean'") {
+		t.Errorf("%+v", e)
+	}
+}
+
 // A schema for stdout, for results and for artifacts decides on its part and no other; one
 // for an artifact that does not come is not met.
 func TestSchemaOfParts(t *testing.T) {

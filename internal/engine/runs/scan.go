@@ -30,7 +30,7 @@ func (rn *Runner) Scan(ctx context.Context, tenant string, req sandbox.ScanReque
 	}
 	defer func() { <-rn.scans }()
 	report, err := rn.scan(ctx, req, func(ctx context.Context, spec sandbox.Spec) (*sandbox.Result, error) {
-		return rn.unrecorded(ctx, Request{Spec: spec, Tenant: tenant, NoArtifacts: true, NoResults: true})
+		return rn.unrecorded(ctx, Request{Spec: spec, Tenant: tenant, NoArtifacts: true, NoResults: true, Own: true})
 	})
 	if err != nil {
 		return nil, execution.CallerGone(ctx, err)

@@ -63,6 +63,17 @@ var networkEtc = []struct{ path, content string }{
 	{"/etc/resolv.conf", "# no name servers: this sandbox has no network\n"},
 }
 
+// NetworkFiles is a template of those files alone but for the name, for machines that have
+// the others from elsewhere.
+func NetworkFiles() (t Template) {
+	for _, f := range networkEtc {
+		if f.path != "/etc/hostname" {
+			t.Files = append(t.Files, File{Path: f.path, Mode: 0o644, Content: []byte(f.content)})
+		}
+	}
+	return t
+}
+
 func shells(shell string) string {
 	if shell == "/bin/sh" {
 		return "/bin/sh\n"

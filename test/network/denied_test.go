@@ -81,7 +81,11 @@ attempt('twin', lambda: sni('secure.test'))
 // else: no other port, address, name or virtual host (NE-02, NE-06, NE-08, NE-09).
 func TestNothingElse(t *testing.T) {
 	ledger.Check(t)
-	w := newWorld(t)
+	newWorld(t).nothingElse(t)
+}
+
+// nothingElse runs a program that tries.
+func (w *world) nothingElse(t *testing.T) {
 	port, hits := canary(t, "127.0.0.1:0")
 	front := fmt.Sprintf("P, W, S = %d, %d, %d\n", port, w.web.Ports[0], w.secure.Ports[0])
 	r := w.run(t, "python", front+tries, w.web, w.secure)

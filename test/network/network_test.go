@@ -18,6 +18,8 @@ import (
 
 	"pinfold"
 	"pinfold/internal/agentbin/agenttest"
+	"pinfold/internal/engine"
+	"pinfold/internal/engine/runs"
 	"pinfold/sandbox"
 	"pinfold/test/asuser"
 	"pinfold/test/ledger"
@@ -28,6 +30,9 @@ import (
 type world struct {
 	local       *pinfold.Local
 	web, secure sandbox.Endpoint
+
+	other  *engine.Engine // with a driver of that name, instead of local
+	driver string
 }
 
 func open(t *testing.T) *pinfold.Local {
@@ -50,6 +55,12 @@ func open(t *testing.T) *pinfold.Local {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return worldOf(t, &world{local: open(t)})
+}
+
+// worldOf is w with its servers.
+func worldOf(t *testing.T, w *world) *world {
+	t.Helper()
 	files := http.FileServer(http.Dir(repository(t)))
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/repo.git") {
@@ -60,7 +71,7 @@ func newWorld(t *testing.T) *world {
 	})
 	plain := httptest.NewServer(handler)
 	t.Cleanup(plain.Close)
-	w := &world{local: open(t), web: at("web.test", plain.Listener)}
+	w.web = at("web.test", plain.Listener)
 	secure := httptest.NewUnstartedServer(handler)
 	secure.EnableHTTP2 = true
 	secure.TLS = &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{authority.certificate(t, "secure.test")}}
@@ -98,15 +109,25 @@ func repository(t *testing.T) string {
 // run runs a program that may reach the endpoints.
 func (w *world) run(t *testing.T, language, code string, endpoints ...sandbox.Endpoint) *sandbox.Result {
 	t.Helper()
-	r, err := w.local.Run(t.Context(), sandbox.Spec{
+	r, err := w.ask(t, sandbox.Spec{
 		Language: language, Code: code, Network: sandbox.Network{Endpoints: endpoints},
 		Files: []sandbox.File{{Path: "ca.pem", Content: authority.pem}}, Env: map[string]string{"NODE_EXTRA_CA_CERTS": "/home/user/ca.pem", "NO_COLOR": "1"},
 		Limits: sandbox.Limits{MemoryBytes: 1 << 30, Processes: 256, WallTimeMS: 60_000, CPUTimeMS: 60_000},
-	}, pinfold.RunOptions{})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// ask runs a program, wherever this world's sandboxes are.
+func (w *world) ask(t *testing.T, spec sandbox.Spec) (*sandbox.Result, error) {
+	t.Helper()
+	if w.other == nil {
+		return w.local.Run(t.Context(), spec, pinfold.RunOptions{})
+	}
+	spec.Driver = w.driver
+	return w.other.Run(t.Context(), runs.Request{Spec: spec})
 }
 
 // programs are those that people use. %[1]s is the port of web.test, %[2]s that of
@@ -129,7 +150,18 @@ var programs = []struct {
 func TestPrograms(t *testing.T) {
 	ledger.Check(t)
 	w := newWorld(t)
+	w.runPrograms(t, func(string) bool { return true })
+	if os.Geteuid() == 0 {
+		t.Run("as user", func(t *testing.T) { asuser.Rerun(t, "TestPrograms", []string{agenttest.Agent}, nil) })
+	}
+}
+
+// runPrograms runs those of the programs of whose names has says yes.
+func (w *world) runPrograms(t *testing.T, has func(name string) bool) {
 	for _, p := range programs {
+		if !has(p.name) {
+			continue
+		}
 		t.Run(p.name, func(t *testing.T) {
 			code := strings.NewReplacer("W_PORT", fmt.Sprint(w.web.Ports[0]), "S_PORT", fmt.Sprint(w.secure.Ports[0])).Replace(p.code)
 			declared, other := w.web, w.secure
@@ -158,9 +190,6 @@ func TestPrograms(t *testing.T) {
 				t.Errorf("the hint is %q", r.Cause.Hint)
 			}
 		})
-	}
-	if os.Geteuid() == 0 {
-		t.Run("as user", func(t *testing.T) { asuser.Rerun(t, "TestPrograms", []string{agenttest.Agent}, nil) })
 	}
 }
 

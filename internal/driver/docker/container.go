@@ -93,6 +93,7 @@ func (o Options) options(plan driver.Plan, dir, seccomp string, more []ours.Rlim
 			MaskedPaths:   slices.Clone(masked),
 			ReadonlyPaths: []string{"/proc/sys"},
 			Mounts:        mounts(plan, dir),
+			Sysctls:       sysctls(plan),
 			Resources: container.Resources{
 				Memory: l.MemoryBytes, MemorySwap: l.MemoryBytes, // together: no swap
 				CPUQuota: l.CPUQuota(ours.CPUPeriodUS), CPUPeriod: ours.CPUPeriodUS, PidsLimit: &tasks,
@@ -132,7 +133,29 @@ func mounts(plan driver.Plan, dir string) []mount.Mount {
 	for _, f := range []string{"/sys", "/sys/fs/cgroup"} {
 		show(filepath.Join(dir, shownDir, f), f, true)
 	}
+	for _, f := range ownFiles(plan) {
+		show(filepath.Join(dir, shownDir, f.Path), f.Path, true)
+	}
 	return all
+}
+
+// ownFiles are what a machine with doors shows of them over the image, which many machines
+// share.
+func ownFiles(plan driver.Plan) []image.File {
+	if len(plan.Doors) == 0 {
+		return nil
+	}
+	plan.Template = image.NetworkFiles()
+	return plan.Inside().Files
+}
+
+// sysctls let the agent, who is no root, listen at ports below 1024, where there are doors.
+// Programs may, too, and reach nobody by it.
+func sysctls(plan driver.Plan) map[string]string {
+	if len(plan.Doors) == 0 {
+		return nil
+	}
+	return map[string]string{"net.ipv4.ip_unprivileged_port_start": "0"}
 }
 
 // Names in a machine's directory.

@@ -159,7 +159,7 @@ func (s seen) unsuited(runtimeName string) *sandbox.Error {
 
 // findings says what machines enforce.
 func (s seen) findings() []driver.Finding {
-	found := make([]driver.Finding, 0, len(always)+len(never)+9)
+	found := make([]driver.Finding, 0, len(always)+len(never)+11)
 	for _, f := range always {
 		found = append(found, driver.Finding{Feature: f, Answer: driver.Yes, Because: "part of every container"})
 	}
@@ -169,6 +169,7 @@ func (s seen) findings() []driver.Finding {
 	const noController, boot = "the engine says that the host cannot", "boot with the cgroup controller for it"
 	layered := slices.Contains([]string{"overlay2", "overlayfs", "fuse-overlayfs"}, s.info.Driver)
 	return append(found,
+		driver.Finding{Feature: sandbox.FeatureNetwork, Answer: driver.Yes, Because: "the agent listens in the container, which has loopback alone, and hands each connection to the host"},
 		finding(sandbox.FeatureMemory, s.info.MemoryLimit, "the engine limits it", noController, boot),
 		finding(sandbox.FeatureSwap, s.info.SwapLimit, "the engine forbids it", noController, "boot with swapaccount=1"),
 		finding(sandbox.FeatureCPUs, s.info.CPUCfsQuota, "the engine limits them", noController, boot),

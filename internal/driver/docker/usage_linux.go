@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -63,7 +64,24 @@ func (m *machine) disk() string { return filepath.Join(m.dir, diskDir) }
 // show writes the files that the machine shows.
 func (m *machine) show(facts image.HostFacts) error {
 	m.meter.Shown = m.shown(facts)
-	return m.meter.Shown.Make()
+	if err := m.meter.Shown.Make(); err != nil {
+		return err
+	}
+	return m.showNames()
+}
+
+// showNames writes what programs need to find the names of doors, and whom they must trust.
+func (m *machine) showNames() error {
+	for _, f := range ownFiles(m.Plan) {
+		to := filepath.Join(m.dir, shownDir, f.Path)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil { //nolint:gosec // the guest reads it
+			return err
+		}
+		if err := os.WriteFile(to, f.Content, 0o444); err != nil { //nolint:gosec // as above
+			return err
+		}
+	}
+	return nil
 }
 
 func (m *machine) shown(facts image.HostFacts) container.Shown {

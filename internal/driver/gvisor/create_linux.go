@@ -216,7 +216,7 @@ func (m *machine) start(runsc, log *os.File) error {
 	m.conn = ours
 	defer theirs.Close() //nolint:errcheck // the child has its own
 	s := &stage{
-		template: m.plan.Template, plan: m.plan, layers: m.layers.Files,
+		template: m.plan.Inside(), plan: m.plan, layers: m.layers.Files,
 		socket: int(theirs.Fd()), runsc: int(runsc.Fd()), agent: int(m.common.agent.Fd()), log: int(log.Fd()),
 	}
 	if s.config, err = config(m.plan); err != nil {

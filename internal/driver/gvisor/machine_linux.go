@@ -92,7 +92,7 @@ func (m *machine) EndRun(ctx context.Context) (driver.Usage, error) { return m.m
 
 // Abilities implements driver.Machine.
 func (m *machine) Abilities() driver.MachineAbilities {
-	return driver.MachineAbilities{RunMeter: m, Pauser: m, Snapshotter: m}
+	return driver.MachineAbilities{RunMeter: m, Pauser: m, Snapshotter: m, AgentDoors: true}
 }
 
 // Dead is closed when runsc has ended: process 1 of a pid namespace that holds all others.

@@ -102,6 +102,7 @@ var bySentry = []said{
 	{feature: sandbox.FeatureProcesses, because: "RLIMIT_NPROC of the sandbox's own kernel, to within six"},
 	{feature: sandbox.FeatureFilesOwn, because: "the sentry opens the host's files to read; locks, watches and times are its own"},
 	{feature: sandbox.FeatureDevicesOwn, because: "the sentry has its own"},
+	{feature: sandbox.FeatureNetwork, because: "the agent listens in the sandbox's own kernel, which has loopback alone, and hands each connection to the host"},
 	{feature: sandbox.FeatureASLR, because: "the sandbox's own kernel gives every program that is started a layout of its own"},
 }
 

@@ -198,7 +198,7 @@ func (w *warden) prepare(ctx context.Context, t image.Template) (err error) {
 		}
 	}
 	w.shown = t
-	w.driver = native.New(native.Options{Agent: func() ([]byte, error) { return w.agent, nil }})
+	w.driver = native.New(native.Options{Agent: func() ([]byte, error) { return w.agent, nil }, AgentDoors: true})
 	w.report, err = w.driver.Probe(ctx, t)
 	return err
 }

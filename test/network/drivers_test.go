@@ -22,12 +22,14 @@ import (
 	"pinfold/internal/driver/docker"
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/driver/gvisor"
+	"pinfold/internal/driver/qemu"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/runs"
 	"pinfold/internal/image/imagetest"
 	"pinfold/sandbox"
 	"pinfold/test/dockerengine"
+	"pinfold/test/kernels/vm"
 	"pinfold/test/ledger"
 )
 
@@ -216,4 +218,24 @@ func TestDocker(t *testing.T) {
 	agent := agenttest.Bytes(t)
 	w := elsewhere(t, docker.New(docker.Options{Engine: d.Address(), Image: image, StateDir: d.StateDir(t), Agent: func() ([]byte, error) { return agent, nil }}))
 	w.holds(t, func(name string) bool { return strings.HasPrefix(name, "curl") || strings.HasPrefix(name, "Python") })
+}
+
+func TestQEMU(t *testing.T) {
+	ledger.Check(t)
+	if os.Geteuid() != 0 {
+		t.Skip("the qemu driver is root's here")
+	}
+	if missing := vm.Missing(); missing != "" {
+		drivertest.Missing(t, "%s", missing)
+	}
+	kernel, err := vm.Kernel(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, warden := agenttest.Bytes(t), agenttest.Program(t, agenttest.Warden)
+	w := elsewhere(t, qemu.New(qemu.Options{
+		Kernel: kernel, Modules: vm.Modules(kernel), StateDir: filepath.Join(t.TempDir(), "qemu"),
+		Agent: func() ([]byte, error) { return agent, nil }, Warden: func() ([]byte, error) { return warden, nil },
+	}))
+	w.holds(t, func(name string) bool { return name == "curl" || name == "Python over TLS" || name == "Python" }) // emulated, each takes seconds
 }

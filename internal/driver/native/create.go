@@ -246,6 +246,9 @@ func (m *machine) initSpec(socket int) *initSpec {
 		timeNS: m.plan.Enforces(sandbox.FeatureTimeNS),
 		quotas: h.features.quotas, doors: m.plan.Doors,
 	}
+	if h.agentDoors {
+		n.doors, n.agentDoors = nil, len(m.plan.Doors) > 0
+	}
 	if m.plan.Authority != nil {
 		n.skeleton = 0 // it has files more
 	}

@@ -31,7 +31,7 @@ func (n *initSpec) openDoors(p *spawn.Program) {
 
 // doorCount is how many descriptors of doors the sandbox's first process sends.
 func (m *machine) doorCount() int {
-	if len(m.plan.Doors) == 0 {
+	if len(m.plan.Doors) == 0 || m.host.agentDoors {
 		return 0
 	}
 	return len(m.plan.Doors) + 1

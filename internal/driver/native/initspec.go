@@ -70,6 +70,7 @@ type initSpec struct {
 	socket      int   // the agent's end of the connection; later also carries the init spec's descriptors to the host
 	agent       int   // the agent's program
 	agentOnDisk bool  // it is a file of the host's
+	agentDoors  bool  // the agent opens doors, at low ports too
 	initStub    int   // the init stub, which becomes the agent when that is needed; 0: the agent starts at once
 	join        []int // cgroup v1: files to write "0" to
 
@@ -355,8 +356,12 @@ func (n *initSpec) confine(p *spawn.Program) {
 	p.NoNewPrivs()
 	var mask uint64
 	if n.switchUser {
-		p.DropBounding(agentCapabilities...)
-		for _, c := range agentCapabilities {
+		keep := agentCapabilities
+		if n.agentDoors {
+			keep = append(slices.Clone(keep), unix.CAP_NET_BIND_SERVICE)
+		}
+		p.DropBounding(keep...)
+		for _, c := range keep {
 			mask |= 1 << c
 		}
 		p.SetCapabilities(mask, 0)

@@ -47,6 +47,9 @@ type Options struct {
 	// AgentFile may return the same executable as an open file, or nil; the
 	// driver closes it. It saves root a copy. May be nil.
 	AgentFile func() *os.File
+	// AgentDoors has the agents open what is declared, and not this process: whoever is to
+	// accept it is on another machine.
+	AgentDoors bool
 }
 
 // Driver makes native sandboxes. It is safe for concurrent use.
@@ -73,6 +76,7 @@ type host struct {
 	turn      turn
 
 	agentOnDisk bool // not in memory
+	agentDoors  bool // Options.AgentDoors
 
 	undestroyed atomic.Int64 // machines that could not be destroyed in time, and are still there
 
@@ -108,7 +112,7 @@ func (d *Driver) prepare() (*host, error) {
 }
 
 func (d *Driver) open() (*host, error) {
-	h := &host{}
+	h := &host{agentDoors: d.options.AgentDoors}
 	// None of these depends on another, and a single run waits for all of them.
 	err := together(
 		func() error {

@@ -104,7 +104,7 @@ func (m *machine) Dial(context.Context) (driver.Conn, error) {
 
 // Abilities implements driver.Machine.
 func (m *machine) Abilities() driver.MachineAbilities {
-	return driver.MachineAbilities{RunMeter: m, Pauser: m, MemorySnapshotter: m}
+	return driver.MachineAbilities{RunMeter: m, Pauser: m, MemorySnapshotter: m, AgentDoors: true}
 }
 
 // Dead is closed when the machine has ended.

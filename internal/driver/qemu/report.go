@@ -123,7 +123,7 @@ func (d *Driver) reported(inside driver.Report) driver.Report {
 	}
 	for _, f := range inside.Findings {
 		if f.Feature == sandbox.FeatureNetwork {
-			continue // its listeners would be the virtual machine's, and nothing leads from there to the host
+			f.Because = "the agent listens in the sandbox, which has loopback alone, and hands each connection to the host"
 		}
 		f.Because = where + f.Because
 		if f.Feature == sandbox.FeatureCPUs && !kvm {

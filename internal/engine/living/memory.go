@@ -45,6 +45,10 @@ const maxMemoryHead = 256 << 20
 
 // copyMemory has the sandbox stand still and writes what the host knows, and its memory.
 func (s *Sandbox) copyMemory(ctx context.Context, a driver.MachineAbilities, w io.Writer) (stood time.Duration, err error) {
+	if len(s.machine.Plan.Doors) > 0 { // they end in this process, and so does what goes through them
+		return 0, (&sandbox.Error{Code: sandbox.CodeConflict, Message: "the memory of a sandbox with declared endpoints cannot be kept"}).
+			WithHint("make it without, or with the native driver, whose snapshots are of files")
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, copyTimeout, &sandbox.Error{
 		Code: sandbox.CodeResourceUnavailable, Message: fmt.Sprintf("the sandbox's memory could not be copied within %s, and for longer it may not stand still", copyTimeout),
 		Hint: "try again when the server has less to do",

@@ -144,7 +144,10 @@ for _ in range(2):
 // others work.
 func (w *world) atOnce(t *testing.T) {
 	code := fmt.Sprintf(`import socket
-all = [socket.create_connection(('web.test', %d)) for _ in range(70)]
+all = []
+for _ in range(70):
+    try: all.append(socket.create_connection(('web.test', %d)))
+    except OSError: pass # one of those beyond
 ok = 0
 for s in all:
     try:

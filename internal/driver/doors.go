@@ -79,7 +79,7 @@ func doorsOf(spec sandbox.MachineSpec, report Report) ([]Door, error) {
 		return nil, (&sandbox.Error{
 			Code: sandbox.CodeNetworkUnsupported, Field: "network",
 			Message: fmt.Sprintf("the %s driver makes sandboxes without any network only", report.Driver),
-		}).WithAdvice(sandbox.Advise("%s, or take the native, the gvisor or the docker driver", sandbox.Omit("network")))
+		}).WithAdvice(sandbox.Advise("%s, or take another driver than process", sandbox.Omit("network")))
 	}
 	var doors []Door
 	hosts := map[string]netip.Addr{}

@@ -2,11 +2,13 @@ package compare
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
+	"time"
 
 	"pinfold/internal/bench"
 	"pinfold/internal/driver"
@@ -64,13 +66,20 @@ func TestWhatIsLeftIsSeen(t *testing.T) {
 	if left := then.leftWithin(0); !slices.Equal(left, []string{"file " + after}) {
 		t.Errorf("%q", left)
 	}
-	c := &comparison{ctx: t.Context(), python: "/bin/sh"}
-	cmd, _, end, err := c.helper(word())
-	if err != nil {
+	cmd := exec.CommandContext(t.Context(), "/bin/sleep", "600")
+	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer end()
-	if left := strings.Join(then.leftWithin(0), " "); !strings.Contains(left, "process ") && cmd.ProcessState == nil {
-		t.Errorf("%q", left)
+	want := fmt.Sprintf("process %d (sleep)", cmd.Process.Pid)
+	for deadline := time.Now().Add(10 * time.Second); !slices.Contains(then.leftWithin(0), want); time.Sleep(10 * time.Millisecond) { // it has its name once it is another program
+		if time.Now().After(deadline) {
+			t.Errorf("%q", then.leftWithin(0))
+			break
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	if left := then.leftWithin(0); !slices.Equal(left, []string{"file " + after}) {
+		t.Errorf("afterwards: %q", left)
 	}
 }

@@ -9,7 +9,7 @@ build_flags = -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSIO
 
 .DEFAULT_GOAL := build
 .NOTPARALLEL: # what a target needs is done before it, in the order written
-.PHONY: help build demo test test-machines check bench bench-docs setup clean FORCE
+.PHONY: help build demo test test-machines soak check bench bench-docs setup clean FORCE
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -41,8 +41,11 @@ setup: ## install what the tests need (root), or say what is missing
 test: setup check ## set-up, check, then every test
 	@scripts/test
 
-test-machines: setup ## Debian 13 in virtual machines (x86-64, arm64), every Python of Debian's (twenty minutes)
-	PINFOLD_TEST_MACHINES=1 PINFOLD_TEST_ALL=1 $(GO) test -count=1 -v -timeout 60m -run '^Test(Debian13|Debian13ARM64|Pythons)$$' ./test/kernels
+test-machines: setup ## Debian 12 and 13 in virtual machines (x86-64, arm64), every Python of Debian's (half an hour)
+	PINFOLD_TEST_MACHINES=1 PINFOLD_TEST_ALL=1 $(GO) test -count=1 -v -timeout 60m -run '^Test(Kernels|Debian13|Debian13ARM64|Pythons)$$' ./test/kernels
+
+soak: build setup ## thousands of sandboxes, forks and faults, and 5,000 that live at once (root; ten minutes)
+	@scripts/soak
 
 check: ## format, lint, architecture, generated files, builds, modules
 	@scripts/check

@@ -55,6 +55,12 @@ func (s *Sandbox) Extend(_ context.Context, ttlMS int64) (sandbox.Info, error) {
 	return s.box.Extend(ttlMS)
 }
 
+// ChangeNetwork changes what the sandbox can reach, at once: what is not declared any more is
+// cut when it returns.
+func (s *Sandbox) ChangeNetwork(ctx context.Context, c sandbox.NetworkChange) (sandbox.Info, error) {
+	return s.box.ChangeNetwork(ctx, c)
+}
+
 // Pause has nothing in the sandbox run any more until Resume; it keeps its memory and its
 // files. What else is asked of it is an error until then. That it is paused is no error.
 func (s *Sandbox) Pause(ctx context.Context) (sandbox.Info, error) { return s.box.Pause(ctx) }
@@ -133,7 +139,11 @@ func (s *Sandbox) Download(ctx context.Context, path, format string, w io.Writer
 	if err != nil {
 		return 0, err
 	}
-	done, err := archive.Pack(ctx, s.box, path, f, archive.Limits{Bytes: s.box.Holds()}, w)
+	files, err := s.box.Files(ctx)
+	if err != nil {
+		return 0, err
+	}
+	done, err := archive.Pack(ctx, files, path, f, archive.Limits{Bytes: s.box.Holds()}, w)
 	return done.Skipped, err
 }
 

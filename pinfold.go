@@ -34,6 +34,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"pinfold/client"
@@ -118,6 +119,9 @@ type Local struct {
 	engine *engine.Engine
 	images string // the directory of images; "": there is none
 	store  closer // nil: in memory
+
+	once   sync.Once
+	closed error // of the one time
 }
 
 type closer interface{ Close() error }
@@ -208,10 +212,11 @@ func (l *Local) Close() error {
 // ends.
 func (l *Local) Shutdown(ctx context.Context) error { return l.close(ctx) }
 
+// close may be called again, also while another call waits for runs: it hurries that.
 func (l *Local) close(ctx context.Context) error {
 	err := l.engine.Drain(ctx)
-	err = joined(err, l.engine.Close())
-	return joined(err, l.closeStore())
+	l.once.Do(func() { l.closed = joined(l.engine.Close(), l.closeStore()) })
+	return joined(err, l.closed)
 }
 
 func (l *Local) closeStore() error {

@@ -19,7 +19,11 @@ type AuditFilter struct {
 	Drivers       []string
 	Isolation     []string // levels
 	Statuses      []sandbox.Status
-	Secrets       []string  // names: what used them, and what set or removed them
+	Secrets       []string // names: what used them, and what set or removed them
+	Findings      []string // rules of the scan that found something
+	Severities    []sandbox.Severity
+	Rules         []string  // of the operator's policy that matched
+	DecidedBy     []string  // ids of keys that approved or denied
 	Since, Before time.Time // when it was recorded, by the server's clock
 	From          int64     // the first index
 	PageSize      int       // entries asked for at once; 0: the server's choice
@@ -29,6 +33,7 @@ func (f AuditFilter) query() url.Values {
 	q := url.Values{}
 	for name, words := range map[string][]string{
 		"tenant": one(f.Tenant), "key": one(f.Key), "id": f.IDs, "kind": texts(f.Kinds), "driver": f.Drivers, "isolation": f.Isolation, "status": texts(f.Statuses), "secret": f.Secrets,
+		"finding": f.Findings, "severity": texts(f.Severities), "rule": f.Rules, "decided_by": f.DecidedBy,
 	} {
 		if len(words) > 0 {
 			q[name] = words

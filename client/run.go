@@ -27,6 +27,9 @@ type RunOptions struct {
 	// error of theirs ends the run and is returned.
 	Stdout io.Writer
 	Stderr io.Writer
+	// Pending is called where the run waits for a person's approval (ApproveRun), before
+	// anything of it runs and from the goroutine of Run. May be nil.
+	Pending func(sandbox.Approval)
 	// IdempotencyKey, when set, makes the run happen once however often it is
 	// asked for: a second call returns the first one's result. With it, Run
 	// survives a broken connection, and a caller that goes away does not end
@@ -68,7 +71,7 @@ func (c *Client) Run(ctx context.Context, spec sandbox.Spec, o RunOptions) (*san
 
 // runOnce sends the request, and passes the streams on that there are.
 func (c *Client) runOnce(ctx context.Context, k call, o RunOptions) (*sandbox.Result, error) {
-	if o.Stdin != nil || o.Stdout != nil || o.Stderr != nil {
+	if o.Stdin != nil || o.Stdout != nil || o.Stderr != nil || o.Pending != nil {
 		return c.runLive(ctx, k, o)
 	}
 	result, err := again[sandbox.Result](ctx, c, k)
@@ -130,7 +133,7 @@ func again[T any](ctx context.Context, c *Client, k call) (out T, err error) {
 func (c *Client) runLive(ctx context.Context, k call, o RunOptions) (*sandbox.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	live := &liveRun{out: sinks(o.Stdout, o.Stderr)}
+	live := &liveRun{out: sinks(o.Stdout, o.Stderr), pending: o.Pending}
 	if o.Stdin != nil {
 		live.started = func(id string) {
 			go stdin{c, []string{"v1", "runs", id, "stdin"}}.feed(ctx, o.Stdin, cancel)
@@ -179,7 +182,8 @@ type taker interface {
 type liveRun struct {
 	out     [2]sink
 	result  *sandbox.Result
-	started func(id string) // may be nil
+	started func(id string)        // may be nil
+	pending func(sandbox.Approval) // may be nil
 }
 
 func (l *liveRun) take(e event) (last bool, err error) {
@@ -192,6 +196,12 @@ func (l *liveRun) take(e event) (last bool, err error) {
 			return false, err
 		}
 		l.started(start.ID)
+	case string(sandbox.RunPending):
+		var a sandbox.Approval
+		if err := e.decode(&a); err != nil || l.pending == nil {
+			return false, err
+		}
+		l.pending(a)
 	case "stdout":
 		return false, l.out[0].take(e)
 	case "stderr":

@@ -118,6 +118,14 @@ func (c *Client) CancelRun(ctx context.Context, id string) (RunRecord, error) {
 	return answered[RunRecord](ctx, c, runCall(http.MethodPost, id, "cancel"))
 }
 
+// ReplayRun runs again what a run was asked for, as a new run, and returns what became of
+// it: Result.Replay says how it differs. The server must have kept the run's texts.
+func (c *Client) ReplayRun(ctx context.Context, id string) (*sandbox.Result, error) {
+	k := runCall(http.MethodPost, id, "replay")
+	k.repeat = false // it would run once more
+	return answered[*sandbox.Result](ctx, c, k)
+}
+
 // WaitRun waits until a run has finished. It survives broken connections.
 func (c *Client) WaitRun(ctx context.Context, id string) (RunRecord, error) {
 	k := runCall(http.MethodGet, id, "wait")

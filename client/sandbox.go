@@ -63,6 +63,14 @@ func (s *Sandbox) Extend(ctx context.Context, ttlMS int64) (sandbox.Info, error)
 	return answered[sandbox.Info](ctx, s.client, k)
 }
 
+// ChangeNetwork changes what the sandbox can reach, at once: what is not declared any more is
+// cut when it returns.
+func (s *Sandbox) ChangeNetwork(ctx context.Context, c sandbox.NetworkChange) (sandbox.Info, error) {
+	k := s.call(http.MethodPatch, "network")
+	k.repeat, k.json = len(c.Allow) == 0, c // allowing twice what somebody denied in between is another wish
+	return answered[sandbox.Info](ctx, s.client, k)
+}
+
 // Pause has nothing in the sandbox run any more until Resume; it keeps its memory and its
 // files. What else is asked of it is an error until then. That it is paused is no error.
 func (s *Sandbox) Pause(ctx context.Context) (sandbox.Info, error) {

@@ -38,6 +38,9 @@ type Identity struct {
 	Tenant string   `json:"tenant"`
 	KeyID  string   `json:"key_id"`
 	Scopes []string `json:"scopes"`
+	// Allow are the endpoints that requests with the key may declare; nil: all that its
+	// tenant may.
+	Allow []string `json:"allow,omitzero"`
 }
 
 func get(path ...string) call {

@@ -369,3 +369,15 @@ func TestAPortIsAnOrdinaryServer(t *testing.T) {
 		t.Fatal(u, err)
 	}
 }
+
+// Whoever runs a program learns that a person is asked first, also without its output.
+func TestPendingRunIsSaid(t *testing.T) {
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		events(w, ev("start", `{"id":"run_1"}`)+ev("pending_approval", `{"run":"run_1","rules":[{"rule":"r","ask":"why?"}]}`)+ev("result", resultJSON))
+	})
+	var asked []sandbox.Approval
+	r, err := c.Run(t.Context(), sandbox.Spec{Code: "x"}, client.RunOptions{Pending: func(a sandbox.Approval) { asked = append(asked, a) }})
+	if err != nil || r.ID != "run_1" || len(asked) != 1 || asked[0].Run != "run_1" || asked[0].Rules[0].Ask != "why?" {
+		t.Fatalf("%+v %v %+v", r, err, asked)
+	}
+}

@@ -11,17 +11,20 @@ const (
 	AuditProcess        AuditKind = "process"         // a process in a living sandbox has ended
 	AuditSandboxCreated AuditKind = "sandbox_created" // a living sandbox was made
 	AuditSandboxEnded   AuditKind = "sandbox_ended"   // it has ended
+	AuditSandboxNetwork AuditKind = "sandbox_network" // what it can reach was changed; the evidence says whether to less
 	AuditKeyCreated     AuditKind = "key_created"     // an API key was made
 	AuditKeyRevoked     AuditKind = "key_revoked"     // it was revoked
 	AuditSecretSet      AuditKind = "secret_set"      // a secret was made, or took the place of another
 	AuditSecretRemoved  AuditKind = "secret_removed"  // it was removed
+	AuditRunApproved    AuditKind = "run_approved"    // a person approved a run that waited for that
+	AuditRunDenied      AuditKind = "run_denied"      // a person denied it
 	AuditGap            AuditKind = "gap"             // so many records could not be written before this one
 	AuditTorn           AuditKind = "torn"            // a write that a crash had cut off was removed; nobody had been told of it
 )
 
 // AuditKinds returns all kinds.
 func AuditKinds() []AuditKind {
-	return []AuditKind{AuditRun, AuditProcess, AuditSandboxCreated, AuditSandboxEnded, AuditKeyCreated, AuditKeyRevoked, AuditSecretSet, AuditSecretRemoved, AuditGap, AuditTorn}
+	return []AuditKind{AuditRun, AuditProcess, AuditSandboxCreated, AuditSandboxEnded, AuditSandboxNetwork, AuditKeyCreated, AuditKeyRevoked, AuditSecretSet, AuditSecretRemoved, AuditRunApproved, AuditRunDenied, AuditGap, AuditTorn}
 }
 
 // AuditEntry is one entry of the audit log. Its JSON, byte for byte, is the leaf that the
@@ -36,29 +39,37 @@ type AuditEntry struct {
 	Kind       AuditKind `json:"kind"`
 
 	Tenant  string `json:"tenant,omitempty"`
-	Key     string `json:"key,omitempty"`     // the id of the key that asked
+	Key     string `json:"key,omitempty"`     // the id of the key that asked, or that decided
 	ID      string `json:"id,omitempty"`      // of the run, process, sandbox or key; a secret's name
 	Sandbox string `json:"sandbox,omitempty"` // of a process: where it ran
-	Origin  string `json:"origin,omitempty"`  // of a sandbox: the id of the snapshot that it began with, or of the sandbox that it was forked of
+	Origin  string `json:"origin,omitempty"`  // of a sandbox: the id of the snapshot that it began with, or of the sandbox that it was forked of; of a run: of the one that it repeats
 
 	Language  string          `json:"language,omitempty"`
 	Template  string          `json:"template,omitempty"`
+	Profile   *ProfileRef     `json:"profile,omitempty"` // that the request named
 	Isolation *AuditIsolation `json:"isolation,omitempty"`
 	// Network is what went on with declared endpoints until a run or a sandbox had ended;
 	// nil where none were. The digest network_use is of all of it.
 	Network *AuditNetwork `json:"network,omitempty"`
 
-	Status    Status     `json:"status,omitempty"`
-	Cause     CauseKind  `json:"cause,omitempty"`
-	Evidence  string     `json:"evidence,omitempty"` // the first bytes of it
-	ExitCode  *int       `json:"exit_code,omitempty"`
-	Signal    string     `json:"signal,omitempty"`
-	Error     string     `json:"error,omitempty"`        // a code
-	Gate      GateAction `json:"gate,omitempty"`         // the outcome of a run's output gate
-	StartedAt time.Time  `json:"started_at,omitzero"`    // of the request, of the process, or when a key was changed
-	WallMS    int64      `json:"wall_ms,omitempty"`      // as in Usage
-	CPUMS     int64      `json:"cpu_ms,omitempty"`       // as in Usage
-	Memory    int64      `json:"memory_bytes,omitempty"` // its peak
+	Status   Status     `json:"status,omitempty"`
+	Cause    CauseKind  `json:"cause,omitempty"`
+	Evidence string     `json:"evidence,omitempty"` // the first bytes of it
+	ExitCode *int       `json:"exit_code,omitempty"`
+	Signal   string     `json:"signal,omitempty"`
+	Error    string     `json:"error,omitempty"` // a code
+	Gate     GateAction `json:"gate,omitempty"`  // the outcome of the output gate, of a run or a process
+	// Findings are the ids of the scan's rules that found something in a run, the worst
+	// first, and Severity is the highest of them: "danger" where it could not be scanned.
+	Findings []string `json:"findings,omitempty"`
+	Severity Severity `json:"severity,omitempty"`
+	// Policy is what the operator's rules have made of it; nil where there were none. The
+	// digest policy is of all of it.
+	Policy    *AuditPolicy `json:"policy,omitempty"`
+	StartedAt time.Time    `json:"started_at,omitzero"`    // of the request, of the process, or when a key was changed
+	WallMS    int64        `json:"wall_ms,omitempty"`      // as in Usage
+	CPUMS     int64        `json:"cpu_ms,omitempty"`       // as in Usage
+	Memory    int64        `json:"memory_bytes,omitempty"` // its peak
 
 	// Missing is how many records a gap stands for, or how many bytes were torn.
 	Missing int64 `json:"missing,omitempty"`
@@ -87,6 +98,16 @@ type AuditNetwork struct {
 	// Secrets are those that were put into at least one request, by name. A list that is
 	// too long for an entry ends with AuditMore.
 	Secrets []string `json:"secrets,omitempty"`
+}
+
+// AuditPolicy is what an operator's rules have made of a request.
+type AuditPolicy struct {
+	Digest string `json:"digest"` // of the policy, as in PolicyResult
+	// Rules are those that matched. A list that is too long for an entry ends with
+	// AuditMore.
+	Rules   []string `json:"rules,omitempty"`
+	Verdict Verdict  `json:"verdict,omitempty"` // where a person was asked
+	By      string   `json:"by,omitempty"`      // the key that decided
 }
 
 // AuditMore stands in an entry for what had no room.

@@ -16,7 +16,7 @@ const (
 	CodeNotRegularFile      = "not_regular_file"     // a symbolic link, device, pipe or directory where a file must be
 	CodeFileNotFound        = "file_not_found"       // no such file
 	CodeTooLarge            = "too_large"            // over a size, count or total cap
-	CodeRequirementUnmet    = "requirement_unmet"    // something asked for with require cannot be enforced here
+	CodeRequirementUnmet    = "requirement_unmet"    // something asked for with require, isolation or driver cannot be had here
 	CodeDriverUnknown       = "driver_unknown"       // no driver of that name
 	CodeDriverUnavailable   = "driver_unavailable"   // the driver cannot work on this host
 	CodeTemplateUnknown     = "template_unknown"     // no template of that name
@@ -29,8 +29,12 @@ const (
 	CodeCommandNotRunnable  = "command_not_runnable" // it exists but cannot be executed
 	CodeResourceUnavailable = "resource_unavailable" // the host ran out of something Pinfold needs
 	CodeEndpointDenied      = "endpoint_denied"      // an endpoint that the operator, or the key, does not let the request reach
+	CodeProfileUnknown      = "profile_unknown"      // no profile of that name
+	CodeProfileDenied       = "profile_denied"       // the request wants more than the profile that it names has, or than its key may use
+	CodeManifestInvalid     = "manifest_invalid"     // a manifest that is not what its key has signed
 	CodePortClosed          = "port_closed"          // no server inside listens on that port
 	CodeBuildFailed         = "build_failed"         // a step of a template's build failed
+	CodePackagesFailed      = "packages_failed"      // packages could not be fetched and installed
 	CodeStartFailed         = "start_failed"         // what the sandboxes of a template begin with failed
 )
 

@@ -46,6 +46,8 @@ type ScanReport struct {
 	// Unread says why the program could not be read as its language is. What its words
 	// alone tell is among the findings all the same, unless it is no text.
 	Unread string `json:"unread,omitempty"`
-	// Truncated says that there was more than is said.
+	// Truncated says that there was more than is said, Missed that a rule may have found
+	// something of which nothing is said at all.
 	Truncated bool `json:"truncated,omitempty"`
+	Missed    bool `json:"missed,omitempty"`
 }

@@ -22,7 +22,7 @@ const (
 // actions.
 const GatePass GateAction = "pass"
 
-// Gate says how a run's output is checked before anybody has it. The zero value checks
+// Gate says how the output of a run, or of a living sandbox, is checked before anybody has it. The zero value checks
 // nothing. What a check's action cannot do to a part of the output it does by withholding
 // it: an image has no text from which something could be taken out.
 type Gate struct {
@@ -45,6 +45,8 @@ type Gate struct {
 	// Artifacts bounds what comes out, Schemas are what it has to be like.
 	Artifacts *GateArtifacts `json:"artifacts,omitempty"`
 	Schemas   []GateSchema   `json:"schemas,omitempty"`
+	// Validators are programs of the caller's own that judge what the other checks let out.
+	Validators []GateValidator `json:"validators,omitempty"`
 	// ContextBytes asks for stdout and stderr as a model is given them: of each at most so
 	// many bytes, from its beginning and its end. 0: not at all.
 	ContextBytes int64 `json:"context_bytes,omitempty" zero:"refused"`
@@ -118,7 +120,7 @@ func (g *Gate) Empty() bool {
 			return false
 		}
 	}
-	return g.Artifacts == nil && len(g.Schemas) == 0 && g.ContextBytes == 0
+	return g.Artifacts == nil && len(g.Schemas)+len(g.Validators) == 0 && g.ContextBytes == 0
 }
 
 // Validate says what is wrong with g; of a schema only what can be seen without reading it.
@@ -147,7 +149,24 @@ func (g *Gate) Validate() error {
 			return err
 		}
 	}
+	if len(g.Validators) > MaxGateValidators {
+		return tooLarge("gate.validators", int64(len(g.Validators)), MaxGateValidators)
+	}
+	for i, v := range g.Validators {
+		if err := v.validate(fmt.Sprintf("gate.validators[%d]", i)); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// validateLiving is Validate for a living sandbox.
+func (g *Gate) validateLiving() error {
+	if g != nil && len(g.Validators) > 0 {
+		return specError("gate.validators", "validators judge what comes out of a run, all of it, and what comes out of a living sandbox has no end").
+			WithAdvice(Advise("%s, or run the program instead", Omit("gate.validators")))
+	}
+	return g.Validate()
 }
 
 func checkGateAction(field string, a GateAction, known []GateAction) error {

@@ -61,11 +61,11 @@ func TestMergeOfGates(t *testing.T) {
 	if none.Merge(nil) != nil || none.Merge(&Gate{Keys: GateFlag}).Keys != GateFlag || (&Gate{Keys: GateFlag}).Merge(nil).Keys != GateFlag {
 		t.Error("one of two")
 	}
-	a := &Gate{ContextBytes: 1000, Artifacts: &GateArtifacts{Max: 3, MaxBytes: 10, MediaTypes: []string{"image/*", "text/csv"}, Action: GateFlag}, Schemas: []GateSchema{{Of: "a"}}}
-	b := &Gate{ContextBytes: 2000, Artifacts: &GateArtifacts{Max: 5, MaxTotalBytes: 7, MediaTypes: []string{"image/png", "text/*"}}, Schemas: []GateSchema{{Of: "b"}}}
+	a := &Gate{ContextBytes: 1000, Artifacts: &GateArtifacts{Max: 3, MaxBytes: 10, MediaTypes: []string{"image/*", "text/csv"}, Action: GateFlag}, Schemas: []GateSchema{{Of: "a"}}, Validators: []GateValidator{{Code: "a"}}}
+	b := &Gate{ContextBytes: 2000, Artifacts: &GateArtifacts{Max: 5, MaxTotalBytes: 7, MediaTypes: []string{"image/png", "text/*"}}, Schemas: []GateSchema{{Of: "b"}}, Validators: []GateValidator{{Code: "b"}}}
 	m := a.Merge(b)
 	if m.ContextBytes != 1000 || m.Artifacts.Max != 3 || m.Artifacts.MaxBytes != 10 || m.Artifacts.MaxTotalBytes != 7 || m.Artifacts.Action != GateWithhold ||
-		strings.Join(m.Artifacts.MediaTypes, " ") != "image/png text/csv" || len(m.Schemas) != 2 || m.Schemas[0].Of != "a" {
+		strings.Join(m.Artifacts.MediaTypes, " ") != "image/png text/csv" || len(m.Schemas) != 2 || len(m.Validators) != 2 || m.Validators[1].Code != "b" || m.Schemas[0].Of != "a" {
 		t.Errorf("%+v %+v", m, m.Artifacts)
 	}
 	if a.Artifacts.Max != 3 || len(a.Schemas) != 1 {

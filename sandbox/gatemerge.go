@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -19,7 +20,7 @@ func StrongerAction(a, b GateAction) GateAction {
 
 // Merge is the gate that checks what g checks and what the other does: of two actions the
 // stronger, of two bounds the lower, of two lists of media types what is in both, and all
-// schemas. Either may be nil. The context is g's, if it asks for one.
+// schemas and validators, each once. Either may be nil. The context is g's, if it asks for one.
 func (g *Gate) Merge(other *Gate) *Gate {
 	if g.Empty() || other.Empty() {
 		if g.Empty() {
@@ -33,9 +34,25 @@ func (g *Gate) Merge(other *Gate) *Gate {
 		*c.Action = StrongerAction(*c.Action, *theirs.Checks()[i].Action)
 	}
 	m.Artifacts = g.Artifacts.merge(other.Artifacts)
-	m.Schemas = slices.Concat(g.Schemas, other.Schemas)
+	m.Schemas = both(g.Schemas, other.Schemas, GateSchema.same)
+	m.Validators = both(g.Validators, other.Validators, func(a, b GateValidator) bool { return a == b })
 	m.ContextBytes = cmp.Or(g.ContextBytes, other.ContextBytes)
 	return &m
+}
+
+// both is all of a, and what of b is not in it.
+func both[T any](a, b []T, same func(a, b T) bool) []T {
+	all := slices.Clone(a)
+	for _, x := range b {
+		if !slices.ContainsFunc(a, func(y T) bool { return same(x, y) }) {
+			all = append(all, x)
+		}
+	}
+	return all
+}
+
+func (s GateSchema) same(t GateSchema) bool {
+	return s.Of == t.Of && s.Path == t.Path && s.Action == t.Action && bytes.Equal(s.Schema, t.Schema)
 }
 
 func (a *GateArtifacts) merge(b *GateArtifacts) *GateArtifacts {

@@ -1,6 +1,6 @@
 package sandbox
 
-// GateResult is what the gate has made of a run's output.
+// GateResult is what the gate has made of an output.
 type GateResult struct {
 	// Outcome is the strongest of those of the checks: GatePass or an action.
 	Outcome GateAction `json:"outcome"`
@@ -12,7 +12,7 @@ type GateResult struct {
 
 // GateOutcome is what came of one check.
 type GateOutcome struct {
-	Check   string     `json:"check"`  // its name; "artifacts"; "schemas[0]"
+	Check   string     `json:"check"`  // its name; "artifacts"; "schemas[0]"; "validators[0]"
 	Action  GateAction `json:"action"` // that was asked for
 	Outcome GateAction `json:"outcome"`
 	Count   int64      `json:"count,omitempty"` // what was found, in all
@@ -24,10 +24,10 @@ type GateOutcome struct {
 const MaxGateFindings = 20
 
 // GateFinding is one thing that a check has found. Nothing in it is the guest's text but
-// the path of an artifact that came out.
+// the path of an artifact that came out, and what a validator chose to say of it.
 type GateFinding struct {
 	// Part is where: "stdout", "stderr", "compile.stdout", "compile.stderr", "results[0]",
-	// "artifact", "name" (of an artifact).
+	// "artifact", "name" (of an artifact), "output" (all of it).
 	Part    string     `json:"part"`
 	Path    string     `json:"path,omitempty"` // of an artifact
 	What    string     `json:"what"`

@@ -12,12 +12,16 @@ import (
 // its time is over, or nobody has used it for long. The zero value of every
 // field is the default.
 type Create struct {
+	// Profile is as in a Spec.
+	Profile  string `json:"profile,omitempty" zero:"refused"`
 	Template string `json:"template,omitempty"` // default "host"
 	Driver   string `json:"driver,omitempty"`   // default "auto"
 	// Isolation is the least level; default "namespace", or what the driver named has.
 	Isolation string   `json:"isolation,omitempty"`
 	Require   []string `json:"require,omitempty"` // features that must be enforced
 	Network   Network  `json:"network,omitzero"`  // default none
+	// Packages are as in a Spec, for every process.
+	Packages Packages `json:"packages,omitzero"`
 	// Limits hold for the sandbox as a whole. wall_time_ms is what each of its
 	// processes gets unless it asks for something else; cpu_time_ms is for all
 	// of them over the sandbox's whole life. Where these two are not given, the
@@ -31,6 +35,10 @@ type Create struct {
 	TTLMS         int64             `json:"ttl_ms,omitempty" zero:"refused"`  // milliseconds to live, default 5 minutes
 	IdleMS        int64             `json:"idle_ms,omitempty" zero:"refused"` // milliseconds without use, default the time to live
 	Metadata      map[string]string `json:"metadata,omitempty"`
+	// Gate says how what its processes print, and files that are read from it, are checked
+	// before anybody has them; nil: they are not, unless the operator or a profile says so.
+	// It has no validators: these judge runs.
+	Gate *Gate `json:"gate,omitempty"`
 	// Snapshot is the ID of one that the sandbox begins with. What is not given here is as
 	// in the sandbox of which that was made, but for the times.
 	Snapshot string  `json:"snapshot,omitempty" zero:"refused"`
@@ -66,7 +74,7 @@ func (c Create) WithDefaults() Create {
 // Like returns c with what it does not say taken from another request, but for the times.
 func (c Create) Like(of Create) Create {
 	for _, f := range []struct{ to, from *string }{
-		{&c.Template, &of.Template}, {&c.Driver, &of.Driver}, {&c.Isolation, &of.Isolation}, {&c.OnOutOfMemory, &of.OnOutOfMemory},
+		{&c.Profile, &of.Profile}, {&c.Template, &of.Template}, {&c.Driver, &of.Driver}, {&c.Isolation, &of.Isolation}, {&c.OnOutOfMemory, &of.OnOutOfMemory},
 	} {
 		*f.to = cmp.Or(*f.to, *f.from)
 	}
@@ -88,6 +96,10 @@ func (c Create) Like(of Create) Create {
 	if c.Metadata == nil {
 		c.Metadata = of.Metadata
 	}
+	if c.Packages.IsZero() {
+		c.Packages = of.Packages
+	}
+	c.Gate = c.Gate.Merge(of.Gate) // what was checked there must not come out here
 	if c.Mounts == nil {
 		c.Mounts = of.Mounts
 	}
@@ -113,12 +125,12 @@ func (c Create) Validate() error {
 		}).WithAdvice(Advise("write %s or %s", Set("on_out_of_memory", OutOfMemorySandbox), Set("on_out_of_memory", OutOfMemoryProcess)))
 	}
 	s := c.spec()
-	for _, check := range []func() error{s.Limits.Validate, s.validateEnv, s.validateChoices, s.validateMounts} {
+	for _, check := range []func() error{s.Limits.Validate, s.validateEnv, s.validateChoices, s.validateMounts, s.validatePackages} {
 		if err := check(); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.Gate.validateLiving()
 }
 
 func checkLife(field string, ms int64) error {
@@ -138,7 +150,7 @@ func CheckTTL(ms int64) error { return checkLife("ttl_ms", ms) }
 func (c Create) spec() Spec {
 	return Spec{
 		Template: c.Template, Driver: c.Driver, Isolation: c.Isolation, Require: c.Require, Network: c.Network,
-		Limits: c.Limits, Env: c.Env, Metadata: c.Metadata, Mounts: c.Mounts,
+		Limits: c.Limits, Env: c.Env, Metadata: c.Metadata, Mounts: c.Mounts, Packages: c.Packages,
 	}
 }
 
@@ -176,6 +188,8 @@ type Info struct {
 	Metadata  map[string]string `json:"metadata,omitempty"`
 	Isolation Isolation         `json:"isolation"`
 	Warm      bool              `json:"warm"` // it came from a pool
+	// Profile is as in a Result.
+	Profile *ProfileRef `json:"profile,omitempty"`
 	// Snapshot is what it began with, ForkOf the sandbox of which it was forked.
 	Snapshot  string     `json:"snapshot,omitempty"`
 	ForkOf    string     `json:"fork_of,omitempty"`
@@ -188,8 +202,15 @@ type Info struct {
 	// destroyed.
 	Cause *Cause `json:"cause,omitempty"`
 	Error *Error `json:"error,omitempty"`
+	// Packages are as in a Result.
+	Packages *Packages `json:"packages,omitempty"`
+	// Declared is what can be reached now; nil where nothing was declared when it was made.
+	Declared *Network `json:"declared,omitempty"`
 	// Network is what has gone on with the declared endpoints so far; nil where none were.
 	Network *NetworkUse `json:"network,omitempty"`
+	// Policy is what the operator's rules have made of the request; nil where there are
+	// none.
+	Policy *PolicyResult `json:"policy,omitempty"`
 	// Usage is the latest reading; its wall_ms is the age.
 	Usage     Usage   `json:"usage"`
 	Timings   Timings `json:"timings"`
@@ -303,7 +324,8 @@ type Process struct {
 	Signal   string `json:"signal"`
 	TimedOut bool   `json:"timed_out"`
 	Cause    *Cause `json:"cause,omitempty"`
-	// Totals, also of what is not kept any more.
+	// Totals, also of what is not kept any more. Where a gate holds the output back they
+	// are 0 until the process has ended.
 	StdoutBytes int64 `json:"stdout_bytes"`
 	StderrBytes int64 `json:"stderr_bytes"`
 	PipesHeld   bool  `json:"pipes_held,omitempty"`
@@ -319,6 +341,9 @@ type Process struct {
 	StdoutTruncated bool   `json:"stdout_truncated,omitempty"` // the beginning is missing
 	StderrTruncated bool   `json:"stderr_truncated,omitempty"`
 	ExactOutput
+	// Gate is what the sandbox's output gate has made of the output, when the process has
+	// ended; nil where there is none.
+	Gate     *GateResult       `json:"gate,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	// Receipt and ReceiptMissing are as in a Result.
 	Receipt        *Receipt `json:"receipt,omitempty"`
@@ -435,4 +460,7 @@ const (
 	CodeDisconnected     = "disconnected"     // no answer came from the server
 	CodeOffsetGone       = "offset_gone"      // that part of the output is no longer kept
 	CodeMethodForbidden  = "method_forbidden" // that method is not for this route
+	CodePolicyRefused    = "policy_refused"   // a rule of the operator's refuses it
+	CodeApprovalDenied   = "approval_denied"  // a person who was asked said no
+	CodeApprovalTimeout  = "approval_timeout" // nobody who was asked decided in time
 )

@@ -9,10 +9,10 @@ import (
 
 // Network says what a sandbox can reach. The zero value is nothing: no network at all.
 //
-// In JSON it is the text "none", or an object with endpoints. What is declared is all
+// In JSON it is the text "none" or "ask", or an object with endpoints. What is declared is all
 // there is: the sandbox has no route, only names that work.
 type Network struct {
-	Mode      string        `json:"-"` // "none"; may be empty
+	Mode      string        `json:"-"` // "none" or "ask" (NetworkAsk); may be empty
 	Endpoints []Endpoint    `json:"endpoints"`
 	Limits    NetworkLimits `json:"limits,omitzero"`
 }
@@ -70,9 +70,13 @@ var maxNetworkLimits = NetworkLimits{Connections: 1024, Requests: 1_000_000_000,
 
 // WithDefaults returns l with the defaults filled in.
 func (l NetworkLimits) WithDefaults() NetworkLimits {
-	d := DefaultNetworkLimits()
+	return l.Or(DefaultNetworkLimits())
+}
+
+// Or returns l with what it does not say taken from others.
+func (l NetworkLimits) Or(of NetworkLimits) NetworkLimits {
 	return NetworkLimits{
-		Connections: cmp.Or(l.Connections, d.Connections), Requests: cmp.Or(l.Requests, d.Requests), BytesUp: cmp.Or(l.BytesUp, d.BytesUp), BytesDown: cmp.Or(l.BytesDown, d.BytesDown),
+		Connections: cmp.Or(l.Connections, of.Connections), Requests: cmp.Or(l.Requests, of.Requests), BytesUp: cmp.Or(l.BytesUp, of.BytesUp), BytesDown: cmp.Or(l.BytesDown, of.BytesDown),
 	}
 }
 
@@ -80,6 +84,9 @@ func (l NetworkLimits) WithDefaults() NetworkLimits {
 func (n Network) IsZero() bool {
 	return n.Mode == "" && n.Endpoints == nil && n.Limits == NetworkLimits{}
 }
+
+// Asks says whether nothing can be reached, and what is tried is written down.
+func (n Network) Asks() bool { return n.None() && n.Mode == NetworkAsk }
 
 // None says whether nothing can be reached.
 func (n Network) None() bool { return len(n.Endpoints) == 0 }
@@ -89,7 +96,7 @@ func (n Network) None() bool { return len(n.Endpoints) == 0 }
 // there are endpoints. Sets stay as they are. What has another reading is refused, with the
 // field.
 func (n Network) Canonical() (Network, error) {
-	if n.Mode != "" && n.Mode != NetworkNone {
+	if n.Mode != "" && n.Mode != NetworkNone && n.Mode != NetworkAsk {
 		return Network{}, &Error{
 			Code: CodeSpecInvalid, Field: "network",
 			Message: fmt.Sprintf("no network mode \"%s\"", SafeText(n.Mode, 60)),
@@ -100,9 +107,9 @@ func (n Network) Canonical() (Network, error) {
 		if n.Limits != (NetworkLimits{}) {
 			return Network{}, specError("network.limits", "limits without endpoints limit nothing").WithHint("declare endpoints, or leave network out")
 		}
-		return Network{Mode: NetworkNone}, nil
+		return Network{Mode: cmp.Or(n.Mode, NetworkNone)}, nil
 	}
-	if n.Mode != "" {
+	if n.Mode == NetworkNone {
 		return Network{}, specError("network", `is "none" and has endpoints`).WithHint(`leave out one of them`)
 	}
 	limits, err := n.Limits.complete()

@@ -139,7 +139,7 @@ func (o object) read(data json.RawMessage) error {
 		return specError(o.field, "must be "+o.is)
 	}
 	for _, name := range slices.Sorted(maps.Keys(raw)) {
-		field := o.field + "." + SafeText(name, 60)
+		field := strings.TrimPrefix(o.field+"."+SafeText(name, 60), ".")
 		read, ok := o.known[name]
 		if !ok {
 			return specError(field, "no such field").WithHint("the fields are " + strings.Join(slices.Sorted(maps.Keys(o.known)), ", "))

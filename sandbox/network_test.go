@@ -239,6 +239,7 @@ func TestWrongNetworks(t *testing.T) {
 func TestNetworkJSON(t *testing.T) {
 	for text, want := range map[string]Network{
 		`"none"`:                            {Mode: NetworkNone},
+		`"ask"`:                             {Mode: NetworkAsk},
 		`{"endpoints":[{"host":"a.test"}]}`: {Endpoints: []Endpoint{{Host: "a.test"}}},
 		`{"endpoints":[{"host":"db","ports":[5432],"address":"10.0.0.7"}],"limits":{"bytes_up":5}}`: {
 			Endpoints: []Endpoint{{Host: "db", Ports: []int{5432}, Address: "10.0.0.7"}}, Limits: NetworkLimits{BytesUp: 5},

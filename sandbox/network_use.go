@@ -64,6 +64,7 @@ const (
 	DeniedBytesDown   DenialReason = "max_bytes_down"   // network.limits.bytes_down
 	DeniedBusy        DenialReason = "too_many_on_host" // this server's connections or requests at once are all in use, or one sandbox's share
 	DeniedRequest     DenialReason = "request"          // the method and the path are not among those declared
+	DeniedNarrowed    DenialReason = "narrowed"         // it was declared at first, and the network was narrowed since
 )
 
 // DenialReasons lists the reasons.
@@ -71,7 +72,7 @@ func DenialReasons() []DenialReason {
 	return []DenialReason{
 		DeniedUndeclared, DeniedAddress, DeniedSNI, DeniedNoSNI, DeniedHidden, DeniedHost, DeniedNotTLS, DeniedNotHTTP,
 		DeniedMalformed, DeniedConnections, DeniedRequests, DeniedBytesUp, DeniedBytesDown, DeniedBusy, DeniedRequest,
-		DeniedNoName, DeniedNames,
+		DeniedNoName, DeniedNames, DeniedNarrowed,
 	}
 }
 

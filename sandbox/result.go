@@ -103,10 +103,22 @@ type Result struct {
 	// Gate is what the output gate has made of the output; nil where there is none.
 	Gate *GateResult `json:"gate,omitempty"`
 	// Findings are what a scan saw in the program before it ran, where the request has
-	// scan; nil where it has not. FindingsUnread says why the program could not be read
-	// as its language is.
+	// scan or a rule of the operator's wants to know; nil where nobody looked.
+	// FindingsUnread says why the program could not be read as its language is, and
+	// FindingsMissed that there was more than a scan tells.
 	Findings       []Finding `json:"findings,omitzero"`
 	FindingsUnread string    `json:"findings_unread,omitempty"`
+	FindingsMissed bool      `json:"findings_missed,omitempty"`
+	// Policy is what the operator's rules have made of the request; nil where there are
+	// none.
+	Policy *PolicyResult `json:"policy,omitempty"`
+
+	// Replay is how a run that repeats another differs from it; nil where it repeats none.
+	Replay *Replay `json:"replay,omitempty"`
+
+	// Packages are those that the program could import because the request named some:
+	// everything that was installed, with the version and the digest of each.
+	Packages *Packages `json:"packages,omitempty"`
 
 	// Network is what went on with the declared endpoints; nil where none were.
 	Network *NetworkUse `json:"network,omitempty"`
@@ -127,6 +139,8 @@ type Result struct {
 	// result was given. That does not change what became of the program.
 	Cleanup *Error `json:"cleanup,omitempty"`
 
+	// Profile is the one that the run named, as it was; nil: it named none.
+	Profile *ProfileRef `json:"profile,omitempty"`
 	// Receipt proves that the run is in the server's audit log, where it keeps one.
 	Receipt *Receipt `json:"receipt,omitempty"`
 	// ReceiptMissing is set where the record could not be written, and the operator lets

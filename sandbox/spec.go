@@ -34,6 +34,8 @@ const (
 // The program is Code, or the file named Entrypoint among Files. The zero value of
 // every other field is the default.
 type Spec struct {
+	// Profile names one of the operator's: what it fixes the request can narrow, and not widen.
+	Profile    string            `json:"profile,omitempty" zero:"refused"`
 	Language   string            `json:"language,omitempty"`
 	Code       string            `json:"code,omitempty"`
 	Entrypoint string            `json:"entrypoint,omitempty"`
@@ -48,6 +50,8 @@ type Spec struct {
 	Isolation  string            `json:"isolation,omitempty"` // the least level; default "namespace", or what the driver named has
 	Require    []string          `json:"require,omitempty"`   // features that must be enforced
 	Network    Network           `json:"network,omitzero"`    // default none
+	// Packages are shown to the program, read-only, from the indexes that the operator names.
+	Packages Packages `json:"packages,omitzero"`
 	// Warm asks for an interpreter that has these modules loaded already. A
 	// server that has none makes a pool of them, and this run waits for it.
 	// Cold asks for an interpreter that is started for this run, and a program
@@ -99,6 +103,10 @@ const (
 	NetworkNone  = "none"
 )
 
+// NetworkAsk is a network in which nothing can be reached either, and the names that programs
+// try are in the result.
+const NetworkAsk = "ask"
+
 // User and directories that a program finds in every sandbox.
 const (
 	User = "user"
@@ -124,7 +132,7 @@ func (s Spec) WithDefaults() Spec {
 func (s Spec) Validate() error {
 	checks := []func() error{
 		s.Limits.Validate, s.validateProgram, s.validateFiles, s.validateArgs,
-		s.validateEnv, s.validateArtifacts, s.validateChoices, s.validateMounts, s.validateWarm, s.validateImports, s.Gate.Validate,
+		s.validateEnv, s.validateArtifacts, s.validateChoices, s.validateMounts, s.validatePackages, s.validateWarm, s.validateImports, s.Gate.Validate,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {

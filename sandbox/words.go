@@ -8,9 +8,10 @@ func Codes() []string {
 		CodeNotRegularFile, CodeFileNotFound, CodeTooLarge, CodeRequirementUnmet, CodeDriverUnknown,
 		CodeDriverUnavailable, CodeTemplateUnknown, CodeNetworkUnsupported, CodeFeatureUnknown, CodeSetupFailed,
 		CodeProtocol, CodeInternal, CodeCommandNotFound, CodeCommandNotRunnable, CodeResourceUnavailable,
-		CodePortClosed, CodeBuildFailed, CodeStartFailed, CodeEndpointDenied, CodeUnauthorized, CodeForbidden, CodeNotFound, CodeConflict, CodeBusy, CodeQuotaExceeded,
+		CodePortClosed, CodeBuildFailed, CodePackagesFailed, CodeStartFailed, CodeEndpointDenied, CodeProfileUnknown, CodeProfileDenied, CodeManifestInvalid, CodeUnauthorized, CodeForbidden, CodeNotFound, CodeConflict, CodeBusy, CodeQuotaExceeded,
 		CodeIdempotency, CodeGone, CodeRequestInvalid, CodeUnsafeArchive, CodeStateCorrupt, CodeInsufficient, CodeAuditUnavailable, CodeReceiptInvalid,
 		CodeConfigInvalid, CodeShuttingDown, CodeDisconnected, CodeOffsetGone, CodeMethodForbidden, CodeWithheld,
+		CodePolicyRefused, CodeApprovalDenied, CodeApprovalTimeout,
 	}
 }
 

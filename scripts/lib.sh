@@ -9,6 +9,9 @@ cd "$root" || exit 1
 # exception; it asks for cgo by itself.
 export CGO_ENABLED=0
 
+# Everything is compiled as what ships is, so that nothing is compiled twice.
+export GOFLAGS=${GOFLAGS:--trimpath}
+
 # say prints one line about what the script does.
 say() { printf '%s\n' "$*"; }
 

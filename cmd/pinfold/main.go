@@ -14,6 +14,7 @@ import (
 	"pinfold/internal/config/defaults"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/packages"
 	"pinfold/internal/probe"
 	"pinfold/internal/wiring"
 )
@@ -51,11 +52,20 @@ func images(state string) string {
 	return filepath.Join(state, "templates")
 }
 
+// ownOptions are those of an engine for whoever runs a program here: this host's user, and
+// their own operator.
+func ownOptions() engine.Options {
+	o := engine.Options{Policy: admission.Policy{Network: admission.Network{Own: true}}}
+	if state := defaults.State(); state != "" {
+		o.Packages = packages.New(packages.Options{Dir: filepath.Join(state, packages.DirName), Indexes: packages.FromEnv()})
+	}
+	return o
+}
+
 // runner returns what makes the engine. For a command line that runs a program,
 // the engine looks at the host while the command line is still being read.
 func runner(ctx context.Context, args []string) func(context.Context) (cli.Runner, error) {
-	// Whoever runs a program here is this host's user, and their own operator.
-	e, err := newEngine(engine.Options{Policy: admission.Policy{Network: admission.Network{Own: true}}})
+	e, err := newEngine(ownOptions())
 	if err == nil && len(args) > 0 && args[0] == "run" {
 		go e.Warm(ctx)
 	}

@@ -5,6 +5,8 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -13,13 +15,16 @@ import (
 	"pinfold/internal/compare"
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
-	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/engine/runs"
+	"pinfold/internal/packages"
+	"pinfold/internal/policy"
 	"pinfold/internal/probe"
 	"pinfold/internal/serve"
 	"pinfold/internal/store/memstore"
 	"pinfold/internal/template/build"
 	"pinfold/internal/wiring"
+	"pinfold/sandbox"
 )
 
 // whole is what the lean program is without.
@@ -43,16 +48,21 @@ func whole() cli.Whole {
 		},
 		Compare:   compareDrivers,
 		Sandboxes: sandboxes,
+		Bundle:    bundle,
 	}
 }
 
 // newStronger makes an engine with the drivers that are found on this host, too. What a run
 // of theirs that was killed has left behind goes first.
-func newStronger(ctx context.Context) (cli.Runner, error) {
+func newStronger(ctx context.Context, p *policy.Policy, ask runs.Approver) (cli.Runner, error) {
 	c := config.Default()
 	c.Drivers = config.Found()
-	// As of runner: whoever runs a program here is their own operator.
-	e, err := wiring.NewEngine(engine.Options{Policy: admission.Policy{Network: admission.Network{Own: true}}}, parts(c))
+	o := ownOptions()
+	o.Approver = ask
+	if p != nil {
+		o.Rules = func() *policy.Policy { return p }
+	}
+	e, err := wiring.NewEngine(o, parts(c))
 	if err == nil {
 		_, _ = e.Leftovers(ctx) // what cannot be removed is in nobody's way
 	}
@@ -70,6 +80,16 @@ func sandboxes(ctx context.Context, images string) (build.Sandboxes, func() erro
 		return nil, nil, err
 	}
 	return build.In(e.Manager, records.LocalTenant), e.Close, nil
+}
+
+// bundle writes packages, of which an engine of our own fetches what is not here.
+func bundle(ctx context.Context, p sandbox.Packages, in sandbox.MachineSpec, to io.Writer) ([]packages.Loaded, error) {
+	e, err := newEngine(ownOptions())
+	if err != nil {
+		return nil, err
+	}
+	all, err := e.Bundle(ctx, p, in, to)
+	return all, errors.Join(err, e.Close())
 }
 
 // compareDrivers compares all drivers of this program, or attacks them.

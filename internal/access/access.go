@@ -24,12 +24,13 @@ import (
 const (
 	ScopeRun     = "run"     // run programs
 	ScopeSandbox = "sandbox" // living sandboxes and all that is in them
+	ScopeApprove = "approve" // decide on runs of the tenant that wait for a person
 	ScopeRead    = "read"    // look at anything of the tenant
 	ScopeAdmin   = "admin"   // everything, also what is not a tenant's own: pools, metrics
 )
 
 // Scopes returns all scopes, the narrowest first.
-func Scopes() []string { return []string{ScopeRead, ScopeRun, ScopeSandbox, ScopeAdmin} }
+func Scopes() []string { return []string{ScopeRead, ScopeApprove, ScopeRun, ScopeSandbox, ScopeAdmin} }
 
 // Key describes an API key. The key itself is known to its owner alone.
 type Key struct {
@@ -39,7 +40,9 @@ type Key struct {
 	Scopes []string `json:"scopes"`
 	// Allow are the endpoints that requests made with it may declare, as
 	// sandbox.ParseAllowed reads them, of those that its tenant may; nil: all of these.
-	Allow      []string   `json:"allow,omitzero"`
+	Allow []string `json:"allow,omitzero"`
+	// Profiles are those one of which each request made with it has to name; nil: it need not.
+	Profiles   []string   `json:"profiles,omitzero"`
 	CreatedAt  time.Time  `json:"created_at"`
 	ExpiresAt  *time.Time `json:"expires_at,omitempty"` // nil: never
 	RevokedAt  *time.Time `json:"revoked_at,omitempty"`
@@ -97,6 +100,8 @@ type Principal struct {
 	// Allow are the endpoints that requests may declare, of those that the tenant may; nil:
 	// all of these.
 	Allow []sandbox.Endpoint
+	// Profiles are as in a Key.
+	Profiles []string
 }
 
 // Allows says whether the principal has a scope. The scope admin has all.
@@ -179,6 +184,31 @@ func checkAllow(list []string) ([]string, error) {
 		all = append(all, e.Words()...)
 	}
 	return all, nil
+}
+
+// checkProfiles checks the profiles of a key. Only runs are made of them alone: who has
+// living sandboxes, or is an administrator, has more.
+func checkProfiles(list, scopes []string) error {
+	if list == nil {
+		return nil
+	}
+	bad := func(field, message, hint string) error {
+		return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: field, Message: message, Hint: hint}
+	}
+	if len(list) == 0 || len(list) > maxAllow {
+		return bad("profiles", fmt.Sprintf("a key that is for profiles only has 1 to %d", maxAllow), "name them as the server's configuration does")
+	}
+	for _, name := range list {
+		if err := sandbox.CheckProfileName(name); err != nil {
+			return sandbox.AsError(err).WithField("profiles")
+		}
+	}
+	for _, scope := range scopes {
+		if scope != ScopeRun && scope != ScopeRead {
+			return bad("scopes", "a key that is for profiles only cannot have the scope "+scope, "give it run, or run and read")
+		}
+	}
+	return nil
 }
 
 // endpoints are those of a key's list; nil where it has none. What cannot be read is left

@@ -68,21 +68,31 @@ func (s *Service) Create(ctx context.Context, tenant, name string, scopes []stri
 // CreateNarrow is Create of a key whose requests may declare endpoints of a list only, see
 // Key.Allow.
 func (s *Service) CreateNarrow(ctx context.Context, tenant, name string, scopes []string, ttl time.Duration, allow []string) (Key, string, error) {
-	return s.create(ctx, tenant, name, scopes, ttl, allow, func(string) error { return nil })
+	return s.create(ctx, Key{Tenant: tenant, Name: name, Scopes: scopes, Allow: allow}, ttl, func(string) error { return nil })
 }
 
-// create makes a key, shows it to keep, and stores it unless that fails.
-func (s *Service) create(ctx context.Context, tenant, name string, scopes []string, ttl time.Duration, allow []string, keep func(key string) error) (Key, string, error) {
-	ordered, err := checkKey(tenant, name, scopes, ttl)
+// CreateConfined is CreateNarrow of a key each request of which has to name one of these
+// profiles, see Key.Profiles.
+func (s *Service) CreateConfined(ctx context.Context, tenant, name string, scopes []string, ttl time.Duration, allow, profiles []string) (Key, string, error) {
+	return s.create(ctx, Key{Tenant: tenant, Name: name, Scopes: scopes, Allow: allow, Profiles: profiles}, ttl, func(string) error { return nil })
+}
+
+// create makes a key like that one, shows it to keep, and stores it unless that fails.
+func (s *Service) create(ctx context.Context, like Key, ttl time.Duration, keep func(key string) error) (Key, string, error) {
+	ordered, err := checkKey(like.Tenant, like.Name, like.Scopes, ttl)
 	if err == nil {
-		allow, err = checkAllow(allow)
+		like.Allow, err = checkAllow(like.Allow)
+	}
+	if err == nil {
+		err = checkProfiles(like.Profiles, ordered)
 	}
 	if err != nil {
 		return Key{}, "", err
 	}
 	id, key := newKey()
 	now := s.now().UTC().Round(0)
-	r := Record{Key: Key{ID: id, Tenant: tenant, Name: name, Scopes: ordered, Allow: allow, CreatedAt: now}, Hash: hash(key)}
+	like.ID, like.Scopes, like.CreatedAt = id, ordered, now
+	r := Record{Key: like, Hash: hash(key)}
 	if ttl > 0 {
 		end := now.Add(ttl)
 		r.ExpiresAt = &end
@@ -105,7 +115,7 @@ func (s *Service) EnsureFirstKey(ctx context.Context, keep func(key string) erro
 	if err != nil || len(all) > 0 {
 		return "", false, err
 	}
-	_, key, err = s.create(ctx, records.LocalTenant, "first key", Scopes(), 0, nil, keep)
+	_, key, err = s.create(ctx, Key{Tenant: records.LocalTenant, Name: "first key", Scopes: Scopes()}, 0, keep)
 	return key, err == nil, err
 }
 
@@ -183,7 +193,7 @@ func (s *Service) Standing(ctx context.Context, id string) (Principal, error) {
 }
 
 func (r Record) principal() Principal {
-	return Principal{Tenant: r.Tenant, KeyID: r.ID, Scopes: r.Scopes, Allow: endpoints(r.Allow)}
+	return Principal{Tenant: r.Tenant, KeyID: r.ID, Scopes: r.Scopes, Allow: endpoints(r.Allow), Profiles: r.Profiles}
 }
 
 // find returns a key's record, or an empty one for an id that is not known.

@@ -36,3 +36,25 @@ func TestResultsWithoutRoomAreLetGo(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A key that was narrowed says to what; one with no list may declare what its tenant may.
+func TestWhoAmIHasTheKeysList(t *testing.T) {
+	allowed, err := sandbox.ParseAllowed("GET https://a.test/x/**")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, allow := range map[string][]sandbox.Endpoint{
+		`"allow":["GET https://a.test/x/**"]`: {allowed}, `"allow":[]`: {}, `"scopes":[]}`: nil,
+	} {
+		s, w := newServer(Options{Engine: engine.New(engine.Options{})}), httptest.NewRecorder()
+		c := &call{server: s, w: &answer{ResponseWriter: w, rc: http.NewResponseController(w)}, r: httptest.NewRequest(http.MethodGet, "/v1/whoami", nil), who: access.Principal{Tenant: "t", Allow: allow}}
+		for _, rt := range s.hostRoutes() {
+			if rt.id == "whoAmI" {
+				err = rt.handle(c)
+			}
+		}
+		if err != nil || !strings.Contains(strings.ReplaceAll(w.Body.String(), " ", ""), strings.ReplaceAll(want, " ", "")) {
+			t.Errorf("%v %s, not %s", err, w.Body, want)
+		}
+	}
+}

@@ -44,6 +44,10 @@ type Options struct {
 	SpoolDir string
 	// Audit is the server's audit log; nil: it keeps none.
 	Audit *audit.Log
+	// Watcher is a witness of others' logs; nil: the server is none.
+	Watcher *audit.Watcher
+	// Signer signs manifests of profiles; nil: they are not signed.
+	Signer *audit.Signer
 	// Build makes templates; nil: there are no images.
 	Build Builder
 	// Secrets keeps those of tenants; nil: none are kept, and requests for them say so.
@@ -104,7 +108,7 @@ func withDefaults(o Options) Options {
 // routes is the whole table.
 func (s *server) routes() []route {
 	var all []route
-	for _, part := range [][]route{s.runRoutes(), s.scanRoutes(), s.sandboxRoutes(), s.snapshotRoutes(), s.processRoutes(), s.fileRoutes(), s.archiveRoutes(), s.portRoutes(), s.tunnelRoutes(), s.linkRoutes(), s.secretRoutes(), s.languageRoutes(), s.auditRoutes(), s.hostRoutes(), s.serverRoutes()} {
+	for _, part := range [][]route{s.runRoutes(), s.scanRoutes(), s.manifestRoutes(), s.sandboxRoutes(), s.snapshotRoutes(), s.processRoutes(), s.fileRoutes(), s.archiveRoutes(), s.portRoutes(), s.tunnelRoutes(), s.linkRoutes(), s.secretRoutes(), s.languageRoutes(), s.auditRoutes(), s.witnessRoutes(), s.approvalRoutes(), s.hostRoutes(), s.serverRoutes()} {
 		all = append(all, part...)
 	}
 	return all

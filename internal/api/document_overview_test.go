@@ -20,11 +20,13 @@ func openapi(version string) huma.Config {
 		{Name: "Runs", Description: "One program in one fresh sandbox, one result."},
 		{Name: "Sandboxes", Description: "Living sandboxes: they stay until you end them, their time is over, or nobody has used them for long."},
 		{Name: "Secrets", Description: "What the host puts into programs' requests to declared endpoints, and programs never have."},
+		{Name: "Profiles", Description: "Tools that the operator declares: requests that name one may narrow it and not widen it."},
 		{Name: "Snapshots", Description: "What a living sandbox holds at one moment, kept on the server; and sandboxes that begin with it."},
 		{Name: "Processes", Description: "Commands in a living sandbox. A client that goes away never ends one."},
 		{Name: "Files", Description: "Files of a living sandbox, as streams of any size. Paths are absolute or relative to /home/user."},
 		{Name: "Ports", Description: "Servers that listen inside a sandbox."},
 		{Name: "Audit", Description: "The record that nobody can rewrite unnoticed, and what proves it (docs/audit.md)."},
+		{Name: "Approval", Description: "Runs that wait for a person, because a rule of the operator has one asked, and what a policy would have done (docs/policy.md)."},
 		{Name: "Host", Description: "What this host offers, and what you have used."},
 		{Name: "Server", Description: "The server itself."},
 	}

@@ -190,6 +190,15 @@ func sampleRecord() sandbox.AuditRecord {
 	}}
 }
 
+const sampleDigest = "1f6c9a"
+
+func sampleApproval() sandbox.Approval {
+	return sandbox.Approval{
+		Run: sampleRun(false).ID, Tenant: "team-x", Key: "7k2m", AskedAt: sampleTime, ExpiresAt: sampleLater, Language: "python", Isolation: sandbox.LevelVM, Driver: "qemu", Network: []string{"api.example.com:443"},
+		Rules: []sandbox.PolicyMatch{{Rule: "danger-asks", Because: []string{"finding process-start (danger)"}, Ask: "does this need a shell?"}},
+	}
+}
+
 // samples are answers by their type.
 func samples() map[reflect.Type]any {
 	all := map[reflect.Type]any{}
@@ -213,13 +222,17 @@ func samples() map[reflect.Type]any {
 		sandbox.BuiltTemplate{Name: "tools", Image: "sha256:84c061cb3e6d8a16176335a9b642c50c4268636a7567f1457235971936934804", Bytes: 187_800_000, WallMS: 41_000},
 		List[sandbox.AuditEntry]{Items: []sandbox.AuditEntry{sampleEntry()}, Next: "18"},
 		sampleRecord(),
+		sampleApproval(),
+		List[sandbox.Approval]{Items: []sandbox.Approval{sampleApproval()}},
+		sandbox.PolicyReport{Digest: sampleDigest, Runs: 1000, Unscanned: 12, Refused: 3, Changed: 40, Rules: []sandbox.PolicyRuleCount{{Rule: "danger-in-vm", Matched: 40}}, Touched: []sandbox.PolicyTouched{}},
 		sandbox.AuditCheckpoint{Entries: 18, Checkpoint: sampleCheckpoint, PublicKey: "audit.example.com+d6e4c2d0+AdV3PVISY55E4tyMFpPiB4Wrp0pcrSl0QVigtAUn8iT/"},
+		sampleManifest(),
 		Link{Path: "/p/9tZ…/", Port: 8000, ExpiresAt: sampleLater},
 		List[string]{Items: []string{"host"}},
 		List[records.DayUsage]{Items: []records.DayUsage{{Day: "2026-11-22", Consumption: records.Consumption{Runs: 12, Sandboxes: 1, CPUMS: 4100, WallMS: 9000, MemoryMiBMS: 81000, OutputBytes: 2048}}}},
 		List[runs.LanguageInfo]{Items: []runs.LanguageInfo{{Name: "python", Title: "Python", Available: true, Version: "3.11.2", Aliases: []string{"py", "python3"}, Extensions: []string{".py"}}}},
 		List[driverInfo]{Items: []driverInfo{{Name: "native", Level: sandbox.LevelNamespace, Available: true, Features: []driverFeature{{Feature: "memory", Answer: "yes", Because: "a cgroup was made and limited"}}}}},
-		whoami{Tenant: "local", KeyID: "k5xg6y4cvb", Scopes: []string{"run", "sandbox"}},
+		whoami{Tenant: "local", KeyID: "k5xg6y4cvb", Scopes: []string{"run", "sandbox"}, Allow: []string{"api.example.com"}},
 		health{Status: "ok"},
 		written{Written: 6},
 		archive.Summary{Files: 12, Directories: 3, Bytes: 40960},
@@ -227,6 +240,14 @@ func samples() map[reflect.Type]any {
 		all[reflect.TypeOf(v)] = v
 	}
 	return all
+}
+
+// sampleManifest has one profile, as OpenAI's API takes it.
+func sampleManifest() sandbox.SignedManifest {
+	return sandbox.SignedManifest{
+		Manifest:  json.RawMessage(`{"v":1,"form":"anthropic","profiles":[{"name":"plots","digest":"sha256:84c061cb3e6d8a16176335a9b642c50c4268636a7567f1457235971936934804"}],"tools":[{"name":"plots","description":"Draws charts of data.","input_schema":{"type":"object"}}]}`),
+		Signature: "pinfold manifest v1\nsha256:5f1e…\n\n— pinfold-ab12cd34ef 1uTEwPnA…\n", PublicKey: "pinfold-ab12cd34ef+d6e4c2d0+AdV3PVISY55E4tyMFpPiB4Wrp0pcrSl0QVigtAUn8iT/",
+	}
 }
 
 // Every answer in JSON has a sample, which is what the server would send.

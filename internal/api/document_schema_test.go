@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"reflect"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -8,16 +9,17 @@ import (
 	"pinfold/sandbox"
 )
 
+// meaning is what a field of a schema means, or "".
+func meaning(schema, field string) string {
+	return cmp.Or(fieldMeanings[schema+"."+field], policyMeanings[schema+"."+field], fieldMeanings["*."+field])
+}
+
 // finishSchemas adds to the schemas what Go's types do not say: what a field
 // means, and which values it takes.
 func finishSchemas(registry huma.Registry) {
 	for name, schema := range registry.Map() {
 		for field, property := range schema.Properties {
-			text, ok := fieldMeanings[name+"."+field]
-			if !ok {
-				text, ok = fieldMeanings["*."+field]
-			}
-			if ok {
+			if text := meaning(name, field); text != "" {
 				property.Description = text
 			}
 			if enum := fieldWords()[name+"."+field]; enum != nil {
@@ -56,7 +58,7 @@ func finishNetwork(registry huma.Registry, schema *huma.Schema) {
 
 // requestTypes are the schemas of what people send.
 func requestTypes() []string {
-	return []string{"RunSpec", "File", "SandboxCreate", "TakeSnapshot", "ForkSandbox", "Command", "Terminal", "ExtendBody", "SignalBody", "MkdirBody", "MoveBody", "PoolSpec", "Limits", "LinkBody", "Endpoint", "NetworkLimits", "SetSecret", "Gate", "GateArtifacts", "GateSchema"}
+	return []string{"RunSpec", "File", "SandboxCreate", "TakeSnapshot", "ForkSandbox", "Command", "Terminal", "ExtendBody", "SignalBody", "MkdirBody", "MoveBody", "PoolSpec", "Limits", "LinkBody", "Endpoint", "NetworkLimits", "Packages", "SetSecret", "Gate", "GateArtifacts", "GateSchema"}
 }
 
 // finishLimits takes ranges and defaults from the table of limits.

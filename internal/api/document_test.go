@@ -160,9 +160,11 @@ func TestNoMeaningIsLeftOver(t *testing.T) {
 			fields[name+"."+field], fields["*."+field] = true, true
 		}
 	}
-	for key := range fieldMeanings {
-		if !fields[key] {
-			t.Errorf("%s: there is no such field", key)
+	for _, some := range []map[string]string{fieldMeanings, policyMeanings} {
+		for key := range some {
+			if !fields[key] {
+				t.Errorf("%s: there is no such field", key)
+			}
 		}
 	}
 	for key := range fieldWords() {

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"mime"
 	"net/http"
@@ -50,7 +51,37 @@ var notFile = map[string]string{
 // span is a part of a file.
 type span struct{ first, length int64 }
 
-func (c *call) readFile(at place) error { return at.Fetch(c.r.Context(), at.path, c.offer) }
+func (c *call) readFile(at place) error {
+	files, err := at.Files(c.r.Context())
+	if err != nil {
+		return err
+	}
+	return files.Fetch(c.r.Context(), at.path, func(info sandbox.FileInfo) (living.Part, error) {
+		setGate(c.w.Header(), files.Outcome())
+		return c.offer(info)
+	})
+}
+
+// gateHeader has what an output gate has made of files: a GateResult, in JSON, of the checks
+// that have found something, without the single findings.
+const gateHeader = "X-Pinfold-Gate"
+
+// setGate says what a gate has made of files; without one, nothing.
+func setGate(h http.Header, r *sandbox.GateResult) {
+	if r == nil {
+		return
+	}
+	short := sandbox.GateResult{Outcome: r.Outcome, Checks: []sandbox.GateOutcome{}}
+	for _, check := range r.Checks {
+		if check.Outcome != sandbox.GatePass {
+			check.Findings = nil
+			short.Checks = append(short.Checks, check)
+		}
+	}
+	if b, err := json.Marshal(short); err == nil { // what the vocabulary has can always be said in JSON
+		h.Set(gateHeader, string(b))
+	}
+}
 
 // offer answers with the header for a file and says which part of it is to follow.
 // The header of one that has a body goes out with its first byte, so that a file that

@@ -25,6 +25,7 @@ type Authenticator interface {
 const (
 	scopeRun     = "run"     // runs
 	scopeSandbox = "sandbox" // living sandboxes and everything in them
+	scopeApprove = "approve" // deciding on runs that wait for a person
 	scopeRead    = "read"    // reading anything of the tenant
 	scopeAdmin   = "admin"   // everything, pools and metrics too
 	scopeAny     = "any"     // a valid key, whatever its scopes

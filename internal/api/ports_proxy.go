@@ -95,7 +95,7 @@ const (
 // server inside may say what it likes, except what reaches beyond that name.
 func (p *portProxy) passes(name string) bool {
 	switch name {
-	case "X-Request-Id", "X-Content-Type-Options", "X-Sendfile", "X-Reproxy-Url", "X-Output-Offset", "X-Archive-Skipped":
+	case "X-Request-Id", "X-Content-Type-Options", "X-Sendfile", "X-Reproxy-Url", "X-Output-Offset", "X-Archive-Skipped", gateHeader:
 		return false // ours, or words to a proxy in front of us
 	case "Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc", "Public-Key-Pins", "Trailer":
 		return false // about more than this name

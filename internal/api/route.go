@@ -129,7 +129,8 @@ func (c *call) admit(rt route) error {
 		if err = allow(c.who, rt.scopes); err != nil {
 			return err
 		}
-		c.r = c.r.WithContext(admission.Narrow(records.WithKey(c.r.Context(), c.who.KeyID), c.who.Allow))
+		ctx := admission.Narrow(records.WithKey(c.r.Context(), c.who.KeyID), c.who.Allow)
+		c.r = c.r.WithContext(admission.Confine(ctx, c.who.Profiles))
 	}
 	if c.query, err = parseQuery(c.r.URL.RawQuery, rt.params); err != nil {
 		return err

@@ -29,7 +29,7 @@ func (s *server) archiveRoutes() []route {
 	return []route{
 		{
 			method: http.MethodGet, path: path, id: "readArchive", tag: "Files", summary: "Read a directory as an archive", scopes: []string{scopeSandbox, scopeRead},
-			description: "Regular files and directories, with names relative to the directory; links and everything else are left out. Sparse files count as long as they look: files that have more bytes together than the sandbox's disk are refused as too_large.",
+			description: "Regular files and directories, with names relative to the directory; links and everything else are left out, and so is what the sandbox's output gate withholds; the trailer X-Pinfold-Gate says what the gate has found. Sparse files count as long as they look: files that have more bytes together than the sandbox's disk are refused as too_large.",
 			params:      params, answers: answers, errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusTooManyRequests},
 			example: `curl -s "$SERVER/v1/sandboxes/$ID/archive?path=out&format=tar.gz" -H "Authorization: Bearer $KEY" -o out.tar.gz`,
 			handle:  on((*call).place, (*call).readArchive),
@@ -51,15 +51,22 @@ func (c *call) readArchive(at place) error {
 	if err != nil {
 		return err
 	}
+	files, err := at.Files(c.r.Context())
+	if err != nil {
+		return err
+	}
 	h := c.w.Header()
 	out := newOutlet(c.w)
 	late := bufio.NewWriterSize(&lateWriter{out: out, begin: func() {
 		h.Set("Content-Type", format.MediaType())
 		h.Set("Content-Disposition", disposition("sandbox."+string(format)))
 		h.Set("Trailer", skippedTrailer)
+		if files.Checked() {
+			h.Add("Trailer", gateHeader)
+		}
 		c.w.WriteHeader(http.StatusOK)
 	}}, archiveBuffer)
-	summary, err := archive.Pack(c.r.Context(), at, at.path, format, archive.Limits{Bytes: at.Holds()}, late)
+	summary, err := archive.Pack(c.r.Context(), files, at.path, format, archive.Limits{Bytes: at.Holds()}, late)
 	if err == nil { // else what is in the buffer must not go out as the whole
 		err = late.Flush()
 	}
@@ -67,6 +74,7 @@ func (c *call) readArchive(at place) error {
 		return err
 	}
 	h.Set(skippedTrailer, strconv.Itoa(summary.Skipped))
+	setGate(h, files.Outcome())
 	return nil
 }
 

@@ -28,6 +28,10 @@ func (s *server) auditRoutes() []route {
 				{name: "isolation", kind: kindText, words: sandbox.IsolationLevels(), many: true, doc: "Only where the isolation had this level."},
 				{name: "status", kind: kindText, words: words(sandbox.StatusSucceeded, sandbox.StatusFailed, sandbox.StatusKilled, sandbox.StatusError), many: true, doc: "Only what ended so."},
 				{name: "secret", kind: kindText, many: true, doc: "Only what put the secret of this name into a request, and what set or removed it."},
+				{name: "finding", kind: kindText, many: true, doc: "Only runs in which this rule of the scan found something."},
+				{name: "severity", kind: kindText, words: words(sandbox.Severities()...), many: true, doc: "Only runs whose worst finding was this."},
+				{name: "rule", kind: kindText, many: true, doc: "Only what this rule of the operator's policy matched."},
+				{name: "decided_by", kind: kindText, many: true, doc: "Only runs on which the key of this id decided, and its decisions."},
 				{name: "since", kind: kindTime, doc: "Only what was recorded at this time or later, by the server's clock."},
 				{name: "before", kind: kindTime, doc: "Only what was recorded before this time."},
 			},
@@ -70,10 +74,14 @@ func (c *call) listAudit() error {
 	}
 	f := audit.Filter{
 		Tenant: c.query.text("tenant"), Key: c.query.text("key"), IDs: c.query["id"], Drivers: c.query["driver"], Levels: c.query["isolation"], Secrets: c.query["secret"],
+		Findings: c.query["finding"], Rules: c.query["rule"], By: c.query["decided_by"],
 		Since: c.query.time("since"), Before: c.query.time("before"),
 	}
 	for _, k := range c.query["kind"] {
 		f.Kinds = append(f.Kinds, sandbox.AuditKind(k))
+	}
+	for _, severity := range c.query["severity"] {
+		f.Severities = append(f.Severities, sandbox.Severity(severity))
 	}
 	for _, st := range c.query["status"] {
 		f.Statuses = append(f.Statuses, sandbox.Status(st))

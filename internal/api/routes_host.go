@@ -28,6 +28,9 @@ type (
 		Tenant string   `json:"tenant"`
 		KeyID  string   `json:"key_id"`
 		Scopes []string `json:"scopes"`
+		// Allow are the endpoints that requests with the key may declare; nil: all that
+		// the tenant may.
+		Allow []string `json:"allow,omitzero"`
 	}
 )
 
@@ -64,7 +67,14 @@ func (s *server) hostRoutes() []route {
 			answers: []reply{jsonReply[whoami](http.StatusOK, "The tenant, and what the key may do.")},
 			example: `curl -s $SERVER/v1/whoami -H "Authorization: Bearer $KEY"`,
 			handle: func(c *call) error {
-				return c.reply(http.StatusOK, whoami{c.who.Tenant, c.who.KeyID, append([]string{}, c.who.Scopes...)})
+				who := whoami{Tenant: c.who.Tenant, KeyID: c.who.KeyID, Scopes: append([]string{}, c.who.Scopes...)}
+				if c.who.Allow != nil {
+					who.Allow = []string{}
+				}
+				for _, e := range c.who.Allow {
+					who.Allow = append(who.Allow, e.Words()...)
+				}
+				return c.reply(http.StatusOK, who)
 			},
 		},
 	}, append(poolRoutes(admin), s.templateRoutes(admin)...)...)

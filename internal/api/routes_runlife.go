@@ -9,11 +9,16 @@ import (
 	"time"
 
 	"pinfold/internal/engine/runs"
+	"pinfold/sandbox"
 )
 
 const watchDescription = `A stream of events: state, whose data is the Run, when it begins to wait and to run; stdout and stderr, whose data is an OutputEvent, with all that the result will keep; and at the end result, whose data is the Result. A comment comes every 15 seconds.
 
 Any number may watch, also a run that somebody else of the tenant waits for. Nobody who watches holds up the program. A client that was cut off goes on from the byte at which it stopped: with the offsets of the next bytes it wants, or with Last-Event-ID. Of a run that has finished, output whose bytes are not all UTF-8 comes in the result only.`
+
+const replayDescription = `Takes the request of a run that has finished out of the audit log, runs it as a new run, waits for its end, and compares both: replay in the result. It needs a server that keeps texts (audit.texts in its configuration) and still has those of this run; otherwise it is refused (conflict), and the message says why. Input that came as a stream is not kept. The driver is the one that the run had; what the operator allows, and the values of secrets, are today's.
+
+When the client goes away, the new run is cancelled.`
 
 const runPath = "/v1/runs/{run}"
 
@@ -48,6 +53,13 @@ func (s *server) runLifeRoutes() []route {
 			example: `curl -s -X POST $SERVER/v1/runs/$RUN/cancel -H "Authorization: Bearer $KEY"`,
 			handle:  on((*call).runID, (*call).cancelRun),
 		},
+		{
+			method: http.MethodPost, path: runPath + "/replay", id: "replayRun", tag: "Runs", summary: "Run what a run was asked for again",
+			description: replayDescription, scopes: []string{scopeRun}, answers: []reply{jsonReply[sandbox.Result](http.StatusOK, "What became of the program this time; replay says what differs.")},
+			errors:  []int{http.StatusNotFound, http.StatusConflict, http.StatusUnprocessableEntity, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage},
+			example: `curl -s -X POST $SERVER/v1/runs/$RUN/replay -H "Authorization: Bearer $KEY"`,
+			handle:  on((*call).runID, (*call).replayRun),
+		},
 	}
 }
 
@@ -65,6 +77,14 @@ func (c *call) startRun(req runs.Request) error {
 	}
 	c.w.Header().Set("Location", "/v1/runs/"+r.ID)
 	return c.reply(http.StatusAccepted, shownRun(r))
+}
+
+func (c *call) replayRun(id string) error {
+	result, err := c.o.Engine.Replay(c.r.Context(), c.tenant(), id)
+	if err != nil {
+		return hide(err)
+	}
+	return c.ok(c.hold(result))
 }
 
 // cancelTimeout bounds how long a caller waits for the end of what was cancelled.

@@ -65,7 +65,7 @@ type started struct {
 
 const runDescription = `Runs one program in one fresh sandbox, waits for its end and answers with the whole result. What became of the program is in the result; an error means that nothing was run.
 
-With "Accept: text/event-stream" the answer is a stream of events: start {"id"}, stdout and stderr {"offset", "text"} (or "base64" where the bytes are not UTF-8), and at the end result (a Result) or error. A comment comes every 15 seconds.
+With "Accept: text/event-stream" the answer is a stream of events: start {"id"}, pending_approval (an Approval) where a person is asked first, stdout and stderr {"offset", "text"} (or "base64" where the bytes are not UTF-8), and at the end result (a Result) or error. A comment comes every 15 seconds.
 
 When the client goes away, the run is cancelled; not so with an Idempotency-Key: then it goes on, and asking again with the same key and the same body gives the same result without running again.
 
@@ -238,6 +238,11 @@ func (c *call) streamRun(ctx context.Context, req runs.Request) error {
 	}
 	req.Started = func(id string) {
 		if e.send("start", "", started{id}) != nil {
+			lost()
+		}
+	}
+	req.Pending = func(a sandbox.Approval) {
+		if e.send(string(sandbox.RunPending), "", a) != nil {
 			lost()
 		}
 	}

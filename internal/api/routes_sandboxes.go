@@ -56,6 +56,17 @@ func (s *server) sandboxRoutes() []route {
 			handle:  withBody((*call).sandbox, (*call).extendSandbox),
 		},
 		{
+			method: http.MethodPatch, path: "/v1/sandboxes/{id}/network", id: "changeSandboxNetwork", tag: "Sandboxes", summary: "Change what a sandbox can reach",
+			description: "At once: when it answers, connections and requests that are not declared any more are cut, and new ones are denied. Either network takes the place of all that is declared, or deny takes names away and allow adds endpoints to what is left. What the sandbox was made with it can always have again, with a key that may declare it; what is beyond that has to be allowed as for a new one, and be something for which the sandbox has a listener. Also while it is paused.",
+			scopes:      scopes, body: jsonBody[sandbox.NetworkChange]("What is to change."),
+			answers: []reply{jsonReply[sandbox.Info](http.StatusOK, "The sandbox; declared is what it can reach now.")},
+			errors:  []int{http.StatusConflict, http.StatusUnprocessableEntity, http.StatusServiceUnavailable},
+			example: `curl -s -X PATCH $SERVER/v1/sandboxes/$ID/network -H "Authorization: Bearer $KEY" -H "Content-Type: application/json" -d '{"deny": ["api.example.com"]}'`,
+			handle: withBody((*call).sandbox, func(c *call, s *living.Sandbox, b *sandbox.NetworkChange) error {
+				return c.ok(s.ChangeNetwork(c.r.Context(), *b))
+			}),
+		},
+		{
 			method: http.MethodPost, path: "/v1/sandboxes/{id}/pause", id: "pauseSandbox", tag: "Sandboxes", summary: "Pause a sandbox",
 			description: "Answers when nothing in it runs any more. It keeps its memory and its files, and whatever else is asked of it is refused until it is resumed. Its time to live goes on; its idle time and the wall time of its processes stand. It is refused while files are transferred or connections to its ports are open, and where its driver cannot do it. Pausing one that is paused changes nothing.",
 			scopes:      scopes,

@@ -35,6 +35,9 @@ func (c *call) attachTerminal(p *living.Process) error {
 	if !p.Info().Terminal {
 		return living.NoTerminal()
 	}
+	if err := p.Unchecked(); err != nil {
+		return err
+	}
 	if err := c.wantsSocket("connect with a WebSocket client"); err != nil {
 		return err
 	}

@@ -63,8 +63,12 @@ func (f Format) MediaType() string {
 }
 
 // Source is where Pack reads. Paths are absolute or relative to the home; those
-// of a listing are absolute. ReadFile reads at most length bytes.
+// of a listing are absolute. ReadFile reads at most length bytes, -1 for all. Where the
+// source is Checked, what ReadFile gives may be longer or shorter than the file is listed
+// with: it tells a writer with a method Sized before it writes. What must not come out is an
+// error of code withheld.
 type Source interface {
+	Checked() bool
 	Absolute(name string) string // from the root on; a name is relative to the home directory
 	List(ctx context.Context, dir string, depth, limit int) (sandbox.Listing[sandbox.FileInfo], error)
 	ReadFile(ctx context.Context, name string, offset, length int64, w io.Writer) (int64, error)

@@ -203,6 +203,8 @@ func unpack(t testing.TB, m *memory, b []byte, f Format, l Limits) (Summary, err
 	return Unpack(t.Context(), bytes.NewReader(b), "in", f, l, m)
 }
 
+func (m *memory) Checked() bool { return false }
+
 func (m *memory) Absolute(name string) string {
 	if path.IsAbs(name) {
 		return path.Clean(name)

@@ -25,7 +25,8 @@ const maxDepth = 2048
 // an archive has no holes.
 // Only regular files and directories with printable names go in; the summary
 // counts the rest. A file that grows meanwhile is taken as long as it was when
-// it was listed, one that shrinks is filled up with zeros.
+// it was listed, one that shrinks is filled up with zeros. What a source withholds is
+// counted among the rest.
 func Pack(ctx context.Context, src Source, root string, f Format, l Limits, w io.Writer) (Summary, error) {
 	l = l.withDefaults()
 	list, err := src.List(ctx, root, maxDepth, l.Entries)
@@ -157,9 +158,17 @@ func (p *packing) all(infos []sandbox.FileInfo, to entries) error {
 // file writes one file. Its header is written with its first byte, so that a
 // file that is gone by now can still be left out.
 func (p *packing) file(name string, i sandbox.FileInfo, to entries) error {
-	b := &body{begin: func() (io.Writer, error) { return to.file(name, i) }}
-	if i.Size > 0 {
-		_, err := p.src.ReadFile(p.ctx, i.Path, 0, i.Size, b)
+	b := &body{size: i.Size}
+	b.begin = func() (io.Writer, error) {
+		i.Size = b.size
+		return to.file(name, i)
+	}
+	length := i.Size
+	if p.src.Checked() {
+		length = -1
+	}
+	if length != 0 {
+		_, err := p.src.ReadFile(p.ctx, i.Path, 0, length, b)
 		switch {
 		case b.err != nil:
 			return written(b.err)
@@ -170,7 +179,7 @@ func (p *packing) file(name string, i sandbox.FileInfo, to entries) error {
 			return err
 		}
 	}
-	if missing := i.Size - b.n; missing > 0 {
+	if missing := b.size - b.n; missing > 0 {
 		p.sum.Changed++
 		if _, err := io.CopyN(b, zeros{}, missing); err != nil {
 			return written(err)
@@ -180,14 +189,15 @@ func (p *packing) file(name string, i sandbox.FileInfo, to entries) error {
 		return written(err)
 	}
 	p.sum.Files++
-	p.sum.Bytes += i.Size
+	p.sum.Bytes += b.size
 	return nil
 }
 
-// vanished says whether a file is not there any more, or is something else now.
+// vanished says whether a file is not there any more, is something else now, or must not
+// come out.
 func vanished(err error) bool {
 	switch sandbox.AsError(err).Code {
-	case sandbox.CodeFileNotFound, sandbox.CodeNotRegularFile, sandbox.CodePathInvalid:
+	case sandbox.CodeFileNotFound, sandbox.CodeNotRegularFile, sandbox.CodePathInvalid, sandbox.CodeWithheld:
 		return true
 	}
 	return false
@@ -196,10 +206,14 @@ func vanished(err error) bool {
 // body begins an entry with the first Write.
 type body struct {
 	begin func() (io.Writer, error)
+	size  int64 // of what will come
 	w     io.Writer
 	n     int64
 	err   error // of the archive, not of the source
 }
+
+// Sized says how much will come, where that is not what was listed.
+func (b *body) Sized(n int64) { b.size = n }
 
 // Write implements io.Writer.
 func (b *body) Write(p []byte) (int, error) {

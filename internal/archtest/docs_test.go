@@ -45,6 +45,23 @@ func TestEveryPromiseNamesATestThatExists(t *testing.T) {
 	}
 }
 
+// The attacks that other tests make are made by tests that exist.
+func TestEveryAttackMadeElsewhereNamesATestThatExists(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(moduleRoot(t), "docs/attacks.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, refs := testsByPackage(t), testRef.FindAllStringSubmatch(string(text), -1)
+	for _, ref := range refs {
+		if !tests[ref[1]][ref[2]] {
+			t.Errorf("there is no %s in %s", ref[2], ref[1])
+		}
+	}
+	if len(refs) < 20 {
+		t.Fatalf("%d tests are named: the table was not understood", len(refs))
+	}
+}
+
 // walkStop is a name on the walk of a run: a package's folder and what it declares, with
 // a type's method or without.
 var walkStop = regexp.MustCompile("`([a-z][a-z0-9_/]*)\\.([A-Za-z]\\w*)(?:\\.([A-Za-z]\\w*))?`")

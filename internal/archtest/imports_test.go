@@ -136,7 +136,7 @@ func TestDriversAreStrangersToEachOther(t *testing.T) {
 
 // engineLayers are the engine's packages from the bottom up.
 var engineLayers = []string{
-	"internal/engine/admission", "internal/engine/stdio", "internal/engine/records", "internal/engine/verdict", "internal/engine/planner",
+	"internal/engine/admission", "internal/engine/stdio", "internal/engine/records", "internal/engine/verdict", "internal/engine/replay", "internal/engine/planner",
 	"internal/engine/execution", "internal/engine/snapshots", "internal/engine/pool", "internal/engine/runs", "internal/engine/living",
 	"internal/engine",
 }

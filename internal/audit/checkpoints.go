@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
 )
 
 // Checkpoints are kept one after another, each a signed note, which has an empty line in
@@ -98,7 +100,19 @@ func (l *Log) publishHead(tell *teller) {
 	l.mu.Lock()
 	l.published = h.size
 	l.mu.Unlock()
-	tell.tell(h.signed)
+	tell.tell(l.told(h))
+}
+
+// told is what witnesses are told of a head.
+func (l *Log) told(h head) Told {
+	return Told{Signed: h.signed, Size: h.size, Prove: func(old int64) ([]string, error) {
+		proof, err := tlog.ProveTree(h.size, old, storedHashes(l.hashes))
+		var all []string
+		for _, hash := range proof {
+			all = append(all, hash.String())
+		}
+		return all, err
+	}}
 }
 
 // appendNote adds a checkpoint to a file of them, on the disk. What a crash has left of

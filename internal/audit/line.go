@@ -18,7 +18,7 @@ import (
 const (
 	saltBytes  = 16
 	saltChars  = 2 * saltBytes
-	maxLeaf    = 2200                               // bytes of a leaf as a text in JSON: a receipt has it so
+	maxLeaf    = 2320                               // bytes of a leaf as a text in JSON: a receipt has it so
 	noSalt     = "--------------------------------" // in the place of one that was deleted
 	leafPrefix = `{"v":1,"index":`
 )
@@ -97,18 +97,54 @@ func saltFits(leaf []byte, salt string) bool {
 func makeLeaf(e sandbox.AuditEntry) ([]byte, error) {
 	e = fit(e)
 	leaf, err := json.Marshal(e)
-	if err == nil && inJSON(leaf) > maxLeaf && e.Isolation != nil { // the digest of all of it stays
-		e.Isolation = &sandbox.AuditIsolation{Driver: e.Isolation.Driver, Level: e.Isolation.Level, Enforced: []string{andMore}}
-		leaf, err = json.Marshal(e)
-	}
-	if err == nil && inJSON(leaf) > maxLeaf && e.Network != nil && len(e.Network.Secrets) > 0 {
-		e.Network.Secrets = []string{andMore}
+	for _, shorter := range shorters {
+		if err != nil || inJSON(leaf) <= maxLeaf {
+			break
+		}
+		shorter(&e)
 		leaf, err = json.Marshal(e)
 	}
 	if err == nil && inJSON(leaf) > maxLeaf {
-		err = fmt.Errorf("an entry of %d bytes", len(leaf))
+		err = fmt.Errorf("an entry of %d bytes", inJSON(leaf))
 	}
 	return leaf, err
+}
+
+// shorters leave out of an entry what is among its digests, or of least use, until it fits.
+var shorters = []func(e *sandbox.AuditEntry){
+	func(e *sandbox.AuditEntry) {
+		if e.Isolation != nil {
+			e.Isolation = &sandbox.AuditIsolation{Driver: e.Isolation.Driver, Level: e.Isolation.Level, Enforced: []string{andMore}}
+		}
+	},
+	func(e *sandbox.AuditEntry) {
+		if e.Network != nil && len(e.Network.Secrets) > 0 {
+			e.Network.Secrets = []string{andMore}
+		}
+	},
+	func(e *sandbox.AuditEntry) {
+		if e.Policy != nil && len(e.Policy.Rules) > 0 {
+			e.Policy.Rules = []string{andMore}
+		}
+	},
+	func(e *sandbox.AuditEntry) {
+		if len(e.Findings) > 0 {
+			e.Findings = []string{andMore}
+		}
+	},
+	func(e *sandbox.AuditEntry) {
+		if e.Evidence != "" {
+			e.Evidence = andMore
+		}
+	},
+	func(e *sandbox.AuditEntry) { // names, of which those that are ours have less than this
+		for _, name := range []*string{&e.Tenant, &e.Key, &e.Template, &e.Language, &e.Signal, &e.Error} {
+			*name = cut(*name, 20)
+		}
+		if e.Policy != nil {
+			e.Policy.Digest, e.Policy.By = cut(e.Policy.Digest, 20), cut(e.Policy.By, 20)
+		}
+	},
 }
 
 // inJSON is how many bytes a JSON text has as a text in JSON.
@@ -122,6 +158,7 @@ const (
 	maxEnforced = 560
 	maxOthers   = 120 // what is required, and what is not enforced
 	maxSecrets  = 300 // the names of secrets that were used
+	maxRules    = 200 // the rules of a policy that matched, and those of the scan
 )
 
 // fit cuts what is too long for a receipt. All that is enforced, and what is not, is among
@@ -149,6 +186,12 @@ func fit(e sandbox.AuditEntry) sandbox.AuditEntry {
 		i.Driver, i.Level = cut(i.Driver, 24), cut(i.Level, 16)
 		i.Required, i.Enforced, i.NotEnforced = cutList(i.Required, maxOthers), cutList(i.Enforced, maxEnforced), cutList(i.NotEnforced, maxOthers)
 		e.Isolation = &i
+	}
+	e.Findings = cutList(e.Findings, maxRules)
+	if e.Policy != nil {
+		p := *e.Policy
+		p.Digest, p.Rules, p.By = cut(p.Digest, 64), cutList(p.Rules, maxRules), cut(p.By, 32)
+		e.Policy = &p
 	}
 	if e.Network != nil {
 		n := *e.Network

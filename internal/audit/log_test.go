@@ -86,6 +86,8 @@ func TestFilterSelects(t *testing.T) {
 	e := event(1).Entry
 	e.Time, e.Sandbox, e.Isolation.Level = time.Unix(1000, 0), "sbx_a", "vm"
 	e.Network = &sandbox.AuditNetwork{Secrets: []string{"github"}}
+	e.Findings, e.Severity = []string{"process-start"}, sandbox.SeverityDanger
+	e.Policy = &sandbox.AuditPolicy{Rules: []string{"vm"}, By: "boss"}
 	more, set := e, e
 	more.Network = &sandbox.AuditNetwork{Secrets: []string{"github", sandbox.AuditMore}}
 	set.Kind, set.ID, set.Network = sandbox.AuditSecretSet, "pypi", nil
@@ -108,6 +110,11 @@ func TestFilterSelects(t *testing.T) {
 		"other id":      {Filter{IDs: []string{"sbx_b"}}, false},
 		"secret":        {Filter{Secrets: []string{"github"}}, true},
 		"other secret":  {Filter{Secrets: []string{"pypi"}}, false},
+		"finding":       {Filter{Findings: []string{"process-start"}, Severities: []sandbox.Severity{"danger"}, Rules: []string{"x", "vm"}, By: []string{"boss"}}, true},
+		"other finding": {Filter{Findings: []string{"network-call"}}, false},
+		"less severe":   {Filter{Severities: []sandbox.Severity{"notice"}}, false},
+		"other rule":    {Filter{Rules: []string{"x"}}, false},
+		"other decider": {Filter{By: []string{"k1"}}, false},
 		"since":         {Filter{Since: time.Unix(1000, 0)}, true},
 		"since later":   {Filter{Since: time.Unix(1001, 0)}, false},
 		"before":        {Filter{Before: time.Unix(1001, 0)}, true},
@@ -382,7 +389,7 @@ type blocked struct{ asked chan struct{} }
 
 func (b blocked) String() string { return "blocked" }
 
-func (b blocked) Keep(ctx context.Context, _ string) error {
+func (b blocked) Keep(ctx context.Context, _ Told) error {
 	select {
 	case b.asked <- struct{}{}:
 	default:
@@ -457,7 +464,7 @@ type dead struct{ asked, mended chan struct{} }
 
 func (dead) String() string { return "dead" }
 
-func (d dead) Keep(context.Context, string) error {
+func (d dead) Keep(context.Context, Told) error {
 	close(d.asked)
 	<-d.mended
 	return nil

@@ -40,16 +40,35 @@ func (c Checkpoint) text() string {
 
 // openCheckpoint checks a signed note and reads it.
 func openCheckpoint(signed []byte, key Key) (Checkpoint, error) {
+	c, _, err := openNote(signed, key)
+	return c, err
+}
+
+// openNote is openCheckpoint that also returns the note, of the key's signatures only.
+func openNote(signed []byte, key Key) (Checkpoint, string, error) {
 	if len(signed) > maxNote {
-		return Checkpoint{}, errors.New("it is too long for a checkpoint")
+		return Checkpoint{}, "", errors.New("it is too long for a checkpoint")
 	}
 	n, err := note.Open(signed, note.VerifierList(key.verifier))
 	if err != nil {
-		return Checkpoint{}, err
+		return Checkpoint{}, "", err
 	}
-	lines := strings.SplitN(n.Text, "\n", 4)
-	if len(lines) < 4 || lines[0] != key.Name() {
-		return Checkpoint{}, errors.New("it is no checkpoint of this log")
+	c, err := parseCheckpoint(n.Text)
+	if err == nil && c.Name != key.Name() {
+		err = errors.New("it is no checkpoint of this log")
+	}
+	if err != nil {
+		return Checkpoint{}, "", err
+	}
+	alone, err := note.Sign(&note.Note{Text: n.Text, Sigs: n.Sigs})
+	return c, string(alone), err
+}
+
+// parseCheckpoint reads the text of a note.
+func parseCheckpoint(text string) (Checkpoint, error) {
+	lines := strings.SplitN(text, "\n", 4)
+	if len(lines) < 4 {
+		return Checkpoint{}, errors.New("it is no checkpoint")
 	}
 	size, err := strconv.ParseInt(lines[1], 10, 64)
 	if err != nil || size < 0 || strconv.FormatInt(size, 10) != lines[1] {
@@ -63,23 +82,30 @@ func openCheckpoint(signed []byte, key Key) (Checkpoint, error) {
 }
 
 // Key is a log's public key. The zero value is of no log.
-type Key struct{ verifier keyVerifier }
+type Key struct {
+	verifier keyVerifier
+	text     string // as in key.pub
+}
 
 type keyVerifier = note.Verifier
 
 // Name is the log's.
 func (k Key) Name() string { return k.verifier.Name() }
 
+// String is the key as it stands in key.pub.
+func (k Key) String() string { return k.text }
+
 // ParseKey reads a public key as it stands in key.pub: NAME+HASH+KEY.
 func ParseKey(text string) (Key, error) {
-	v, err := note.NewVerifier(strings.TrimSpace(text))
+	text = strings.TrimSpace(text)
+	v, err := note.NewVerifier(text)
 	if err != nil {
 		return Key{}, &sandbox.Error{
 			Code: sandbox.CodeSpecInvalid, Field: "key", Message: "this is not the public key of an audit log", Err: err,
 			Hint: "it is one line, NAME+HASH+KEY: the file audit/key.pub in the server's state directory, or the answer to GET /v1/audit/checkpoint",
 		}
 	}
-	return Key{v}, nil
+	return Key{v, text}, nil
 }
 
 // KeyFile is where the log in a directory has its public key.
@@ -141,7 +167,7 @@ func newSigner(dir, secret, public string) (signer, error) {
 	if err != nil || v.Name() != s.Name() || v.KeyHash() != s.KeyHash() {
 		return signer{}, corrupt(dir, "key.pub is not of its key", err)
 	}
-	return signer{Signer: s, public: public, verifier: Key{v}}, nil
+	return signer{Signer: s, public: public, verifier: Key{v, public}}, nil
 }
 
 // makeKey makes a key and writes it down. The public part comes first: a log has

@@ -2,8 +2,10 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -79,27 +81,45 @@ type Filter struct {
 	Statuses    []sandbox.Status
 	// Secrets are names: what put one into a request, perhaps (where an entry had no room
 	// for all), and what set or removed it.
-	Secrets       []string
-	Since, Before time.Time // claimed times
+	Secrets []string
+	// Findings and Rules are ids of rules, of the scan's and of the policy's, perhaps, as
+	// with secrets; Severities the highest of what was found; By the keys that decided.
+	Findings, Rules, By []string
+	Severities          []sandbox.Severity
+	Since, Before       time.Time // claimed times
 }
 
 // Empty says whether a filter selects all.
 func (f Filter) Empty() bool {
 	return f.Tenant == "" && f.Key == "" && f.Since.IsZero() && f.Before.IsZero() &&
-		len(f.IDs)+len(f.Kinds)+len(f.Drivers)+len(f.Levels)+len(f.Statuses)+len(f.Secrets) == 0
+		len(f.IDs)+len(f.Kinds)+len(f.Drivers)+len(f.Levels)+len(f.Statuses)+len(f.Secrets)+len(f.Findings)+len(f.Rules)+len(f.By)+len(f.Severities) == 0
 }
 
 // Matches says whether an entry is selected.
 func (f Filter) Matches(e sandbox.AuditEntry) bool {
+	return (f.Tenant == "" || f.Tenant == e.Tenant) && (f.Key == "" || f.Key == e.Key) &&
+		(len(f.IDs) == 0 || slices.Contains(f.IDs, e.ID) || e.Sandbox != "" && slices.Contains(f.IDs, e.Sandbox)) &&
+		anyOf(f.Kinds, e.Kind) && anyOf(f.Statuses, e.Status) && f.matchesWall(e) &&
+		aboutSecrets(f.Secrets, e) && f.matchesDecision(e) &&
+		(f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Before.IsZero() || e.Time.Before(f.Before))
+}
+
+// matchesWall is the part of Matches about what it ran in.
+func (f Filter) matchesWall(e sandbox.AuditEntry) bool {
 	var wall sandbox.AuditIsolation
 	if e.Isolation != nil {
 		wall = *e.Isolation
 	}
-	return (f.Tenant == "" || f.Tenant == e.Tenant) && (f.Key == "" || f.Key == e.Key) &&
-		(len(f.IDs) == 0 || slices.Contains(f.IDs, e.ID) || e.Sandbox != "" && slices.Contains(f.IDs, e.Sandbox)) &&
-		anyOf(f.Kinds, e.Kind) && anyOf(f.Drivers, wall.Driver) && anyOf(f.Levels, wall.Level) && anyOf(f.Statuses, e.Status) &&
-		aboutSecrets(f.Secrets, e) &&
-		(f.Since.IsZero() || !e.Time.Before(f.Since)) && (f.Before.IsZero() || e.Time.Before(f.Before))
+	return anyOf(f.Drivers, wall.Driver) && anyOf(f.Levels, wall.Level)
+}
+
+// matchesDecision is the part of Matches about what was found and decided.
+func (f Filter) matchesDecision(e sandbox.AuditEntry) bool {
+	var ruled sandbox.AuditPolicy
+	if e.Policy != nil {
+		ruled = *e.Policy
+	}
+	return anyNamed(f.Findings, e.Findings) && anyOf(f.Severities, e.Severity) && anyNamed(f.Rules, ruled.Rules) && anyOf(f.By, ruled.By)
 }
 
 // aboutSecrets says whether an entry is about one of these secrets; an empty list is all.
@@ -112,7 +132,13 @@ func aboutSecrets(names []string, e sandbox.AuditEntry) bool {
 	case e.Network == nil:
 		return false
 	}
-	return slices.ContainsFunc(e.Network.Secrets, func(used string) bool { return used == sandbox.AuditMore || slices.Contains(names, used) })
+	return anyNamed(names, e.Network.Secrets)
+}
+
+// anyNamed says whether one of these names is in an entry's list, or perhaps, where it had
+// no room for all; no names are all lists.
+func anyNamed(names, list []string) bool {
+	return len(names) == 0 || slices.ContainsFunc(list, func(has string) bool { return has == sandbox.AuditMore || slices.Contains(names, has) })
 }
 
 func anyOf[T comparable](wanted []T, is T) bool {
@@ -152,9 +178,17 @@ func (l *Log) Entry(index int64) (entry sandbox.AuditEntry, r *sandbox.Receipt, 
 	l.mu.RLock()
 	h := l.head
 	l.mu.RUnlock()
-	var leaf []byte
-	var salt string
-	if index >= 0 && index < h.size {
+	entry, leaf, salt, err := l.find(index)
+	if err != nil {
+		return entry, nil, err
+	}
+	r, err = l.receipt(index, leaf, salt, h)
+	return entry, r, err
+}
+
+// find reads one entry.
+func (l *Log) find(index int64) (entry sandbox.AuditEntry, leaf []byte, salt string, err error) {
+	if index >= 0 {
 		err = l.scan(index, func(e rawEntry) error {
 			leaf, salt = slices.Clone(e.leaf), e.salt
 			return errStop
@@ -162,15 +196,33 @@ func (l *Log) Entry(index int64) (entry sandbox.AuditEntry, r *sandbox.Receipt, 
 	}
 	switch {
 	case err != nil:
-		return entry, nil, corrupt(l.o.Dir, err.Error(), err)
+		return entry, nil, "", corrupt(l.o.Dir, err.Error(), err)
 	case leaf == nil:
-		return entry, nil, NoEntry()
+		return entry, nil, "", NoEntry()
 	}
 	if err := json.Unmarshal(leaf, &entry); err != nil {
-		return entry, nil, corrupt(l.o.Dir, err.Error(), err)
+		return entry, nil, "", corrupt(l.o.Dir, err.Error(), err)
 	}
-	r, err = l.receipt(index, leaf, salt, h)
-	return entry, r, err
+	return entry, leaf, salt, nil
+}
+
+// Recorded returns an entry with the contents that are kept of it. One that is not what the
+// entry has the digest of is an error of code state_corrupt.
+func (l *Log) Recorded(index int64) (sandbox.AuditEntry, map[string][]byte, error) {
+	entry, _, salt, err := l.find(index)
+	if err != nil || salt == noSalt {
+		return entry, nil, err
+	}
+	parts, err := Texts(l.o.Dir, index)
+	if err != nil || parts == nil {
+		return entry, nil, err
+	}
+	for name, recorded := range entry.Digests {
+		if content, kept := parts[name]; !kept || digest(salt, name, content) != recorded {
+			return entry, nil, corrupt(l.o.Dir, fmt.Sprintf("the text \"%s\" of entry %d is not what was recorded", sandbox.SafeText(name, 40), index), nil)
+		}
+	}
+	return entry, parts, nil
 }
 
 // NoEntry is the same for what does not exist and for what is another tenant's.
@@ -221,8 +273,9 @@ func Texts(dir string, index int64) (parts map[string][]byte, err error) {
 	if i < 0 {
 		return nil, nil
 	}
-	err = readTexts(filepath.Join(dir, textsFile(all[i])), index+1, func(t text, _ []byte) error {
-		if t.Index == index {
+	err = eachText(filepath.Join(dir, textsFile(all[i])), func(line []byte) error {
+		var t text
+		if bytes.HasPrefix(line, []byte(fmt.Sprintf(`{"index":%d,`, index))) && json.Unmarshal(line, &t) == nil {
 			parts = t.Parts
 		}
 		return nil

@@ -121,6 +121,7 @@ func sameEnd(e, want sandbox.AuditEntry) error {
 	}{
 		{"id", e.Kind == want.Kind && e.ID == want.ID},
 		{"language", e.Language == want.Language},
+		{"profile", (e.Profile == nil) == (want.Profile == nil) && (want.Profile == nil || *e.Profile == *want.Profile)},
 		{"status", e.Status == want.Status},
 		{"cause.kind", e.Cause == want.Cause},
 		{"cause.evidence", e.Evidence == want.Evidence},

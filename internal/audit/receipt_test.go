@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
@@ -65,12 +66,16 @@ func TestResultMustBeThatOfItsReceipt(t *testing.T) {
 	made := func() *sandbox.Result {
 		return &sandbox.Result{
 			ID: "run_a", Status: sandbox.StatusSucceeded, ExitCode: &zero, Cause: sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 0"},
-			Stdout: "42\n", Stderr: "\uFFFD\n", ExactOutput: sandbox.ExactOutput{StdoutRaw: []byte("42\n"), StderrRaw: []byte("\xff\n")}, Results: []sandbox.Rich{}, Usage: sandbox.Usage{WallMS: 5},
+			Profile: &sandbox.ProfileRef{Name: "plots", Digest: "sha256:1"},
+			Stdout:  "42\n", Stderr: "\uFFFD\n", ExactOutput: sandbox.ExactOutput{StdoutRaw: []byte("42\n"), StderrRaw: []byte("\xff\n")}, Results: []sandbox.Rich{}, Usage: sandbox.Usage{WallMS: 5},
 			Artifacts: []sandbox.Artifact{{Path: "a.svg", Size: 3, SHA256: "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad", Content: []byte("abc")}},
 			Isolation: sandbox.Isolation{Driver: "native", Enforced: []string{"memory"}},
+			Findings:  []sandbox.Finding{{Rule: "process-start", Severity: sandbox.SeverityNotice}},
+			Policy:    &sandbox.PolicyResult{Digest: "0", Rules: []sandbox.PolicyMatch{{Rule: "vm"}}, Approval: &sandbox.PolicyDecision{Verdict: sandbox.VerdictApproved, By: "k", AskedAt: time.Now().UTC().Round(0)}},
 		}
 	}
-	r, err := l.Record(t.Context(), records.RunEvent(made()))
+	first := made()
+	r, err := l.Record(t.Context(), records.RunEvent(first))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,14 +98,18 @@ func TestResultMustBeThatOfItsReceipt(t *testing.T) {
 		"both of stdout": func(r *sandbox.Result) { r.Stdout, r.StdoutRaw = "43\n", []byte("43\n") },
 		"error":          func(r *sandbox.Result) { r.Error = &sandbox.Error{Code: sandbox.CodeInternal} },
 		"language":       func(r *sandbox.Result) { r.Language = "python" },
+		"profile":        func(r *sandbox.Result) { r.Profile = &sandbox.ProfileRef{Name: "plots", Digest: "sha256:2"} },
+		"no profile":     func(r *sandbox.Result) { r.Profile = nil },
 		"content":        func(r *sandbox.Result) { r.Artifacts[0].Content = []byte("abd") },
 		"more content":   func(r *sandbox.Result) { r.Artifacts[0].Content = []byte("abcd") },
 		"size":           func(r *sandbox.Result) { r.Artifacts[0].Size = 4 },
 		"artifacts":      func(r *sandbox.Result) { r.Artifacts[0].SHA256 = strings.Repeat("1", 64) },
+		"policy":         func(r *sandbox.Result) { r.Policy.Rules[0].Rule = "other" },
+		"findings":       func(r *sandbox.Result) { r.Findings = nil },
 		"isolation":      func(r *sandbox.Result) { r.Isolation.Enforced = append(r.Isolation.Enforced, "seccomp") },
 	} {
 		result := made()
-		result.Receipt = r
+		result.Receipt, result.Policy.Approval = r, first.Policy.Approval
 		change(result)
 		text, err := json.Marshal(result) // as it travels
 		if err != nil {
@@ -184,6 +193,12 @@ func TestReceiptIsSmall(t *testing.T) {
 	e.Entry.Network = &sandbox.AuditNetwork{Connections: 1 << 62, Requests: 1 << 62, Denied: 1 << 62}
 	for range sandbox.MaxEndpoints {
 		e.Entry.Network.Secrets = append(e.Entry.Network.Secrets, strings.Repeat("s", 40))
+	}
+	e.Entry.Policy = &sandbox.AuditPolicy{Digest: strings.Repeat("0", 64), Verdict: sandbox.VerdictApproved, By: long}
+	e.Entry.Severity = sandbox.SeverityWarning
+	for range sandbox.MaxPolicyRules {
+		e.Entry.Findings = append(e.Entry.Findings, strings.Repeat("f", 40))
+		e.Entry.Policy.Rules = append(e.Entry.Policy.Rules, strings.Repeat("r", 60))
 	}
 	e.AddSpec(&sandbox.Spec{
 		Code: long, Stdin: long, Args: []string{long}, Env: map[string]string{long: long}, Metadata: map[string]string{long: long}, Require: e.Entry.Isolation.Required,

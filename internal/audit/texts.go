@@ -125,9 +125,23 @@ func textFiles(dir string) (all []int64, err error) {
 	return all, err
 }
 
-// readTexts calls f for each text of a file whose entry lies before an index. What a
-// crash has cut off at its end is left out.
+// readTexts calls f for each text of a file whose entry lies before an index.
 func readTexts(name string, before int64, f func(t text, line []byte) error) error {
+	return eachText(name, func(line []byte) error {
+		var t text
+		if json.Unmarshal(line, &t) != nil {
+			t.Index = -1
+		}
+		if t.Index >= before {
+			return nil
+		}
+		return f(t, line)
+	})
+}
+
+// eachText calls f for each line of a file of texts. What a crash has cut off at its end is
+// left out.
+func eachText(name string, f func(line []byte) error) error {
 	file, err := os.Open(name) //nolint:gosec // of the log's directory
 	if err != nil {
 		return err
@@ -142,14 +156,7 @@ func readTexts(name string, before int64, f func(t text, line []byte) error) err
 		if err != nil {
 			return err
 		}
-		var t text
-		if json.Unmarshal(line, &t) != nil {
-			t.Index = -1
-		}
-		if t.Index >= before {
-			continue
-		}
-		if err := f(t, line); err != nil {
+		if err := f(line); err != nil {
 			return err
 		}
 	}

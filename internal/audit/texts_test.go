@@ -154,3 +154,47 @@ func TestTextsExpire(t *testing.T) {
 		t.Errorf("%+v %+v", r, r.Problem)
 	}
 }
+
+// What is kept of an entry is given back only as it was recorded, to who wants to run it
+// again: not where one byte of it is another or a part of it is gone.
+func TestRecordedTextsAreTheRecordedOnes(t *testing.T) {
+	for name, change := range map[string]func([]byte) []byte{
+		"as it was": func(b []byte) []byte { return b },
+		"changed":   func(b []byte) []byte { return bytes.Replace(b, []byte(`"code":"cHJpbn`), []byte(`"code":"cXJpbn`), 1) },
+		"gone":      func(b []byte) []byte { return bytes.Replace(b, []byte(`"code":`), []byte(`"node":`), 1) },
+	} {
+		dir := filepath.Join(t.TempDir(), "audit")
+		l := open(t, keeping(dir))
+		e := event(0)
+		e.Parts["code"] = []byte("print(1)")
+		r, err := l.Record(t.Context(), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		record(t, l, 3)
+		file := filepath.Join(dir, textsName, textsFile(0))
+		b, err := os.ReadFile(file) //nolint:gosec // of the test
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, change(b), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		entry, parts, err := l.Recorded(r.Index)
+		if name == "as it was" && (err != nil || string(parts["code"]) != "print(1)" || entry.ID != e.Entry.ID) {
+			t.Errorf("%s: %q, %v", name, parts["code"], err)
+		}
+		if name != "as it was" && (code(err) != sandbox.CodeStateCorrupt || parts != nil) {
+			t.Errorf("%s: %q, %v", name, parts["code"], err)
+		}
+		if _, err := l.Forget([]int64{r.Index}); err != nil {
+			t.Fatal(err)
+		}
+		if _, parts, err := l.Recorded(r.Index); err != nil || parts != nil {
+			t.Errorf("%s, forgotten: %q, %v", name, parts, err)
+		}
+		if _, _, err := l.Recorded(99); code(err) != sandbox.CodeNotFound {
+			t.Errorf("one that is not there: %v", err)
+		}
+	}
+}

@@ -38,7 +38,7 @@ const (
 // Evidence is what a log is held against beside its own files.
 type Evidence struct {
 	Key         Key               // must be set
-	Checkpoints []string          // files of witnesses, as a witness that is a file has them
+	Checkpoints []string          // files of witnesses, as a witness that is a file has them, and directories of Watchers
 	Receipts    []sandbox.Receipt // of clients
 }
 
@@ -124,10 +124,15 @@ type verifier struct {
 }
 
 func (v *verifier) readCheckpoints() error {
-	for i, name := range append([]string{filepath.Join(v.dir, checkpointsName)}, v.against.Checkpoints...) {
-		if _, err := os.Stat(name); err != nil && i > 0 {
+	files := []string{filepath.Join(v.dir, checkpointsName)}
+	for _, name := range v.against.Checkpoints {
+		all, err := witnessFiles(name)
+		if err != nil {
 			return unusable(err)
 		}
+		files = append(files, all...)
+	}
+	for _, name := range files {
 		err := eachCheckpoint(name, func(signed []byte) error {
 			c, err := openCheckpoint(signed, v.against.Key)
 			if err == nil {

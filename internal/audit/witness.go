@@ -3,10 +3,7 @@ package audit
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -15,10 +12,20 @@ import (
 // Witness keeps checkpoints out of reach of who could rewrite the log. It may be asked
 // from one goroutine at a time.
 type Witness interface {
-	// Keep keeps a checkpoint, a signed note. It ends with its context.
-	Keep(ctx context.Context, signed string) error
+	// Keep keeps a checkpoint. It ends with its context. An error that is ErrContradicted
+	// says that the witness has seen another history of the log.
+	Keep(ctx context.Context, head Told) error
 	// String says which one it is, without secrets.
 	String() string
+}
+
+// Told is what witnesses are told.
+type Told struct {
+	Signed string // the checkpoint, a signed note
+	Size   int64  // the entries that it is about
+	// Prove proves that the tree of so many entries, 1 to Size, was continued by that of
+	// Size: hashes in base64.
+	Prove func(old int64) ([]string, error)
 }
 
 // NewWitness returns a witness: a file, of which a path begins with "/", to which
@@ -27,42 +34,15 @@ func NewWitness(where string) Witness {
 	if strings.HasPrefix(where, "/") {
 		return fileWitness(where)
 	}
-	return urlWitness(where)
+	return &urlWitness{url: where, has: unasked}
 }
 
 type fileWitness string
 
 func (f fileWitness) String() string { return string(f) }
 
-func (f fileWitness) Keep(_ context.Context, signed string) error {
-	return appendNote(string(f), signed)
-}
-
-type urlWitness string
-
-func (u urlWitness) String() string {
-	host, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(string(u), "https://"), "http://"), "/")
-	return host[strings.LastIndexByte(host, '@')+1:]
-}
-
-func (u urlWitness) Keep(ctx context.Context, signed string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, string(u), strings.NewReader(signed))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "text/plain; charset=utf-8")
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	defer client.CloseIdleConnections()
-	answer, err := client.Do(r)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close() //nolint:errcheck // nothing in it matters
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
-	if answer.StatusCode/100 != 2 {
-		return fmt.Errorf("it answered %s", answer.Status)
-	}
-	return nil
+func (f fileWitness) Keep(_ context.Context, head Told) error {
+	return appendNote(string(f), head.Signed)
 }
 
 // How witnesses are told.
@@ -78,7 +58,7 @@ const (
 // gets the newest: it proves all that came before.
 type teller struct {
 	log     *slog.Logger
-	boxes   []chan string   // of one place each
+	boxes   []chan Told     // of one place each
 	ctx     context.Context //nolint:containedctx // it ends what is under way
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -88,7 +68,7 @@ func newTeller(all []Witness, log *slog.Logger) *teller {
 	t := &teller{log: log}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	for _, w := range all {
-		box := make(chan string, 1)
+		box := make(chan Told, 1)
 		t.boxes = append(t.boxes, box)
 		t.running.Go(func() { t.attend(w, box) })
 	}
@@ -96,13 +76,13 @@ func newTeller(all []Witness, log *slog.Logger) *teller {
 }
 
 // tell is called by one goroutine. It does not wait.
-func (t *teller) tell(signed string) {
+func (t *teller) tell(head Told) {
 	for _, box := range t.boxes {
 		select {
 		case <-box: // nobody has taken it: the new one is better
 		default:
 		}
-		box <- signed
+		box <- head
 	}
 }
 
@@ -128,11 +108,11 @@ func (t *teller) end() {
 }
 
 // attend tells one witness.
-func (t *teller) attend(w Witness, box <-chan string) {
-	for signed := range box {
+func (t *teller) attend(w Witness, box <-chan Told) {
+	for head := range box {
 		pause := witnessPause
 		for {
-			err := t.once(w, signed)
+			err := t.once(w, head)
 			if err == nil {
 				break
 			}
@@ -140,16 +120,20 @@ func (t *teller) attend(w Witness, box <-chan string) {
 				t.log.Error("a witness was not told of the last checkpoint", "witness", w.String(), "error", err)
 				return
 			}
-			t.log.Warn("a witness could not be told of a checkpoint; it is tried again", "witness", w.String(), "error", err)
+			if errors.Is(err, ErrContradicted) {
+				t.log.Error("A WITNESS HAS SEEN ANOTHER HISTORY OF THE AUDIT LOG; it is told again", "witness", w.String(), "error", err)
+			} else {
+				t.log.Warn("a witness could not be told of a checkpoint; it is tried again", "witness", w.String(), "error", err)
+			}
 			select {
 			case newer, open := <-box:
 				if !open { // the log is closed: a last time
-					if err := t.once(w, signed); err != nil {
+					if err := t.once(w, head); err != nil {
 						t.log.Error("a witness was not told of the last checkpoint", "witness", w.String(), "error", err)
 					}
 					return
 				}
-				signed = newer
+				head = newer
 			case <-time.After(pause):
 			case <-t.ctx.Done():
 			}
@@ -158,10 +142,10 @@ func (t *teller) attend(w Witness, box <-chan string) {
 	}
 }
 
-func (t *teller) once(w Witness, signed string) error {
+func (t *teller) once(w Witness, head Told) error {
 	ctx, cancel := context.WithTimeout(t.ctx, witnessTimeout)
 	defer cancel()
-	err := w.Keep(ctx, signed)
+	err := w.Keep(ctx, head)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = errors.New("it did not answer in time")
 	}

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,8 +83,10 @@ func TestAllowIsSaidInFlags(t *testing.T) {
 	if got := words.say("", sandbox.Advise("%s", sandbox.Omit("network"))); got != "leave --allow out" {
 		t.Error(got)
 	}
-	if got := words.say("", sandbox.Advise("%s", sandbox.Config("network.allow"))); got != "network.allow in the server's configuration" {
-		t.Error(got)
+	for _, key := range []string{"network.allow", "packages.indexes.python", "profiles.calc.ttl"} { // flags ask, and only the operator allows
+		if got := words.say("", sandbox.Advise("%s", sandbox.Config(key))); got != key+" in the server's configuration" {
+			t.Error(got)
+		}
 	}
 	if got := words.translate(&sandbox.Error{Field: "network.endpoints[0].host", Message: "no"}).Message; got != "--allow: no" {
 		t.Error(got)
@@ -113,5 +117,60 @@ func TestAllowGoesToAServer(t *testing.T) {
 		if err := sandbox.AsError(strictjson.Decode([]byte(text), &got)); err == nil || err.Field != field {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// --allow ask allows nothing, keeps what is allowed, and the report has what was tried with the
+// flags that would allow it.
+func TestAllowAsk(t *testing.T) {
+	parse := func(has sandbox.Network, args ...string) (sandbox.Network, error) {
+		f := &runFlags{}
+		set := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		f.bind(set)
+		err := set.Parse(args)
+		spec := sandbox.Spec{Network: has}
+		f.override(&spec)
+		if err == nil && f.network.Mode != sandbox.NetworkAsk {
+			t.Errorf("%v asks nothing", args)
+		}
+		return spec.Network, err
+	}
+	one := sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test"}}}
+	if n, err := parse(sandbox.Network{}, "--allow", "ask"); err != nil || !n.Asks() || networkFlags(n) != "--allow ask" {
+		t.Errorf("%+v %v", n, err)
+	}
+	for _, args := range [][]string{{"--allow", "ask", "--allow", "a.test"}, {"--allow", "a.test", "--allow", "ask"}} {
+		if n, err := parse(sandbox.Network{}, args...); err != nil || networkFlags(n) != "--allow a.test" {
+			t.Errorf("%+v %v", n, err)
+		}
+	}
+	if n, err := parse(one, "--allow", "ask"); err != nil || networkFlags(n) != "--allow a.test" {
+		t.Errorf("%+v %v", n, err)
+	}
+	if n, err := parse(sandbox.Network{Mode: sandbox.NetworkNone}, "--allow", "ask"); err != nil || !n.Asks() {
+		t.Errorf("%+v %v", n, err)
+	}
+	denied := func(host string, port int, reason sandbox.DenialReason) sandbox.Denial {
+		return sandbox.Denial{Host: host, Port: port, Reason: reason, Count: 1}
+	}
+	got := tried(&sandbox.NetworkUse{Denied: []sandbox.Denial{
+		denied("b.test", 0, sandbox.DeniedUndeclared), denied("b.test", 8443, sandbox.DeniedUndeclared), denied("a.test", 443, sandbox.DeniedSNI),
+		denied("127.66.0.1", 3128, sandbox.DeniedMalformed), denied("'; rm -rf /\n\x1b[2J", 0, sandbox.DeniedUndeclared), denied("c.test", 0, sandbox.DeniedUndeclared),
+	}})
+	if last := got[len(got)-1]; last != "what would allow it, if it may: --allow b.test:443,8443 --allow c.test" {
+		t.Errorf("%q", got)
+	}
+	if len(got) != 7 || got[1] != "denied: b.test:8443 (not_declared)" || strings.ContainsAny(got[4], "\n\x1b") {
+		t.Errorf("%q", got)
+	}
+	many := &sandbox.NetworkUse{DeniedMore: 3}
+	for i := range sandbox.MaxDenials {
+		many.Denied = append(many.Denied, denied(fmt.Sprintf("n%d.test", i), 0, sandbox.DeniedUndeclared))
+	}
+	if got = tried(many); len(got) != maxNotes+2 || got[maxNotes] != "denied: and 57 more; --json has them" || strings.Count(got[maxNotes+1], "--allow") != sandbox.MaxEndpoints {
+		t.Errorf("%q", got)
+	}
+	if got = tried(&sandbox.NetworkUse{}); len(got) != 1 || !strings.Contains(got[0], "nothing was tried") {
+		t.Errorf("%q", got)
 	}
 }

@@ -31,13 +31,14 @@ Nobody can change, drop or move an entry without "audit verify" naming it.
 
 list, show and export ask the server of --server, or read the state directory DIR
 on the server's own machine (without --state, the usual one); it may run
-meanwhile. verify, key and forget need DIR.`
+meanwhile. verify, key, forget and witnessed need DIR.`
 
 const auditExamples = `  pinfold audit list --tenant team-x --since 720h      which runs, on which wall
   pinfold audit list --isolation vm --status killed
   pinfold audit list --tenant team-x --secret github   which runs used it, on which wall
   pinfold audit show 17
   pinfold audit verify --key key.pub --witness /mnt/other/checkpoints
+  pinfold audit witnessed                              what this server has seen of others' logs
   pinfold audit export >log.jsonl`
 
 // auditFlags are the flags of the commands below "audit".
@@ -45,7 +46,8 @@ type auditFlags struct {
 	state                             string
 	tenant, byKey                     string
 	ids, kinds, drivers, levels, ends []string
-	secrets                           []string
+	secrets, findings, severities     []string
+	rules, deciders                   []string
 	since                             time.Duration
 	after, before                     string
 	most                              int
@@ -59,7 +61,7 @@ func (a *app) auditCommand() *cobra.Command {
 		Use: "audit", Short: "Ask a server's audit log, and verify it", Long: auditLong, Example: auditExamples,
 		Args: unknownCommand, RunE: helpOnly,
 	}
-	cmd.AddCommand(a.auditListCommand(), a.auditShowCommand(), a.auditExportCommand(), a.auditVerifyCommand(), a.auditForgetCommand(), a.auditKeyCommand())
+	cmd.AddCommand(a.auditListCommand(), a.auditShowCommand(), a.auditExportCommand(), a.auditVerifyCommand(), a.auditForgetCommand(), a.auditKeyCommand(), a.auditWitnessedCommand())
 	return cmd
 }
 
@@ -77,10 +79,14 @@ func (f *auditFlags) bindChoice(set *pflag.FlagSet) {
 	set.StringSliceVar(&f.levels, "isolation", nil, "only with these levels: "+strings.Join(sandbox.IsolationLevels(), ", "))
 	set.StringSliceVar(&f.ends, "status", nil, "only those that ended so: succeeded, failed, killed, error")
 	set.StringSliceVar(&f.secrets, "secret", nil, "only what put these secrets into a request, and what set or removed them")
+	set.StringSliceVar(&f.findings, "finding", nil, "only runs in which these rules of the scan found something")
+	set.StringSliceVar(&f.severities, "severity", nil, "only runs whose worst finding was this: info, notice, warning, danger")
+	set.StringSliceVar(&f.rules, "rule", nil, "only what these rules of the operator's policy matched")
+	set.StringSliceVar(&f.deciders, "decided-by", nil, "only runs on which the keys of these ids decided, and their decisions")
 	set.DurationVar(&f.since, "since", 0, "only those that were recorded within this time")
 	set.StringVar(&f.after, "after", "", "only those that were recorded then or later, such as 2026-01-31T12:00:00Z")
 	set.StringVar(&f.before, "before", "", "only those that were recorded before")
-	group(set, "Choice", "tenant NAME", "by KEY", "id IDS", "kind KINDS", "driver NAMES", "isolation LEVELS", "status STATUSES", "secret NAMES", "since TIME", "after DATE", "before DATE")
+	group(set, "Choice", "tenant NAME", "by KEY", "id IDS", "kind KINDS", "driver NAMES", "isolation LEVELS", "status STATUSES", "secret NAMES", "finding RULES", "severity SEVERITIES", "rule RULES", "decided-by KEYS", "since TIME", "after DATE", "before DATE")
 }
 
 func kindNames() string {
@@ -93,7 +99,13 @@ func kindNames() string {
 
 // filter is what the flags of choice ask for.
 func (f *auditFlags) filter() (audit.Filter, error) {
-	all := audit.Filter{Tenant: f.tenant, Key: f.byKey, IDs: f.ids, Drivers: f.drivers, Levels: f.levels, Secrets: f.secrets}
+	all := audit.Filter{Tenant: f.tenant, Key: f.byKey, IDs: f.ids, Drivers: f.drivers, Levels: f.levels, Secrets: f.secrets, Findings: f.findings, Rules: f.rules, By: f.deciders}
+	for _, s := range f.severities {
+		if !slices.Contains(sandbox.Severities(), sandbox.Severity(s)) {
+			return all, usageError("--severity: no severity \"%s\"", sandbox.SafeText(s, 40)).WithHint("they are info, notice, warning, danger")
+		}
+		all.Severities = append(all.Severities, sandbox.Severity(s))
+	}
 	for _, k := range f.kinds {
 		if !slices.Contains(sandbox.AuditKinds(), sandbox.AuditKind(k)) {
 			return all, usageError("--kind: no kind \"%s\"", sandbox.SafeText(k, 40)).WithHint("the kinds are " + kindNames())
@@ -153,7 +165,8 @@ func (a *app) auditEntries(ctx context.Context, f *auditFlags, choice audit.Filt
 		}
 		asked := client.AuditFilter{
 			Tenant: choice.Tenant, Key: choice.Key, IDs: choice.IDs, Kinds: choice.Kinds, Drivers: choice.Drivers, Isolation: choice.Levels,
-			Statuses: choice.Statuses, Secrets: choice.Secrets, Since: choice.Since, Before: choice.Before, PageSize: 1000,
+			Statuses: choice.Statuses, Secrets: choice.Secrets, Findings: choice.Findings, Severities: choice.Severities,
+			Rules: choice.Rules, DecidedBy: choice.By, Since: choice.Since, Before: choice.Before, PageSize: 1000,
 		}
 		return c.AuditEntries(ctx, asked), func() { _ = c.Close() }, nil
 	}
@@ -198,16 +211,19 @@ func (a *app) auditListCommand() *cobra.Command {
 			if f.json {
 				return writeList(a, "entries", found)
 			}
-			t := newTable("ENTRY", "RECORDED", "KIND", "ID", "TENANT", "KEY", "DRIVER", "ISOLATION", "STATUS", "CAUSE", "SECRETS")
+			t := newTable("ENTRY", "RECORDED", "KIND", "ID", "TENANT", "KEY", "DRIVER", "ISOLATION", "STATUS", "CAUSE", "SECRETS", "WORST", "RULES", "DECIDED BY")
 			for _, e := range found {
-				wall, network := sandbox.AuditIsolation{}, sandbox.AuditNetwork{}
+				wall, network, ruled := sandbox.AuditIsolation{}, sandbox.AuditNetwork{}, sandbox.AuditPolicy{}
+				if e.Policy != nil {
+					ruled = *e.Policy
+				}
 				if e.Isolation != nil {
 					wall = *e.Isolation
 				}
 				if e.Network != nil {
 					network = *e.Network
 				}
-				t.row(strconv.FormatInt(e.Index, 10), e.Time.Format(timeForm), string(e.Kind), e.ID, e.Tenant, e.Key, wall.Driver, wall.Level, string(e.Status), string(e.Cause), strings.Join(network.Secrets, ","))
+				t.row(strconv.FormatInt(e.Index, 10), e.Time.Format(timeForm), string(e.Kind), e.ID, e.Tenant, e.Key, wall.Driver, wall.Level, string(e.Status), string(e.Cause), strings.Join(network.Secrets, ","), string(e.Severity), strings.Join(ruled.Rules, ","), decided(ruled))
 			}
 			return a.writeTable(t, f.quiet)
 		},
@@ -219,6 +235,14 @@ func (a *app) auditListCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	group(cmd.Flags(), groupOutput, "limit N", "quiet", "json")
 	return cmd
+}
+
+// decided says what a person decided, and by which key.
+func decided(p sandbox.AuditPolicy) string {
+	if p.By == "" {
+		return string(p.Verdict)
+	}
+	return p.By + " (" + string(p.Verdict) + ")"
 }
 
 func (a *app) auditExportCommand() *cobra.Command {
@@ -335,7 +359,7 @@ beside the log, which whoever changed the log can have changed, too.`,
 	set := cmd.Flags()
 	f.bindState(set)
 	set.StringVar(&f.key, "key", "", "the log's public key, or a file with it (default audit/key.pub)")
-	set.StringArrayVar(&f.witnesses, "witness", nil, "a file of checkpoints that somebody else has kept; may be repeated")
+	set.StringArrayVar(&f.witnesses, "witness", nil, "a file of checkpoints that somebody else has kept, or a witness's directory of them; may be repeated")
 	set.StringArrayVar(&f.receipts, "receipt", nil, "a receipt or a result with one; may be repeated")
 	set.BoolVar(&f.json, "json", false, "print JSON")
 	group(set, "Check", "key KEY|FILE", "witness FILE", "receipt FILE", "json")
@@ -376,8 +400,8 @@ func (a *app) verifyAudit(f *auditFlags) error {
 	if p := report.Problem; p != nil {
 		return a.write([]byte("NOT AS IT WAS: " + p.Kind + " at entry " + strconv.FormatInt(p.Index, 10) + ": " + sandbox.SafeText(p.Message, maxMessage) + "\n"))
 	}
-	return a.write(fmt.Appendf(nil, "%s: %d entries are as they were recorded; %d of them are signed for, by %d checkpoints and %d receipts; %d texts agree, %d were deleted\n",
-		report.Log, report.Entries, report.Signed, report.Checkpoints-report.Receipts, report.Receipts, report.Texts, report.Forgotten))
+	return a.write(fmt.Appendf(nil, "%s: %d entries are as they were recorded; %d of them are signed for, by %s and %s; %d texts agree, %d were deleted\n",
+		report.Log, report.Entries, report.Signed, plural(report.Checkpoints-report.Receipts, "checkpoint"), plural(report.Receipts, "receipt"), report.Texts, report.Forgotten))
 }
 
 // exitFound is the exit status of a verification that has found something.

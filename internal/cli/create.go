@@ -17,7 +17,10 @@ import (
 const createLong = `Make a sandbox that lives until you end it, its time is over or nobody has
 used it for long. Its id is printed; the other commands take it.
 
-wall time and output limits hold for each process, all others for the sandbox.`
+wall time and output limits hold for each process, all others for the sandbox.
+With --gate what its commands print, and files that are read from it, are
+checked; where that can take something out, output comes when a command has
+ended, and there are no terminals and ports.`
 
 const createExamples = `  box=$(pinfold create --ttl 1h)
   pinfold exec $box -- python3 -c 'print(6*7)'
@@ -26,6 +29,7 @@ const createExamples = `  box=$(pinfold create --ttl 1h)
 // createFlags are the flags of "create" as they were given.
 type createFlags struct {
 	create sandbox.Create
+	gate   []string
 	json   bool
 }
 
@@ -41,6 +45,12 @@ func (a *app) createCommand() *cobra.Command {
 			if cmd.Flags().Changed("snapshot") && f.create.Snapshot == "" { // a variable that nobody set is not a wish for no files
 				return usageError("--snapshot: no snapshot is named").WithHint("pinfold snapshot ls lists them; leave --snapshot out to begin with none")
 			}
+			if len(f.gate) > 0 {
+				f.create.Gate = &sandbox.Gate{}
+				if err := a.addChecks(f.create.Gate, f.gate); err != nil {
+					return err
+				}
+			}
 			if err := f.create.Validate(); err != nil {
 				return err
 			}
@@ -49,15 +59,19 @@ func (a *app) createCommand() *cobra.Command {
 	}
 	set := cmd.Flags()
 	f.create.Env, f.create.Metadata = map[string]string{}, map[string]string{}
+	set.StringVar(&f.create.Profile, "profile", "", "make it as this profile of the server's says, or narrower")
 	set.Var(timeValue{&f.create.TTLMS, "ttl_ms"}, "ttl", fmt.Sprintf("time to live (default %s)", sandbox.FormatQuantity(sandbox.DefaultTTLMS, sandbox.UnitMilliseconds)))
 	set.Var(timeValue{&f.create.IdleMS, "idle_ms"}, "idle", "end it when nobody has used it for so long (default the time to live)")
 	set.StringVar(&f.create.Snapshot, "snapshot", "", "begin with the files of this snapshot; what is not given is as in the sandbox of which it was made")
 	set.StringVar(&f.create.OnOutOfMemory, "on-out-of-memory", "", "what ends when the memory limit is reached: sandbox (default) or process")
 	set.VarP(pairs{f.create.Env, "a variable"}, "env", "e", "set a variable for every process; may be repeated")
+	bindPackages(set, &f.create.Packages)
 	set.Var(pairs{f.create.Metadata, "metadata"}, "metadata", "a note of yours on the sandbox, to find it by; may be repeated")
-	group(set, "Sandbox", "ttl TIME", "idle TIME", "snapshot SNAPSHOT", "on-out-of-memory WHAT", "env K=V", "metadata K=V")
+	group(set, "Sandbox", "profile NAME", "ttl TIME", "idle TIME", "snapshot SNAPSHOT", "on-out-of-memory WHAT", "env K=V", packageFlag+" KIND:NAME=VERSION", "metadata K=V")
 	bindLimits(set, &f.create.Limits, false)
 	bindIsolation(set, &f.create.Driver, &f.create.Isolation, &f.create.Template, &f.create.Network, &f.create.Require)
+	set.StringArrayVar(&f.gate, "gate", nil, gateUsage)
+	group(set, groupGate, "gate CHECK=ACTION|FILE")
 	set.BoolVar(&f.json, "json", false, "print JSON")
 	completeIsolation(cmd)
 	return cmd
@@ -106,7 +120,7 @@ func bindIsolation(set *pflag.FlagSet, driver, isolation, template *string, netw
 	set.StringVar(template, "template", "", "what is inside (default host)")
 	set.Var(featureList{require}, "require", "refuse to run unless these are enforced: memory,network:none,…")
 	set.StringVar(&network.Mode, "network", "", "none, the default, says that nothing can be reached")
-	set.Var(endpointList{network}, "allow", "let programs reach this name (default port 443), HOST[:PORT][=ADDRESS], *.HOST, or 'GET https://HOST/PATH/**', or @SET of a server's; may be repeated")
+	set.Var(endpointList{network}, "allow", "let programs reach this name (default port 443), HOST[:PORT][=ADDRESS], *.HOST, or 'GET https://HOST/PATH/**', or @SET of a server's; ask allows nothing and says what was tried; may be repeated")
 	set.Var(endpointSecret{network}, secretFlag, "put this secret of the server's into the requests that the --allow before it lets pass; programs do not get it")
 	group(set, groupIsolation, "driver NAME", "isolation LEVEL", "template NAME", "require FEATURES", "network none", "allow [METHOD,… ]HOST[:PORT]|URL", "secret NAME")
 }

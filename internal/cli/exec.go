@@ -20,7 +20,8 @@ import (
 
 const execLong = `Run a command in a living sandbox. Its output passes through as it comes, every
 byte once, also over connections that break; when nobody reads our stdout any
-more, it gets SIGPIPE. Its stdin is empty, or ours with -i. With -t it gets a
+more, it gets SIGPIPE. From a sandbox whose gate can take something out it comes
+at the end, at most the output limit of each stream. Its stdin is empty, or ours with -i. With -t it gets a
 terminal: ours shows what it sends, as ssh does, escape sequences included; so
 use -t with programs that you would run in ssh.
 

@@ -12,6 +12,9 @@ import (
 // its status ours.
 func (a *app) reportProcess(ctx context.Context, box *client.Sandbox, p sandbox.Process) {
 	a.reportEnding(ctx, box, p, "")
+	if p.Gate != nil {
+		a.outcomes(p.Gate)
+	}
 	if p.PipesHeld {
 		a.say("a process that outlived the command still held its output")
 	}
@@ -28,7 +31,7 @@ func (a *app) reportEnding(ctx context.Context, box *client.Sandbox, p sandbox.P
 
 // asResult is a process in the form in which the end of a program is said.
 func asResult(p sandbox.Process) *sandbox.Result {
-	r := &sandbox.Result{Status: p.Status, ExitCode: p.ExitCode, Signal: p.Signal, TimedOut: p.TimedOut}
+	r := &sandbox.Result{Status: p.Status, ExitCode: p.ExitCode, Signal: p.Signal, TimedOut: p.TimedOut, Gate: p.Gate}
 	switch {
 	case p.Cause != nil:
 		r.Cause = *p.Cause

@@ -15,6 +15,7 @@ import (
 // runFlags are the flags of "run" as they were given.
 type runFlags struct {
 	language, driver, isolation, template string
+	profile, profiles                     string
 	network                               sandbox.Network
 	limits                                sandbox.Limits // zero: not given
 	stdin                                 string
@@ -25,12 +26,15 @@ type runFlags struct {
 	require                               []string
 	imports                               []string
 	warm                                  []string
+	packages                              sandbox.Packages
 	cold, scan                            bool
+	policy                                string
 	spec                                  string
 	json, base64, raw, verbose, detach    bool
 	receipt                               string
 	gate                                  []string
 	outputSchema                          string
+	validators                            []string
 	contextBytes                          byteSize
 }
 
@@ -49,15 +53,19 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	f.env, f.metadata = map[string]string{}, map[string]string{}
 
 	set.StringVarP(&f.language, "language", "l", "", "the language (default from the #! line or the file name)")
+	set.StringVar(&f.profile, "profile", "", "run it as this profile says, or narrower: a server's, or one of --profiles")
+	set.StringVar(&f.profiles, "profiles", "", "without a server: the file that has profiles, as a server's configuration")
 	set.StringVar(&f.stdin, "stdin", "", "the program's stdin (default ours when it is a pipe or a file)")
 	set.VarP(pairs{f.env, "a variable"}, "env", "e", "set a variable; may be repeated")
 	set.StringVar(&f.spec, "spec", "", "read the whole request, in JSON; other flags override it")
 	set.StringSliceVar(&f.warm, "warm", nil, "modules that the interpreter shall have loaded already, where a server keeps such interpreters")
 	set.BoolVar(&f.cold, "cold", false, "start the interpreter, or compile the program, for this run")
 	set.BoolVar(&f.scan, "scan", false, "look at the program before it runs, and say what was seen (advice, not isolation)")
+	bindPackages(set, &f.packages)
 	set.StringArrayVar(&f.imports, "allow-import", nil, "let the program import this module and only those named (advice, not isolation); may be repeated")
 	set.Var(pairs{f.metadata, "metadata"}, "metadata", "a note of yours on the run, to find it by; may be repeated")
-	group(set, groupProgram, "language NAME", "stdin FILE|-", "env K=V", "spec FILE|-", "warm MODULE,...", "cold", "scan", "allow-import NAME", "metadata K=V")
+	set.StringVar(&f.policy, "policy", "", "hold the run by the policy of this configuration, as a server would (docs/policy.md)")
+	group(set, groupProgram, "language NAME", "profile NAME", "profiles FILE", "stdin FILE|-", "env K=V", "spec FILE|-", "warm MODULE,...", "cold", "scan", "policy FILE", packageFlag+" KIND:NAME=VERSION", "allow-import NAME", "metadata K=V")
 
 	bindLimits(set, &f.limits, true)
 
@@ -77,10 +85,11 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	set.StringVar(&f.receipt, "receipt", "", "on a server with an audit log: write the run's receipt to this file")
 	group(set, groupOutput, "json", "base64", "raw", "verbose", "detach", "receipt FILE")
 
-	set.StringArrayVar(&f.gate, "gate", nil, "check what comes out: a check and flag, redact or withhold; all=ACTION; or a file with a gate, in JSON; may be repeated")
+	set.StringArrayVar(&f.gate, "gate", nil, gateUsage)
 	set.StringVar(&f.outputSchema, "output-schema", "", "withhold stdout that does not match the JSON Schema in this file")
 	set.Var(&f.contextBytes, "context", "print at most so much of stdout and of stderr: their beginnings and their ends")
-	group(set, groupGate, "gate CHECK=ACTION|FILE", "output-schema FILE", "context SIZE")
+	set.StringArrayVar(&f.validators, "gate-validator", nil, "withhold output that the program in this file, in a sandbox of its own, does not let pass; may be repeated")
+	group(set, groupGate, "gate CHECK=ACTION|FILE", "output-schema FILE", "gate-validator FILE", "context SIZE")
 }
 
 // Annotations of flags for help.
@@ -109,6 +118,7 @@ func (f *runFlags) override(spec *sandbox.Spec) {
 		to   *string
 		from string
 	}{
+		{&spec.Profile, f.profile},
 		{&spec.Language, f.language},
 		{&spec.Driver, f.driver},
 		{&spec.Isolation, f.isolation},
@@ -132,6 +142,8 @@ func (f *runFlags) override(spec *sandbox.Spec) {
 	spec.Artifacts = append(spec.Artifacts, f.artifacts...)
 	spec.AllowedImports = append(spec.AllowedImports, f.imports...)
 	spec.Warm = append(spec.Warm, f.warm...)
+	spec.Packages.Python = append(spec.Packages.Python, f.packages.Python...)
+	spec.Packages.NPM = append(spec.Packages.NPM, f.packages.NPM...)
 	spec.Cold = spec.Cold || f.cold
 	spec.Scan = spec.Scan || f.scan
 	spec.OutputBase64 = spec.OutputBase64 || f.base64

@@ -25,7 +25,7 @@ type flagWords struct {
 // flags are those behind fields that have other names; the limits' are in their
 // table.
 var flags = map[string]string{
-	"allowed_imports": "allow-import", "artifacts": "artifact", "mounts": "mount", "files": "file", "ttl_ms": "ttl", "idle_ms": "idle", "on_out_of_memory": "on-out-of-memory", "terminal": "tty",
+	"allowed_imports": "allow-import", "artifacts": "artifact", "mounts": "mount", "packages": packageFlag, "files": "file", "ttl_ms": "ttl", "idle_ms": "idle", "on_out_of_memory": "on-out-of-memory", "terminal": "tty",
 }
 
 // flagOf names the flag behind a field, "" where the command has none. With
@@ -100,7 +100,7 @@ func (s flagWords) lists(call string) string {
 		return "pinfold pool ls lists them"
 	case call == sandbox.CallListSnapshots:
 		return "pinfold snapshot ls lists them"
-	case slices.Contains([]string{"runs", "result", "cancel"}, s.command):
+	case slices.Contains([]string{"runs", "result", "cancel", "replay"}, s.command):
 		return "pinfold runs lists the runs that the server still has"
 	}
 	return "pinfold ls --all lists the sandboxes, pinfold ps SANDBOX the processes"
@@ -156,7 +156,7 @@ func (s flagWords) words(f sandbox.Fix) string {
 		return "pinfold cp " + shellQuote(f.Name) + " SANDBOX:"
 	case f.Kind == sandbox.FixCopy && s.flagOf("files") != "":
 		return "--" + s.flagOf("files") + " " + shellQuote(f.Name)
-	case f.Kind == sandbox.FixConfig && flag != "" && f.Name != "network.allow": // the flag asks, and only the operator allows
+	case f.Kind == sandbox.FixConfig && flag != "" && !strings.Contains(f.Name, "."): // a key below another is no flag's
 		return "--" + flag
 	case f.Kind == sandbox.FixOmit && flag != "":
 		return "leave --" + flag + " out"

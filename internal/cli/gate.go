@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"pinfold/internal/language"
 	"pinfold/internal/strictjson"
 	"pinfold/sandbox"
 )
@@ -18,7 +19,7 @@ const allChecks = "all"
 
 // gates says that the flags ask for a gate.
 func (f *runFlags) gates() bool {
-	return len(f.gate) > 0 || f.outputSchema != "" || f.contextBytes > 0
+	return len(f.gate) > 0 || f.outputSchema != "" || len(f.validators) > 0 || f.contextBytes > 0
 }
 
 // addGate puts the gate of the flags over the spec's.
@@ -30,10 +31,36 @@ func (a *app) addGate(f *runFlags, spec *sandbox.Spec) error {
 	if spec.Gate != nil {
 		g = *spec.Gate
 	}
-	for _, given := range f.gate {
+	if err := a.addChecks(&g, f.gate); err != nil {
+		return err
+	}
+	if f.outputSchema != "" {
+		data, err := a.readBounded(f.outputSchema, sandbox.MaxGateSchemaBytes)
+		if err != nil {
+			return prefixed("--output-schema", err)
+		}
+		g.Schemas = append(slices.Clone(g.Schemas), sandbox.GateSchema{Of: sandbox.GateStdout, Schema: data})
+	}
+	for _, name := range f.validators {
+		v, err := a.readValidator(name)
+		if err != nil {
+			return prefixed("--gate-validator", err)
+		}
+		g.Validators = append(slices.Clone(g.Validators), v)
+	}
+	if f.contextBytes > 0 {
+		g.ContextBytes = int64(f.contextBytes)
+	}
+	spec.Gate = &g
+	return nil
+}
+
+// addChecks puts what --gate says over a gate, each time that it was given.
+func (a *app) addChecks(g *sandbox.Gate, all []string) error {
+	for _, given := range all {
 		name, action, isCheck := strings.Cut(given, "=")
 		if isCheck && !looksLikeFile(given) {
-			if err := setCheck(&g, name, sandbox.GateAction(action)); err != nil {
+			if err := setCheck(g, name, sandbox.GateAction(action)); err != nil {
 				return err
 			}
 			continue
@@ -50,20 +77,26 @@ func (a *app) addGate(f *runFlags, spec *sandbox.Spec) error {
 		if err := strictjson.Decode(data, &more); err != nil {
 			return prefixed("--gate: "+sandbox.SafeText(given, 80), err)
 		}
-		g = *more.Merge(&g)
+		*g = *more.Merge(g)
 	}
-	if f.outputSchema != "" {
-		data, err := a.readBounded(f.outputSchema, sandbox.MaxGateSchemaBytes)
-		if err != nil {
-			return prefixed("--output-schema", err)
-		}
-		g.Schemas = append(slices.Clone(g.Schemas), sandbox.GateSchema{Of: sandbox.GateStdout, Schema: data})
-	}
-	if f.contextBytes > 0 {
-		g.ContextBytes = int64(f.contextBytes)
-	}
-	spec.Gate = &g
 	return nil
+}
+
+// gateUsage is what --gate takes.
+const gateUsage = "check what comes out: a check and flag, redact or withhold; all=ACTION; or a file with a gate, in JSON; may be repeated"
+
+// readValidator makes a validator of a program's file, whose language its name or its first
+// line tells.
+func (a *app) readValidator(name string) (sandbox.GateValidator, error) {
+	code, err := a.readBounded(name, sandbox.MaxGateValidatorBytes)
+	if err != nil {
+		return sandbox.GateValidator{}, err
+	}
+	l, err := language.Detect(name, code[:min(len(code), maxFirstLine)])
+	if err != nil {
+		return sandbox.GateValidator{}, sandbox.AsError(err).WithHint("end its name as its language's files do, such as judge.py, or begin it with a #! line")
+	}
+	return sandbox.GateValidator{Language: l.Name, Code: string(code)}, nil
 }
 
 // setCheck gives a check its action. All of them get an action that each can take.
@@ -131,20 +164,24 @@ func (a *app) gateNotes(r *sandbox.Result, o reportOptions) {
 	if r.Gate == nil {
 		return
 	}
-	for _, c := range r.Gate.Checks {
-		if c.Outcome == sandbox.GatePass {
-			continue
-		}
-		a.say("gate: %s: %s", sandbox.SafeText(c.Check, 60), outcomeText(c))
-	}
+	a.outcomes(r.Gate)
 	if x := r.Gate.Context; x != nil && o.context > 0 && x.Stdout.LeftOutBytes+x.Stderr.LeftOutBytes > 0 {
 		a.say("--context left out %s of stdout and %s of stderr; --json has all of it", sandbox.FormatSize(x.Stdout.LeftOutBytes), sandbox.FormatSize(x.Stderr.LeftOutBytes))
 	}
 }
 
+// outcomes says which checks of a gate have found something.
+func (a *app) outcomes(g *sandbox.GateResult) {
+	for _, c := range g.Checks {
+		if c.Outcome != sandbox.GatePass {
+			a.say("gate: %s: %s", sandbox.SafeText(c.Check, 60), outcomeText(c))
+		}
+	}
+}
+
 // outcomeText is what one check has found and done, with the first places.
 func outcomeText(c sandbox.GateOutcome) string {
-	verb := map[sandbox.GateAction]string{sandbox.GateFlag: "found", sandbox.GateRedact: "took out", sandbox.GateWithhold: "withheld for"}[c.Outcome]
+	verb := map[sandbox.GateAction]string{sandbox.GateFlag: "found", sandbox.GateRedact: "took out", sandbox.GateWithhold: "withheld"}[c.Outcome]
 	var places []string
 	for i, f := range c.Findings {
 		if i == 3 {
@@ -160,5 +197,5 @@ func outcomeText(c sandbox.GateOutcome) string {
 		}
 		places = append(places, fmt.Sprintf("%s in %s", f.What, place))
 	}
-	return sandbox.SafeText(fmt.Sprintf("%s %d: %s", verb, c.Count, strings.Join(places, "; ")), 400)
+	return sandbox.SafeText(fmt.Sprintf("%s (%d): %s", verb, c.Count, strings.Join(places, "; ")), 400)
 }

@@ -46,8 +46,12 @@ func TestGateFlags(t *testing.T) {
 	if g, err := parse("--gate", "keys=flag", "--gate", file("gate.json", `{"keys": "withhold", "formulas": "flag"}`)); err != nil || g.Keys != sandbox.GateWithhold || g.Formulas != sandbox.GateFlag {
 		t.Errorf("%+v %v", g, err)
 	}
+	g, err = parse("--gate-validator", file("judge.py", "1"), "--gate-validator", file("other", "#!/bin/sh\nexit 1"))
+	if err != nil || len(g.Validators) != 2 || g.Validators[0] != (sandbox.GateValidator{Language: "python", Code: "1"}) || g.Validators[1].Language != "sh" {
+		t.Errorf("%+v %v", g, err)
+	}
 	for flag, args := range map[string][]string{
-		"no check": {"--gate", "kez=flag"}, "gate.keys": {"--gate", "keys=drop"}, "gate.scripts": {"--gate", "scripts=redact"}, "no action": {"--gate", "keys="},
+		"cannot tell": {"--gate-validator", file("judge", "1")}, "--gate-validator": {"--gate-validator", "nothing.py"}, "no check": {"--gate", "kez=flag"}, "gate.keys": {"--gate", "keys=drop"}, "gate.scripts": {"--gate", "scripts=redact"}, "no action": {"--gate", "keys="},
 		"does not exist": {"--gate", "nothing.json"}, "no such field": {"--gate", file("wrong.json", `{"kez": "flag"}`)}, "outside": {"--context", "1B"}, "--output-schema": {"--output-schema", "nothing.json"},
 	} {
 		if _, err := parse(args...); err == nil || !strings.Contains(err.Error(), flag) && !strings.Contains(sandbox.AsError(err).Message, flag) {
@@ -73,7 +77,7 @@ func TestStatusOfWithheldOutput(t *testing.T) {
 
 func TestWhatTheGateSays(t *testing.T) {
 	text := outcomeText(sandbox.GateOutcome{Check: "keys", Outcome: sandbox.GateRedact, Count: 2, Findings: []sandbox.GateFinding{{Part: "stdout", What: "jwt", Line: 3}, {Part: "artifact", Path: "a\x1b.txt", What: "jwt"}}})
-	if !strings.HasPrefix(text, "took out 2: jwt in stdout line 3; jwt in artifact a") || strings.Contains(text, "\x1b") {
+	if !strings.HasPrefix(text, "took out (2): jwt in stdout line 3; jwt in artifact a") || strings.Contains(text, "\x1b") {
 		t.Errorf("%q", text)
 	}
 }

@@ -8,11 +8,11 @@ import (
 	"pinfold/sandbox"
 )
 
-// keepReceipt writes a result's receipt where a person wants it. That there is none is an
-// error: somebody relies on it.
-func (f *runFlags) keepReceipt(r *sandbox.Result) error {
+// keepReceipt writes a result's receipt to a file, where one is named. That there is no
+// receipt is an error: somebody relies on it.
+func keepReceipt(file string, r *sandbox.Result) error {
 	switch {
-	case f.receipt == "":
+	case file == "":
 		return nil
 	case r.ReceiptMissing != nil:
 		return prefixed("--receipt", r.ReceiptMissing)
@@ -23,10 +23,10 @@ func (f *runFlags) keepReceipt(r *sandbox.Result) error {
 	}
 	b, err := json.Marshal(r.Receipt)
 	if err == nil {
-		err = os.WriteFile(f.receipt, append(b, '\n'), 0o644) //nolint:gosec // it is for showing around
+		err = os.WriteFile(file, append(b, '\n'), 0o644) //nolint:gosec // it is for showing around
 	}
 	if err != nil {
-		return prefixed("--receipt", hostfiles.OpenError(f.receipt, err))
+		return prefixed("--receipt", hostfiles.OpenError(file, err))
 	}
 	return nil
 }
@@ -37,5 +37,5 @@ func (a *app) checkReceipt(f *runFlags) error {
 		return nil
 	}
 	return usageError("--receipt: a receipt comes with the result of a server that keeps an audit log").
-		WithHint("name one with --server, and wait for the result; pinfold result RUN --json has the receipt, too")
+		WithHint("name one with --server, and wait for the result; pinfold result --wait --receipt FILE RUN writes it, too")
 }

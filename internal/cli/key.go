@@ -34,6 +34,7 @@ and metrics too.`
 const keyExamples = `  pinfold key create --tenant team-a
   pinfold key create --state DIR --scope run --ttl 720h --json | jq -r .key
   pinfold key create --allow 'GET https://api.github.com/repos/**' --allow '@package indexes'
+  pinfold key create --tenant team-a --profile plots      for an agent that may use this tool alone
   pinfold key list
   pinfold key revoke ID`
 
@@ -49,6 +50,7 @@ type newKey struct {
 type keyFlags struct {
 	state, tenant, name string
 	scopes, allow       []string
+	profiles            []string
 	network             string
 	ttl                 string
 	json                bool
@@ -114,12 +116,15 @@ func (a *app) keyCreateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if len(f.profiles) > 0 && !cmd.Flags().Changed("scope") {
+				f.scopes = []string{access.ScopeRun}
+			}
 			allow, err := f.endpoints()
 			if err != nil {
 				return err
 			}
 			return f.keys(cmd.Context(), func(s *access.Service) error {
-				key, secret, err := s.CreateNarrow(cmd.Context(), f.tenant, f.name, f.scopes, ttl, allow)
+				key, secret, err := s.CreateConfined(cmd.Context(), f.tenant, f.name, f.scopes, ttl, allow, f.profiles)
 				if err != nil {
 					return err
 				}
@@ -133,8 +138,9 @@ func (a *app) keyCreateCommand() *cobra.Command {
 	set.StringSliceVar(&f.scopes, "scope", []string{access.ScopeRun, access.ScopeSandbox, access.ScopeRead}, "what it may do: "+strings.Join(access.Scopes(), ", "))
 	set.StringVar(&f.ttl, "ttl", "", "how long it is good for (default until it is revoked)")
 	set.StringArrayVar(&f.allow, allowFlag, nil, "what its sandboxes may reach, of what its tenant's may: HOST, HOST:PORT, *.HOST, 'GET https://HOST/PATH/**', or @SET of the server's; may be repeated")
+	set.StringSliceVar(&f.profiles, "profile", nil, "it runs programs with these profiles of the server's and in no other way; its scope is run, or run and read")
 	set.StringVar(&f.network, "network", "", "none: its sandboxes may reach nothing")
-	group(set, "Key", "tenant NAME", "name TEXT", "scope SCOPES", "ttl TIME", "allow ENDPOINT", "network none")
+	group(set, "Key", "tenant NAME", "name TEXT", "scope SCOPES", "ttl TIME", "allow ENDPOINT", "network none", "profile NAMES")
 	set.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "scopes" { // as it is called in a key
 			name = "scope"
@@ -196,7 +202,7 @@ func (f *keyFlags) endpoints() ([]string, error) {
 }
 
 func keyTable(keys []access.Key) *table {
-	t := newTable("KEY", "TENANT", "SCOPES", "STATE", "MADE", "LAST USED", "NETWORK", "NAME")
+	t := newTable("KEY", "TENANT", "SCOPES", "STATE", "MADE", "LAST USED", "PROFILES", "NETWORK", "NAME")
 	for _, k := range keys {
 		state, used := "good", "never"
 		switch {
@@ -210,7 +216,7 @@ func keyTable(keys []access.Key) *table {
 		if k.LastUsedAt != nil {
 			used = since(*k.LastUsedAt)
 		}
-		t.row(k.ID, k.Tenant, strings.Join(k.Scopes, ","), state, since(k.CreatedAt), used, reach(k.Allow), k.Name)
+		t.row(k.ID, k.Tenant, strings.Join(k.Scopes, ","), state, since(k.CreatedAt), used, usable(k.Profiles), reach(k.Allow), k.Name)
 	}
 	return t
 }
@@ -224,6 +230,14 @@ func reach(allow []string) string {
 		return sandbox.NetworkNone
 	}
 	return strings.Join(allow, ", ")
+}
+
+// usable says which profiles the requests of a key have to name.
+func usable(profiles []string) string {
+	if profiles == nil {
+		return "any or none"
+	}
+	return strings.Join(profiles, ", ")
 }
 
 func (a *app) keyRevokeCommand() *cobra.Command {

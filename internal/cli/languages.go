@@ -22,6 +22,9 @@ func resolveLanguage(spec *sandbox.Spec, file string) error {
 		spec.Language = l.Name
 		return err
 	}
+	if spec.Profile != "" { // which says it
+		return nil
+	}
 	if file == "" || file == fromStdin {
 		file = spec.Entrypoint
 	}

@@ -31,6 +31,10 @@ func (a *app) prepareFor(w wish, read bool) error {
 	case a.remote():
 	case w.scan:
 		flag = "--scan"
+	case w.profile != "":
+		flag = "--profile " + sandbox.SafeText(w.profile, 80)
+	case w.policy != "":
+		flag = "--policy " + shellQuote(w.policy)
 	case w.template != "" && w.template != sandbox.TemplateHost:
 		flag = "--template " + sandbox.SafeText(w.template, 130)
 	case w.stronger() && w.driver != "":

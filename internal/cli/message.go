@@ -60,7 +60,7 @@ func (a *app) fail(e *sandbox.Error) int {
 		message = e.Field + ": " + message
 	}
 	printed := ""
-	if e.Code == sandbox.CodeBuildFailed || e.Code == sandbox.CodeStartFailed { // it ends with what a command printed, line by line
+	if e.Code == sandbox.CodeBuildFailed || e.Code == sandbox.CodePackagesFailed || e.Code == sandbox.CodeStartFailed { // it ends with what a command printed, line by line
 		message, printed, _ = strings.Cut(message, "\n")
 	}
 	a.say("%s", sandbox.SafeText(message, maxMessage))

@@ -134,6 +134,14 @@ func entryRows(t *table, e sandbox.AuditEntry) {
 	if e.Isolation != nil {
 		wall = *e.Isolation
 	}
+	ruled := sandbox.AuditPolicy{}
+	if e.Policy != nil {
+		ruled = *e.Policy
+	}
+	profile := ""
+	if e.Profile != nil {
+		profile = e.Profile.Name + " " + e.Profile.Digest
+	}
 	exit := e.Signal
 	if e.ExitCode != nil {
 		exit = fmt.Sprint(*e.ExitCode)
@@ -148,21 +156,49 @@ func entryRows(t *table, e sandbox.AuditEntry) {
 		{"key", e.Key},
 		{"language", e.Language},
 		{"template", e.Template},
+		{"profile", profile},
 		{"driver", wall.Driver},
 		{"isolation", wall.Level},
 		{"required", strings.Join(wall.Required, ", ")},
 		{"enforced", strings.Join(wall.Enforced, ", ")},
 		{"not enforced", strings.Join(wall.NotEnforced, ", ")},
+		{"network", networkText(e.Network)},
+		{"secrets", secretsText(e.Network)},
 		{"status", string(e.Status)},
 		{"cause", string(e.Cause)},
 		{"evidence", e.Evidence},
 		{"exit", exit},
 		{"error", e.Error},
+		{"gate", string(e.Gate)},
+		{"findings", strings.Join(e.Findings, ", ")},
+		{"worst", string(e.Severity)},
+		{"policy", ruled.Digest},
+		{"rules", strings.Join(ruled.Rules, ", ")},
+		{"decided by", strings.TrimSpace(ruled.By + " " + string(ruled.Verdict))},
 	} {
 		if row[1] != "" {
 			t.row(row[0], row[1])
 		}
 	}
+}
+
+// networkText says what went on with declared endpoints; nothing where none were.
+func networkText(n *sandbox.AuditNetwork) string {
+	if n == nil {
+		return ""
+	}
+	text := plural(int(n.Connections), "connection")
+	if n.Requests > 0 {
+		text += ", " + plural(int(n.Requests), "request")
+	}
+	return fmt.Sprintf("%s, %d denied", text, n.Denied)
+}
+
+func secretsText(n *sandbox.AuditNetwork) string {
+	if n == nil {
+		return ""
+	}
+	return strings.Join(n.Secrets, ", ")
 }
 
 const timeForm = "2006-01-02 15:04:05 MST"

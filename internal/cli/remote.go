@@ -29,7 +29,7 @@ func (r remoteRunner) Run(ctx context.Context, req runs.Request) (*sandbox.Resul
 	if err := prepareRemote(&spec, req); err != nil {
 		return nil, err
 	}
-	o := client.RunOptions{Artifact: req.Artifact}
+	o := client.RunOptions{Artifact: req.Artifact, Pending: req.Pending}
 	if req.Streams.Stdin != nil {
 		o.Stdin, spec.Stdin = req.Streams.Stdin, ""
 	}

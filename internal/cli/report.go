@@ -25,6 +25,7 @@ type reportOptions struct {
 	unasked  bool     // our stdin is a terminal, and was not passed on
 	here     bool     // what the program lacked may lie in this directory
 	inputs   []runs.Input
+	asks     bool  // what was tried is asked for
 	context  int64 // bytes of each stream that were asked for; 0: all
 }
 
@@ -57,6 +58,12 @@ func (a *app) report(r *sandbox.Result, o reportOptions) {
 	for _, line := range seen(r) {
 		a.say("%s", line)
 	}
+	if o.asks {
+		for _, line := range tried(r.Network) {
+			a.say("%s", line)
+		}
+	}
+	a.policyNotes(r)
 	a.gateNotes(r, o)
 	a.artifactNotes(r, o)
 	if o.verbose {
@@ -80,6 +87,29 @@ func seen(r *sandbox.Result) (lines []string) {
 		lines = append(lines, fmt.Sprintf("scan: line %d: %s: %s (%s)", f.Line, sandbox.SafeText(string(f.Severity), 20), sandbox.SafeText(f.Title, maxMessage), sandbox.SafeText(f.Rule, 40)))
 	}
 	return lines
+}
+
+// policyNotes says what the operator's rules have changed.
+func (a *app) policyNotes(r *sandbox.Result) {
+	if r.Policy == nil {
+		return
+	}
+	for i, m := range r.Policy.Rules {
+		if i == maxNotes {
+			a.say("policy: and %d more rules; --json has them", len(r.Policy.Rules)-i)
+			return
+		}
+		for _, c := range m.Changes {
+			a.say("policy: %s: %s is %s", sandbox.SafeText(m.Rule, 60), sandbox.SafeText(c.Field, 60), sandbox.SafeText(c.To, 200))
+		}
+	}
+	if d := r.Policy.Approval; d != nil {
+		why := ""
+		if d.Reason != "" {
+			why = ": " + sandbox.SafeText(d.Reason, maxMessage)
+		}
+		a.say("policy: %s by %s%s", sandbox.SafeText(string(d.Verdict), 20), sandbox.SafeText(d.By, 60), why)
+	}
 }
 
 // wantedInput says whether a Python program ended because there was nothing to

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -90,16 +92,7 @@ func splitArgs(line typed, args []string, dash int, hasSpec bool) (program strin
 
 // run is the command once its words are sorted out.
 func (a *app) run(ctx context.Context, f *runFlags, program string, args []string) error {
-	if err := checkStdin(f, program); err != nil {
-		return err
-	}
-	if err := a.prepareFor(wish{f.template, f.driver, f.isolation, f.gates(), f.scan}, false); err != nil {
-		return err
-	}
-	spec, err := a.buildSpec(f, program, args)
-	if err == nil {
-		err = a.prepareFor(wish{spec.Template, spec.Driver, spec.Isolation, !spec.Gate.Empty(), spec.Scan}, f.spec == fromStdin || program == fromStdin)
-	}
+	spec, named, err := a.asked(f, program, args)
 	if err != nil {
 		return err
 	}
@@ -127,12 +120,42 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 
 	req := runs.Request{
 		Spec: spec, Inputs: in.List, Streams: execution.Streams{Stdin: stdin},
-		NoArtifacts: !f.json && f.artifactsDir == "", NoResults: !f.json,
+		Profile: named, NoArtifacts: !f.json && f.artifactsDir == "", NoResults: !f.json,
 	}
 	if len(spec.Artifacts) > 0 || f.artifactsDir != "" {
 		req.Artifact = sink.Take
 	}
 	return a.execute(ctx, f, req, sink)
+}
+
+// asked is what the command line asks for, with the profile that it names, and has this
+// program be one that can do it.
+func (a *app) asked(f *runFlags, program string, args []string) (spec sandbox.Spec, named *sandbox.ProfileRef, err error) {
+	if err := cmp.Or(checkStdin(f, program), a.checkPolicy(f)); err != nil {
+		return spec, nil, err
+	}
+	if err := a.prepareFor(wish{f.template, f.driver, f.isolation, f.profile, f.gates(), f.scan, f.policy, nil}, false); err != nil {
+		return spec, nil, err
+	}
+	if spec, err = a.buildSpec(f, program, args); err != nil {
+		return spec, nil, err
+	}
+	if err := a.prepareFor(wish{spec.Template, spec.Driver, spec.Isolation, spec.Profile, !spec.Gate.Empty(), spec.Scan, f.policy, nil}, f.spec == fromStdin || program == fromStdin); err != nil {
+		return spec, nil, err
+	}
+	spec, named, rule, err := a.profiled(f, spec)
+	if err == nil && named != nil { // it may want more than was said on the command line
+		err = a.prepareFor(wish{template: spec.Template, driver: spec.Driver, isolation: spec.Isolation, policy: f.policy, rule: rule}, true)
+	}
+	return spec, named, err
+}
+
+// checkPolicy refuses a policy of our own for a server's run.
+func (a *app) checkPolicy(f *runFlags) error {
+	if f.policy == "" || !a.remote() {
+		return nil
+	}
+	return usageError("--policy: a server has its operator's").WithHint("leave it out; pinfold policy test FILE says what one would have done")
 }
 
 // programStdin is what the program reads, or nil.
@@ -168,6 +191,7 @@ func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *
 	defer cancel()
 	defer cancelOnSignal(cancel)()
 
+	req.Pending = a.waits
 	runner, closeRunner, err := a.runner(ctx)
 	if err != nil {
 		return err
@@ -192,7 +216,7 @@ func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *
 	case err != nil:
 		return roomForInputs(err, req)
 	}
-	if err := f.keepReceipt(result); err != nil {
+	if err := keepReceipt(f.receipt, result); err != nil {
 		return err
 	}
 	complete := sink.Finish(result)
@@ -208,10 +232,22 @@ func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *
 	}
 	a.report(a.speech.result(result), reportOptions{
 		verbose: f.verbose, dir: f.artifactsDir, patterns: req.Spec.Artifacts, kept: req.Spec.Limits.WithDefaults().OutputBytes,
-		here: true, inputs: req.Inputs, context: int64(f.contextBytes),
+		here: true, inputs: req.Inputs, context: int64(f.contextBytes), asks: f.network.Mode == sandbox.NetworkAsk,
 		unasked: req.Streams.Stdin == nil && f.stdin == "" && isTerminal(a.Stdin),
 	})
 	return out.lost()
+}
+
+// waits says that the run waits for a person, and who decides how.
+func (a *app) waits(one sandbox.Approval) {
+	var why []string
+	for _, m := range one.Rules {
+		if m.Ask != "" {
+			why = append(why, sandbox.SafeText(m.Rule, 60)+": "+sandbox.SafeText(m.Ask, 200))
+		}
+	}
+	a.say("it waits for a person's approval (%s), and is refused %s; who may decide does it with: pinfold approve %s",
+		strings.Join(why, "; "), until(one.ExpiresAt), sandbox.SafeText(one.Run, maxID))
 }
 
 // openArtifacts is where artifacts go: a directory or, without a name, the result.

@@ -61,7 +61,7 @@ func (a *app) runsCommand() *cobra.Command {
 	set := cmd.Flags()
 	set.BoolVarP(&f.watch, "watch", "w", false, "follow a run until it has finished")
 	set.BoolVar(&f.raw, "raw", false, "do not escape control characters on a terminal")
-	set.StringSliceVar(&f.states, "state", nil, "only in these states: queued, running, finished")
+	set.StringSliceVar(&f.states, "state", nil, "only in these states: pending_approval, queued, running, finished")
 	set.StringSliceVar(&f.statuses, "status", nil, "only those that ended so: succeeded, failed, killed, error")
 	set.StringSliceVarP(&f.languages, "language", "l", nil, "only in these languages")
 	set.Var(pairs{f.metadata, "metadata"}, "metadata", "only with this metadata; may be repeated")
@@ -79,7 +79,7 @@ func (f *runsFlags) filter() (client.Filter, error) {
 	filter := client.Filter{Metadata: f.metadata, Languages: f.languages}
 	for _, s := range f.states {
 		if !slices.Contains(sandbox.RunStates(), sandbox.RunState(s)) {
-			return filter, usageError("--state: no state \"%s\"", sandbox.SafeText(s, 40)).WithHint("the states are queued, running, finished; --status says how one ended")
+			return filter, usageError("--state: no state \"%s\"", sandbox.SafeText(s, 40)).WithHint("the states are pending_approval, queued, running, finished; --status says how one ended")
 		}
 		filter.RunStates = append(filter.RunStates, sandbox.RunState(s))
 	}
@@ -161,11 +161,12 @@ func (a *app) ended(r *sandbox.Result, dir string) error {
 const resultExamples = `  pinfold result $run           its output, and its exit status
   pinfold result --wait $run    once it has finished
   pinfold result --json $run    everything
-  pinfold result -o out $run    the files that came out, too`
+  pinfold result -o out $run    the files that came out, too
+  pinfold result --receipt job.receipt $run    and what proves it (docs/audit.md)`
 
 func (a *app) resultCommand() *cobra.Command {
 	var wait, asJSON, raw bool
-	var dir string
+	var dir, receipt string
 	cmd := &cobra.Command{
 		Use: "result [flags] RUN", Short: "Print what came of a run of a server",
 		Long:    "Prints what the program printed, says why it ended, and has the exit status that\n\"pinfold run\" had.",
@@ -190,6 +191,9 @@ func (a *app) resultCommand() *cobra.Command {
 						Hint: "pinfold result --wait " + sandbox.SafeText(args[0], maxID),
 					}
 				}
+				if err := keepReceipt(receipt, r.Result); err != nil {
+					return err
+				}
 				return a.showResult(r.Result, dir, asJSON, raw)
 			})
 		},
@@ -199,7 +203,8 @@ func (a *app) resultCommand() *cobra.Command {
 	set.StringVarP(&dir, "artifacts-dir", "o", "", "write the files that came out here, replacing")
 	set.BoolVar(&raw, "raw", false, "do not escape control characters on a terminal")
 	set.BoolVar(&asJSON, "json", false, "print the whole result as JSON")
-	group(set, groupFiles, "artifacts-dir DIR")
+	set.StringVar(&receipt, "receipt", "", "of a server with an audit log: write the run's receipt to this file")
+	group(set, groupFiles, "artifacts-dir DIR", "receipt FILE")
 	return cmd
 }
 
@@ -312,7 +317,11 @@ func (a *app) detach(ctx context.Context, f *runFlags, req runs.Request) error {
 		if err != nil {
 			return err
 		}
-		return a.writeLine(f.json, r, sandbox.SafeText(r.ID, maxID))
+		id := sandbox.SafeText(r.ID, maxID)
+		if r.State == sandbox.RunPending && !f.json {
+			a.say("it waits for a person; who may approve it sees it with: pinfold approvals %s", id)
+		}
+		return a.writeLine(f.json, r, id)
 	})
 }
 

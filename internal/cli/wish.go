@@ -8,8 +8,11 @@ import (
 
 // wish is what a run on this host asks for that not every program and engine has.
 type wish struct {
-	template, driver, isolation string
-	gate, scan                  bool
+	template, driver, isolation, profile string
+	gate, scan                           bool
+	policy                               string // the file of one
+	// rule holds it beside the policy: of a profile that has a person asked. nil: there is none.
+	rule *sandbox.PolicyRule
 }
 
 // everywhere are the drivers that every engine of this program has.

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,6 +63,9 @@ func (c *comparison) attacks() error {
 	return nil
 }
 
+// attackList are all attacks.
+func attackList() []attack { return slices.Concat(attacks, moreAttacks) }
+
 // outcome is what came of an attack.
 type outcome struct {
 	attack
@@ -74,7 +78,7 @@ type outcome struct {
 // try tries every attack with nothing around it and then, if it works there, on every driver.
 func (c *comparison) try() iter.Seq[outcome] {
 	return func(yield func(outcome) bool) {
-		for _, a := range attacks {
+		for _, a := range attackList() {
 			if c.ctx.Err() != nil {
 				return
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pinfold/internal/config/defaults"
+	"pinfold/internal/packages"
 	"pinfold/sandbox"
 )
 
@@ -45,13 +46,19 @@ type Config struct {
 	Network        Network  `yaml:"network"`
 	Secrets        Secrets  `yaml:"secrets"`
 	// Gate is what the output of every run is checked for, at least.
-	Gate    Gate    `yaml:"gate"`
+	Gate Gate `yaml:"gate"`
+	// Profiles are tools by their names.
+	Profiles map[string]Profile `yaml:"profiles"`
+	// Policy decides which wall a run gets.
+	Policy  Policy  `yaml:"policy"`
 	Pools   []Pool  `yaml:"pools"`
 	Drivers Drivers `yaml:"drivers"`
 	// Audit is the record that nobody can rewrite, below State.
 	Audit Audit `yaml:"audit"`
 	// CompileCache keeps what compilers made, below State.
 	CompileCache CompileCache `yaml:"compile_cache"`
+	// Packages says where what requests ask for of packages comes from.
+	Packages Packages `yaml:"packages"`
 	// Snapshots bounds what is kept of sandboxes, below State.
 	Snapshots Snapshots `yaml:"snapshots"`
 	// Retention is how long ended sandboxes and finished runs can be asked about.
@@ -178,6 +185,37 @@ type CompileCache struct {
 	TenantBytes Size `yaml:"tenant_bytes"`
 }
 
+// Packages names the indexes of packages, of which there is none where nothing is said, and
+// bounds what is kept of them, below State. A tenant has at most half.
+type Packages struct {
+	Bytes   Size           `yaml:"bytes"`
+	Indexes PackageIndexes `yaml:"indexes"`
+}
+
+// PackageIndexes are the indexes by their kinds.
+type PackageIndexes struct {
+	Python PackageIndex `yaml:"python"`
+	NPM    PackageIndex `yaml:"npm"`
+}
+
+// PackageIndex is one, see packages.Index.
+type PackageIndex struct {
+	URL       string   `yaml:"url"`       // empty: there is none
+	Endpoints []string `yaml:"endpoints"` // beside the URL's own host, or where that is; as in network.allow
+	Secret    string   `yaml:"secret"`    // the name of one of the tenant's, for the URL's host
+}
+
+// Of are the indexes that are named, by kind.
+func (p PackageIndexes) Of() map[string]packages.Index {
+	all := map[string]packages.Index{}
+	for kind, i := range map[string]PackageIndex{sandbox.PackagesPython: p.Python, sandbox.PackagesNPM: p.NPM} {
+		if i.URL != "" {
+			all[kind] = packages.Index{URL: i.URL, Endpoints: i.Endpoints, Secret: i.Secret}
+		}
+	}
+	return all
+}
+
 // Snapshots bounds the snapshots of sandboxes. TenantBytes is one tenant's share; zero was
 // not given, and is half.
 type Snapshots struct {
@@ -201,6 +239,9 @@ type Audit struct {
 	OnFailure string `yaml:"on_failure"`
 	// Witnesses are told of checkpoints: files and addresses.
 	Witnesses []string `yaml:"witnesses"`
+	// WitnessFor are the logs of others that this server is a witness of, also where it
+	// keeps no log of its own.
+	WitnessFor []WatchedLog `yaml:"witness_for"`
 }
 
 // What becomes of runs that cannot be recorded.
@@ -240,6 +281,7 @@ func Default() *Config {
 		Limits:       Limits{Max: sandbox.Limits{OutputBytes: maxOutput}},
 		TTL:          TTL{Default: sandbox.DefaultTTLMS * time.Millisecond, Max: 24 * time.Hour},
 		CompileCache: CompileCache{Bytes: 1 << 30},
+		Packages:     Packages{Bytes: packages.DefaultBytes},
 		Snapshots:    Snapshots{Bytes: 10 << 30, PerTenant: 100, TTL: 7 * 24 * time.Hour},
 		Audit:        Audit{TextsRetention: 30 * 24 * time.Hour, TextBytes: 1 << 20, OnFailure: AuditRefuse},
 		Retention:    7 * 24 * time.Hour,

@@ -67,8 +67,9 @@ pools:
   max: 2
 drivers: {docker: {image: "python:3", engine: "unix:///run/e.sock", runtime: crun}, gvisor: {runsc: /usr/bin/runsc}, qemu: {enabled: true, program: /usr/bin/q, kernel: /boot/k, modules: /lib/modules/r}}
 compile_cache: {bytes: 100MiB, tenant_bytes: 50MiB}
+packages: {bytes: 2GiB, indexes: {npm: {url: "https://npm.test/", endpoints: ["npm.test=10.0.0.9"], secret: npm}}}
 snapshots: {bytes: 1GiB, tenant_bytes: 100MiB, per_tenant: 7, ttl: 48h}
-audit: {enabled: true, name: a.example.com, texts: true, texts_retention: 48h, text_bytes: 2MiB, on_failure: continue, witnesses: [/w, "https://w.example.com/c"]}
+audit: {enabled: true, name: a.example.com, texts: true, texts_retention: 48h, text_bytes: 2MiB, on_failure: continue, witnesses: [/w, "https://w.example.com/c"], witness_for: [{name: b.example.com, key: "b.example.com+143e7a09+AVDActgoqGf/2DiC30gCbaMc853bFr5z1PaJwQ2i0NfC"}]}
 retention: 24h
 drain_timeout: 0s
 log: {level: debug, format: json}
@@ -88,8 +89,9 @@ telemetry: {otlp_endpoint: "http://127.0.0.1:4318", service_name: x, sample: 0.1
 		Pools:        []Pool{{Name: "small", Limits: sandbox.Limits{CPUs: 0.5}, Min: 1, Max: 2}},
 		Drivers:      Drivers{Docker{"python:3", "unix:///run/e.sock", "crun"}, GVisor{"/usr/bin/runsc"}, QEMU{true, "/usr/bin/q", "/boot/k", "/lib/modules/r"}},
 		CompileCache: CompileCache{100 << 20, 50 << 20},
+		Packages:     Packages{Bytes: 2 << 30, Indexes: PackageIndexes{NPM: PackageIndex{"https://npm.test/", []string{"npm.test=10.0.0.9"}, "npm"}}},
 		Snapshots:    Snapshots{1 << 30, 100 << 20, 7, 48 * time.Hour},
-		Audit:        Audit{true, "a.example.com", true, 48 * time.Hour, 2 << 20, AuditContinue, []string{"/w", "https://w.example.com/c"}},
+		Audit:        Audit{true, "a.example.com", true, 48 * time.Hour, 2 << 20, AuditContinue, []string{"/w", "https://w.example.com/c"}, []WatchedLog{{"b.example.com", "b.example.com+143e7a09+AVDActgoqGf/2DiC30gCbaMc853bFr5z1PaJwQ2i0NfC"}}},
 		Retention:    24 * time.Hour, Log: Log{"debug", FormatJSON},
 		Telemetry: Telemetry{"http://127.0.0.1:4318", "x", 0.1},
 	}
@@ -195,6 +197,10 @@ func TestWrongInputs(t *testing.T) {
 		{"pools: [{name: a, warm: [numpy]}]", "pools[0].language", "", "name it"},
 		{"pools: [{name: a, language: python, warm: [numpy, 'os;x']}]", "pools[0].warm[1]", "f.yaml:1:", ""},
 		{"pools: [{name: a, limits: {memory_bytes: 1}}]", "pools[0].limits.memory_bytes", "f.yaml:1:", ""},
+		{"audit: {witness_for: [{name: b.example.com, key: x}]}", "audit.witness_for[0].key", "f.yaml:1:", "pinfold audit key"},
+		{"audit: {witness_for: [{name: c.example.com, key: 'b.example.com+143e7a09+AVDActgoqGf/2DiC30gCbaMc853bFr5z1PaJwQ2i0NfC'}]}", "audit.witness_for[0].name", "f.yaml:1:", "b.example.com"},
+		{"audit: {witness_for: [{name: b.example.com, key: 'b.example.com+143e7a09+AVDActgoqGf/2DiC30gCbaMc853bFr5z1PaJwQ2i0NfC'}, {name: b.example.com, key: 'b.example.com+143e7a09+AVDActgoqGf/2DiC30gCbaMc853bFr5z1PaJwQ2i0NfC'}]}", "audit.witness_for[1].key", "f.yaml:1:", ""},
+		{"audit: {witness_for: [" + strings.Repeat("{name: b},", 65) + "]}", "audit.witness_for", "f.yaml:1:", ""},
 		{"retention: 1s", "retention", "f.yaml:1:", ""},
 		{"drain_timeout: 99999h", "drain_timeout", "f.yaml:1:", ""},
 		{"drain_timeout: 9999999999h", "drain_timeout", "f.yaml:1:", ""},
@@ -337,6 +343,28 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: not printable: %q", data, text)
 		}
 	})
+}
+
+// What is wrong with an index is said when the server starts, with the key.
+func TestPackages(t *testing.T) {
+	for text, field := range map[string]string{
+		"packages: {bytes: 1KiB}": "packages.bytes", "packages: {bytes: 0}": "packages.bytes",
+		`packages: {indexes: {python: {url: "http://pypi.test/simple"}}}`:                        "packages.indexes.python.url",
+		`packages: {indexes: {npm: {endpoints: [npm.test]}}}`:                                    "packages.indexes.npm.url",
+		`packages: {indexes: {npm: {url: "https://npm.test", endpoints: [a.test, "*.b.test"]}}}`: "packages.indexes.npm.endpoints[1]",
+		`packages: {indexes: {npm: {url: "https://npm.test", secret: "no secret's name"}}}`:      "packages.indexes.npm.secret",
+	} {
+		c, err := Parse("f.yaml", []byte(text))
+		if err == nil {
+			err = c.Validate()
+		}
+		if e := sandbox.AsError(err); e == nil || e.Field != field {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if all := parse(t, `packages: {indexes: {python: {url: "https://pypi.test/simple"}}}`).Packages.Indexes.Of(); len(all) != 1 || all["python"].URL != "https://pypi.test/simple" {
+		t.Errorf("%+v", all)
+	}
 }
 
 func TestSnapshots(t *testing.T) {

@@ -53,6 +53,8 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, at string) error {
 	switch {
 	case v.Type() == reflect.TypeFor[sandbox.Limits]():
 		return d.limits(n, v, at)
+	case v.Type() == reflect.TypeFor[sandbox.Gate]():
+		return d.gate(n, v, at)
 	case v.Kind() == reflect.Struct:
 		return d.object(n, v, at)
 	case v.Kind() == reflect.Map:

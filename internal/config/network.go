@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"pinfold/internal/packages"
 	"pinfold/sandbox"
 )
 
@@ -67,6 +68,30 @@ func (c *Config) checkNetwork() error {
 	}
 	return nil
 }
+
+// checkPackages checks the indexes of packages.
+func (c *Config) checkPackages() error {
+	if err := c.checkNumbers(number{"packages.bytes", float64(c.Packages.Bytes), minPackages, maxMemory}); err != nil {
+		return err
+	}
+	for kind, i := range map[string]PackageIndex{sandbox.PackagesPython: c.Packages.Indexes.Python, sandbox.PackagesNPM: c.Packages.Indexes.NPM} {
+		at := "packages.indexes." + kind
+		if i.URL == "" {
+			if len(i.Endpoints) > 0 || i.Secret != "" {
+				return c.at(at+".url", "is missing").WithHint("write where the index is, such as https://pypi.org/simple/")
+			}
+			continue
+		}
+		if _, err := (packages.Index{URL: i.URL, Endpoints: i.Endpoints, Secret: i.Secret}).Network(); err != nil {
+			e := sandbox.AsError(err)
+			return c.at(at+"."+e.Field, "%s", e.Message).WithHint(e.Hint)
+		}
+	}
+	return nil
+}
+
+// minPackages holds a few small ones.
+const minPackages = 64 << 20
 
 // checkEndpoints checks a list of endpoints, which may name sets or not.
 func (c *Config) checkEndpoints(field string, list []string, sets bool) error {

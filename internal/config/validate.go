@@ -25,7 +25,7 @@ func (c *Config) Validate() error {
 	var wrong []error
 	for _, check := range []func() error{
 		c.checkListen, c.checkTLS, c.checkState, c.checkNames, c.checkCapacity, c.checkQuotas,
-		c.checkLimits, c.checkTimes, c.checkNetwork, c.checkPools, c.checkCompileCache, c.checkSnapshots, c.checkAudit, c.checkLog, c.checkTelemetry,
+		c.checkLimits, c.checkTimes, c.checkNetwork, c.checkProfiles, c.checkPolicy, c.checkPools, c.checkCompileCache, c.checkPackages, c.checkSnapshots, c.checkAudit, c.checkLog, c.checkTelemetry,
 	} {
 		wrong = append(wrong, check())
 	}
@@ -401,10 +401,10 @@ func (c *Config) checkAudit() error {
 		web := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 		if !web && !strings.HasPrefix(w, "/") {
 			return c.at(fmt.Sprintf("audit.witnesses[%d]", i), "\"%s\" is neither the path of a file nor an address", sandbox.SafeText(w, 80)).
-				WithHint("/mnt/other/checkpoints, or https://witness.example.com/checkpoints")
+				WithHint("/mnt/other/checkpoints, or https://other.example.com/v1/witness/checkpoints of another Pinfold")
 		}
 	}
-	return nil
+	return c.checkWatched()
 }
 
 func (c *Config) checkLog() error {

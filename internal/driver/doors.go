@@ -12,14 +12,26 @@ import (
 
 // Door is one declared endpoint at one of its ports: a name that has a loopback address
 // of its own inside. What programs connect to there arrives at the host, which decides by
-// the door through which it came.
+// the door through which it came. A proxy is a door, too: for all that is declared.
 type Door struct {
-	Host string // canonical
-	At   netip.AddrPort
+	Host  string // canonical; of a proxy where it is
+	At    netip.AddrPort
+	Proxy string // what is spoken there: "http", "socks" or, of an endpoint, ""
 }
 
-// Resolver is where programs of a machine with doors look names up.
-var Resolver = netip.MustParseAddrPort("127.66.0.1:53")
+// Where programs of a machine with doors look names up, and the proxies are.
+var (
+	Resolver   = netip.MustParseAddrPort("127.66.0.1:53")
+	HTTPProxy  = netip.MustParseAddrPort("127.66.0.1:3128")
+	SOCKSProxy = netip.MustParseAddrPort("127.66.0.1:1080")
+)
+
+// proxies are the doors that every machine with doors has.
+func proxies() []Door {
+	return []Door{
+		{Host: HTTPProxy.Addr().String(), At: HTTPProxy, Proxy: "http"}, {Host: SOCKSProxy.Addr().String(), At: SOCKSProxy, Proxy: "socks"},
+	}
+}
 
 // Packets is a socket inside.
 type Packets interface {
@@ -37,7 +49,7 @@ func doorAddress(index int) netip.Addr {
 // Names are the declared names and where they are.
 func (p Plan) Names() (names []image.Name) {
 	for _, d := range p.Doors {
-		if sandbox.IsPattern(d.Host) { // the resolver's to answer
+		if d.Proxy != "" || sandbox.IsPattern(d.Host) { // which has no name, or whose the resolver answers
 			continue
 		}
 		n := image.Name{Host: d.Host, At: d.At.Addr()}
@@ -65,13 +77,13 @@ func (p Plan) Inside() image.Template {
 // give. The spec's network is canonical.
 func doorsOf(spec sandbox.MachineSpec, report Report) ([]Door, error) {
 	n := spec.Network
-	if n.None() {
+	if n.None() && !n.Asks() {
 		return nil, nil
 	}
 	if i := slices.Index(spec.Require, sandbox.FeatureNetworkNone); i >= 0 {
 		return nil, (&sandbox.Error{
 			Code: sandbox.CodeRequirementUnmet, Field: fmt.Sprintf("require[%d]", i),
-			Message: "network:none is required, and endpoints are declared that can be reached",
+			Message: "network:none is required, and endpoints are declared that can be reached, or names are to be written down",
 		}).WithAdvice(sandbox.Advise("%s, or require "+sandbox.FeatureNetwork, sandbox.Omit("network")))
 	}
 	can := slices.ContainsFunc(report.Findings, func(f Finding) bool { return f.Feature == sandbox.FeatureNetwork && f.Answer == Yes })
@@ -94,13 +106,13 @@ func doorsOf(spec sandbox.MachineSpec, report Report) ([]Door, error) {
 			}
 		}
 	}
-	return doors, nil
+	return append(doors, proxies()...), nil
 }
 
 // notThis is the feature of a network other than the one that was asked for: a sandbox
 // has no network, or the declared one.
 func notThis(n sandbox.Network) string {
-	if n.None() {
+	if n.None() && !n.Asks() {
 		return sandbox.FeatureNetwork
 	}
 	return sandbox.FeatureNetworkNone

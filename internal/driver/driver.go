@@ -107,6 +107,9 @@ type Abilities struct {
 	// is known without a look at the host.
 	Level string
 
+	// Mounts says that its machines can show directories of the host's (Plan.Mounts).
+	Mounts bool
+
 	// Pauses says that its machines can be paused (MachineAbilities.Pauser), where the
 	// host has what that takes.
 	Pauses bool

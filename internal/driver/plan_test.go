@@ -146,17 +146,23 @@ func TestDoorsOfDeclaredEndpoints(t *testing.T) {
 	spec.Network = sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "A.test", Ports: []int{443, 80}}, {Host: "b.test"}, {Host: "a.test", Ports: []int{81}}}}
 	plan, err = MakePlan(spec, image.Template{}, report, "a")
 	want := []Door{
-		{"a.test", netip.MustParseAddrPort("127.66.0.2:80")},
-		{"a.test", netip.MustParseAddrPort("127.66.0.2:81")},
-		{"a.test", netip.MustParseAddrPort("127.66.0.2:443")},
-		{"b.test", netip.MustParseAddrPort("127.66.0.3:443")},
+		{Host: "a.test", At: netip.MustParseAddrPort("127.66.0.2:80")},
+		{Host: "a.test", At: netip.MustParseAddrPort("127.66.0.2:81")},
+		{Host: "a.test", At: netip.MustParseAddrPort("127.66.0.2:443")},
+		{Host: "b.test", At: netip.MustParseAddrPort("127.66.0.3:443")},
 	}
-	if err != nil || !slices.Equal(plan.Doors, want) || plan.Enforces(sandbox.FeatureNetworkNone) || !plan.Enforces(sandbox.FeatureNetwork) {
+	if err != nil || !slices.Equal(plan.Doors, append(want, proxies()...)) || plan.Enforces(sandbox.FeatureNetworkNone) || !plan.Enforces(sandbox.FeatureNetwork) {
 		t.Fatalf("%+v %v", plan, err)
 	}
+	spec.Network = sandbox.Network{Mode: sandbox.NetworkAsk}
+	plan, err = MakePlan(spec, image.Template{}, report, "a")
+	if err != nil || !slices.Equal(plan.Doors, proxies()) || len(plan.Names()) > 0 || plan.Enforces(sandbox.FeatureNetworkNone) || !plan.Enforces(sandbox.FeatureNetwork) {
+		t.Errorf("what only asks: %+v %v", plan, err)
+	}
+	spec.Network = sandbox.Network{}
 	spec.Network.Endpoints = []sandbox.Endpoint{{Host: "a.test", Methods: []string{"GET"}}, {Host: "b.test"}, {Host: "a.test", Methods: []string{"PUT"}, Paths: []string{"/a"}}}
 	plan, err = MakePlan(spec, image.Template{}, report, "a")
-	if want := []Door{want[2], want[3]}; err != nil || !slices.Equal(plan.Doors, want) || len(plan.Network.Endpoints) != 3 {
+	if want := append([]Door{want[2], want[3]}, proxies()...); err != nil || !slices.Equal(plan.Doors, want) || len(plan.Network.Endpoints) != 3 {
 		t.Errorf("a host with two rules: %+v %v", plan, err)
 	}
 	spec.Require = []string{sandbox.FeatureMemory, sandbox.FeatureNetworkNone}
@@ -184,11 +190,11 @@ func TestWildcardsAreNoNames(t *testing.T) {
 	spec.Network = sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "*.a.test", Ports: []int{80, 443}}, {Host: "b.test"}}}
 	plan, err := MakePlan(spec, image.Template{}, report, "a")
 	want := []Door{
-		{"*.a.test", netip.MustParseAddrPort("127.66.0.2:80")},
-		{"*.a.test", netip.MustParseAddrPort("127.66.0.2:443")},
-		{"b.test", netip.MustParseAddrPort("127.66.0.3:443")},
+		{Host: "*.a.test", At: netip.MustParseAddrPort("127.66.0.2:80")},
+		{Host: "*.a.test", At: netip.MustParseAddrPort("127.66.0.2:443")},
+		{Host: "b.test", At: netip.MustParseAddrPort("127.66.0.3:443")},
 	}
-	if err != nil || !slices.Equal(plan.Doors, want) {
+	if err != nil || !slices.Equal(plan.Doors, append(want, proxies()...)) {
 		t.Fatalf("%+v %v", plan.Doors, err)
 	}
 	if names := plan.Names(); !slices.Equal(names, []image.Name{{Host: "b.test", At: netip.MustParseAddr("127.66.0.3")}}) {

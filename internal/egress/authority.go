@@ -94,6 +94,9 @@ func (a *Authority) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
+// signs says whether programs inside trust it for a host.
+func (a *Authority) signs(host string) bool { return a != nil && slices.Contains(a.hosts, host) }
+
 // of returns the certificate of a host.
 func (a *Authority) of(host string) (*tls.Certificate, error) {
 	a.mu.Lock()

@@ -26,11 +26,13 @@ const (
 type connection struct {
 	relay    *Relay
 	endpoint *endpoint
-	door     Door
+	number   int64    // among the relay's
+	door     Door     // whose host becomes the name that is meant, behind a wildcard
 	raw      net.Conn // the guest's
 	guest    net.Conn // the same, or what is in its TLS
 	scheme   string   // of what is passed on by requests
 
+	single  bool           // it has one request, and is over when that is answered
 	answers sync.WaitGroup // what comes back
 	said    bool           // to the guest: why not
 	begun   time.Time
@@ -58,13 +60,10 @@ func (c *connection) serve() {
 	c.touch()
 	c.begun = time.Now()
 	var err error
-	switch c.door.Port {
-	case portTLS:
-		err = c.tls(nil)
-	case portHTTP:
-		err = c.http(c.soon(c.guest))
-	default:
-		err = c.any()
+	if c.door.Proxy != "" {
+		err = c.proxied()
+	} else {
+		err = c.through()
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.undecided {
 		c.endpoint.fail(errMute)
@@ -74,6 +73,17 @@ func (c *connection) serve() {
 	}
 	c.answers.Wait()
 	c.finish()
+}
+
+// through passes on what comes through a door for a name at a port.
+func (c *connection) through() error {
+	switch c.door.Port {
+	case portTLS:
+		return c.tls(nil)
+	case portHTTP:
+		return c.http(c.soon(c.guest))
+	}
+	return c.any()
 }
 
 // finish closes what has come to its end: the kernel still delivers what is on its way.
@@ -212,6 +222,9 @@ func (c *connection) connect() error {
 	if c.server != nil {
 		return nil
 	}
+	if c.isOver() {
+		return errOver
+	}
 	given, err := c.endpoint.given()
 	if err != nil {
 		return err
@@ -230,6 +243,12 @@ func (c *connection) connect() error {
 	c.touch()
 	c.answers.Go(c.copyDown)
 	return nil
+}
+
+func (c *connection) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
 }
 
 // refuse writes down a denial and ends the connection. Where nothing has gone to the guest

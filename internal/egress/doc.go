@@ -24,6 +24,10 @@
 //     request is held against the rules (rules.go) and said anew to the server, whose own
 //     certificate is verified (forward.go).
 //
+//   - Two doors are for all that is declared: an HTTP and a SOCKS proxy (proxy.go). A
+//     connection that came there goes on as if it had come through the door of the name and
+//     the port that it asks for, if there is one.
+//
 // Whatever is not decided, cannot be read or goes on too long is closed: there is no way
 // on which something passes because something failed. Everything ends with Close.
 //

@@ -50,6 +50,9 @@ func (b *begun) Read(into []byte) (int, error) {
 	return b.Conn.Read(into)
 }
 
+// CloseWrite is net.TCPConn's.
+func (b *begun) CloseWrite() error { return closeWrite(b.Conn) }
+
 // forward puts what takes requests, holds each against the rules and says it anew in the
 // place of the server. HTTP/1 it gets only as far as it has one reading (connection.http).
 func (c *connection) forward(http2 bool) {
@@ -168,4 +171,6 @@ func (c *connection) open() error {
 }
 
 // ruled says whether requests are held against rules.
-func (c *connection) ruled() bool { return len(c.endpoint.rules(c.door.Port)) > 0 }
+func (c *connection) ruled() bool {
+	return len(c.relay.now.Load().rules(c.endpoint.Host, c.door.Port)) > 0
+}

@@ -27,7 +27,6 @@ type forwarder struct {
 	endpoint  *endpoint
 	door      Door
 	scheme    string
-	rules     []sandbox.Endpoint
 	transport *http.Transport
 	proxy     *httputil.ReverseProxy
 }
@@ -49,13 +48,13 @@ func (r *Relay) forwarder(d Door, e *endpoint, scheme string) *forwarder {
 			return f
 		}
 	}
-	f := &forwarder{relay: r, endpoint: e, door: d, scheme: scheme, rules: e.rules(d.Port)}
+	f := &forwarder{relay: r, endpoint: e, door: d, scheme: scheme}
 	f.transport = &http.Transport{
 		DialContext:     f.dial,
 		TLSClientConfig: &tls.Config{ServerName: d.Host, RootCAs: r.host.roots, MinVersion: tls.VersionTLS12},
 		// What is compressed stays so.
 		DisableCompression: true, ForceAttemptHTTP2: true,
-		MaxConnsPerHost: int(r.limits.Connections), MaxIdleConnsPerHost: maxIdleConns, IdleConnTimeout: idleConnLife,
+		MaxConnsPerHost: int(r.now.Load().limits.Connections), MaxIdleConnsPerHost: maxIdleConns, IdleConnTimeout: idleConnLife,
 		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: idleTimeout, ExpectContinueTimeout: time.Second, MaxResponseHeaderBytes: maxAnswerHead,
 		// What a program does not read stops its server, and no other answer on the connection.
 		HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: maxStreamBuffer, MaxReceiveBufferPerConnection: maxStreams * maxStreamBuffer},
@@ -170,7 +169,7 @@ func (r *Relay) reserveNow() error {
 	switch {
 	case r.closed:
 		return errOver
-	case r.servers >= r.limits.Connections:
+	case r.servers >= r.now.Load().limits.Connections:
 		return errConnections
 	case !r.enter():
 		return errBusy
@@ -203,9 +202,15 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer f.relay.answered()
-	reason, err := f.holds(r)
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer f.relay.under(&asking{f.endpoint.Host, f.door.Port, r.Method, r.RequestURI, cancel})()
+	r = r.WithContext(ctx)
+	now := f.relay.now.Load()
+	rules := now.rules(f.endpoint.Host, f.door.Port)
+	reason, err := f.holds(r, rules)
 	if err == nil {
-		r, reason, err = f.withSecret(r)
+		r, reason, err = f.withSecret(r, rules, now.secrets)
 	}
 	if err == nil && !f.relay.ledger.ask() {
 		reason, err = sandbox.DeniedRequests, errAsks
@@ -228,7 +233,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // holds holds a request against the door and its rules.
-func (f *forwarder) holds(r *http.Request) (sandbox.DenialReason, error) {
+func (f *forwarder) holds(r *http.Request, rules []sandbox.Endpoint) (sandbox.DenialReason, error) {
 	host, port, err := splitHost(r.Host)
 	switch {
 	case err != nil:
@@ -251,7 +256,7 @@ func (f *forwarder) holds(r *http.Request) (sandbox.DenialReason, error) {
 	if other := r.Header["Upgrade"]; len(other) > 0 && (len(other) > 1 || !strings.EqualFold(other[0], websocket)) {
 		return sandbox.DeniedMalformed, errUpgrade
 	}
-	return allows(f.rules, r.Method, r.RequestURI)
+	return allows(rules, r.Method, r.RequestURI)
 }
 
 // websocket is the one other protocol that a request may go over to.
@@ -271,6 +276,9 @@ var (
 // failed answers a request that came to nothing.
 func (f *forwarder) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil {
+		if errors.Is(context.Cause(r.Context()), errNarrowed) {
+			tell(w, http.StatusForbidden, errNarrowed.Error()+" ("+string(sandbox.DeniedNarrowed)+")")
+		}
 		return
 	}
 	var denied *forbidden

@@ -32,6 +32,10 @@ const maxRequests, mostRequests = 256, 4096
 
 // Host is what all relays of a process have in common. It is safe for concurrent use.
 type Host struct {
+	// Own says that who declares endpoints says where they are. Else the operator does, and
+	// nobody is told.
+	Own bool
+
 	resolver interface {
 		LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 	}

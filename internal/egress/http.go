@@ -62,7 +62,21 @@ func (c *connection) http(guest io.Reader) error {
 			return err
 		}
 		c.passed++
+		if c.single {
+			return c.noMore(in)
+		}
 	}
+}
+
+// noMore waits for the end of a guest that has said all that it may.
+func (c *connection) noMore(in io.Reader) error {
+	switch n, err := io.Copy(io.Discard, io.LimitReader(in, maxHead)); {
+	case err != nil:
+		return err
+	case n == maxHead:
+		return c.refuse(false, sandbox.DeniedMalformed, malformed("a connection has one request to a proxy, and this goes on"))
+	}
+	return c.endOfGuest()
 }
 
 var errNotHTTP = errors.New("it does not begin with HTTP/1")

@@ -12,6 +12,7 @@ import (
 // ledger is what went on with a machine's endpoints. It is bounded, whatever a guest does.
 type ledger struct {
 	endpoints []*endpoint
+	own       bool // see Host
 
 	up, down, asks atomic.Int64 // what is left
 
@@ -22,9 +23,8 @@ type ledger struct {
 
 // endpoint is one declared host and what went on with it.
 type endpoint struct {
-	Host     string
-	Address  string             // or "": the host looks it up
-	declared []sandbox.Endpoint // all that was said of it
+	Host    string
+	Address string // or "": the host looks it up
 
 	connections, requests, secrets, up, down, errors atomic.Int64
 	names                                            sync.Map // of the secrets that were used
@@ -37,24 +37,11 @@ func newLedger(n sandbox.Network) *ledger {
 	l.down.Store(n.Limits.BytesDown)
 	l.asks.Store(n.Limits.Requests)
 	for _, e := range n.Endpoints {
-		of := l.find(e.Host)
-		if of == nil {
-			of = &endpoint{Host: e.Host, Address: e.Address}
-			l.endpoints = append(l.endpoints, of)
+		if l.find(e.Host) == nil {
+			l.endpoints = append(l.endpoints, &endpoint{Host: e.Host, Address: e.Address})
 		}
-		of.declared = append(of.declared, e)
 	}
 	return l
-}
-
-// rules are what requests at a port are held to; none where they are not read.
-func (e *endpoint) rules(port int) (rules []sandbox.Endpoint) {
-	for _, d := range e.declared {
-		if d.Ruled() && slices.Contains(d.Ports, port) {
-			rules = append(rules, d)
-		}
-	}
-	return rules
 }
 
 // ask takes one of the requests that are left.
@@ -104,12 +91,16 @@ func (e *endpoint) fail(why error) {
 	e.last.Store(&text)
 }
 
-// use is what went on until now.
-func (l *ledger) use() *sandbox.NetworkUse {
+// use is what went on until now, with advice for who has that declared.
+func (l *ledger) use(declared []sandbox.Endpoint) *sandbox.NetworkUse {
 	u := &sandbox.NetworkUse{Endpoints: []sandbox.EndpointUse{}}
-	var declared []sandbox.Endpoint
+	if !l.own {
+		declared = slices.Clone(declared)
+		for i := range declared {
+			declared[i].Address = ""
+		}
+	}
 	for _, e := range l.endpoints {
-		declared = append(declared, e.declared...)
 		one := sandbox.EndpointUse{
 			Host: e.Host, Connections: e.connections.Load(), Requests: e.requests.Load(), Secrets: e.secrets.Load(), BytesUp: e.up.Load(), BytesDown: e.down.Load(), Errors: e.errors.Load(),
 		}
@@ -138,9 +129,15 @@ func adviceFor(d sandbox.Denial, declared []sandbox.Endpoint) sandbox.Advice {
 	add := func(e sandbox.Endpoint) sandbox.Fix {
 		return sandbox.Set("network", sandbox.Network{Endpoints: append(slices.Clone(declared), e)})
 	}
+	wanted := sandbox.Endpoint{Host: d.Host}
+	if d.Port != 0 {
+		wanted.Ports = []int{d.Port}
+	}
 	switch d.Reason {
 	case sandbox.DeniedUndeclared:
-		return sandbox.Advise("if it may be reached, declare it: %s", add(sandbox.Endpoint{Host: d.Host}))
+		return sandbox.Advise("if it may be reached, declare it: %s", add(wanted))
+	case sandbox.DeniedNarrowed:
+		return sandbox.Advise("this sandbox could reach it before its network was narrowed; if it may again: %s", add(wanted))
 	case sandbox.DeniedAddress:
 		return sandbox.Advise("only the operator can say that a name is at such an address: NAME:PORT=ADDRESS with pinfold run --allow, or in %s", sandbox.Config("network.allow"))
 	case sandbox.DeniedSNI, sandbox.DeniedHost:

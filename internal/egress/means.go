@@ -27,11 +27,17 @@ func NewMeans(ctx context.Context, n sandbox.Network, tenant string, find secret
 	if m.Authority, err = NewAuthority(n); err != nil {
 		return Means{}, err
 	}
+	m.Secrets, err = findSecrets(ctx, n, tenant, find, nil)
+	return m, err
+}
+
+// findSecrets finds the secrets that a declaration names, but for those that are there.
+func findSecrets(ctx context.Context, n sandbox.Network, tenant string, find secret.Finder, have map[string]secret.Secret) (all map[string]secret.Secret, err error) {
 	if find == nil {
 		find = secret.Fixed{}
 	}
 	for i, e := range n.Endpoints {
-		if e.Secret == "" {
+		if had, ok := have[e.Secret]; e.Secret == "" || ok && slices.Contains(had.Hosts, e.Host) {
 			continue
 		}
 		field := fmt.Sprintf("network.endpoints[%d].secret", i)
@@ -41,18 +47,18 @@ func NewMeans(ctx context.Context, n sandbox.Network, tenant string, find secret
 			if found.Code == sandbox.CodeNotFound { // of what was asked for it is a part
 				found = (&sandbox.Error{Code: sandbox.CodeSpecInvalid, Message: found.Message}).WithHint(found.Hint)
 			}
-			return Means{}, found.WithField(field)
+			return nil, found.WithField(field)
 		}
 		if !slices.Contains(s.Hosts, e.Host) {
-			return Means{}, (&sandbox.Error{Code: sandbox.CodeEndpointDenied, Field: field, Message: fmt.Sprintf("the secret %s is not for %s", e.Secret, e.Host)}).
+			return nil, (&sandbox.Error{Code: sandbox.CodeEndpointDenied, Field: field, Message: fmt.Sprintf("the secret %s is not for %s", e.Secret, e.Host)}).
 				WithHint("set it anew with that host, if it may be sent there; it is for " + strings.Join(s.Hosts, ", "))
 		}
-		if m.Secrets == nil {
-			m.Secrets = map[string]secret.Secret{}
+		if all == nil {
+			all = map[string]secret.Secret{}
 		}
-		m.Secrets[e.Secret] = s
+		all[e.Secret] = s
 	}
-	return m, nil
+	return all, nil
 }
 
 // serve says whether the means are enough for a declaration.
@@ -71,24 +77,17 @@ func (m Means) serve(n sandbox.Network) error {
 }
 
 // withSecret is a request with the secret that a rule has for it, if one has.
-func (f *forwarder) withSecret(r *http.Request) (*http.Request, sandbox.DenialReason, error) {
-	for _, rule := range f.rules {
-		if rule.Secret == "" {
-			continue
-		}
-		if _, err := allows([]sandbox.Endpoint{rule}, r.Method, r.RequestURI); err != nil {
-			continue
-		}
-		switch {
-		case f.scheme != "https":
-			return nil, sandbox.DeniedNotTLS, errPlainSecret
-		case r.Method == http.MethodTrace: // its answer is the request
-			return nil, sandbox.DeniedMalformed, errors.New("TRACE would have the server say the secret")
-		}
-		s := f.relay.means.Secrets[rule.Secret]
-		return r.WithContext(context.WithValue(r.Context(), ofSecret{}, s)), "", nil
+func (f *forwarder) withSecret(r *http.Request, rules []sandbox.Endpoint, secrets map[string]secret.Secret) (*http.Request, sandbox.DenialReason, error) {
+	name := secretName(rules, r.Method, r.RequestURI)
+	switch {
+	case name == "":
+		return r, "", nil
+	case f.scheme != "https":
+		return nil, sandbox.DeniedNotTLS, errPlainSecret
+	case r.Method == http.MethodTrace: // its answer is the request
+		return nil, sandbox.DeniedMalformed, errors.New("TRACE would have the server say the secret")
 	}
-	return r, "", nil
+	return r.WithContext(context.WithValue(r.Context(), ofSecret{}, secrets[name])), "", nil
 }
 
 var errPlainSecret = errors.New("the request would get a secret, and is not in TLS")

@@ -29,9 +29,15 @@ func (r *Relay) lookUps(at map[string]netip.Addr) {
 		if err != nil {
 			continue // whoever asks so waits in vain
 		}
-		address, declared := at[standsFor(q.name, r.declared)]
-		if !declared && q.name != "" && !strings.HasSuffix(q.name, ".arpa") { // those are addresses, backwards
+		host := standsFor(q.name, r.made)
+		address, declared := at[host]
+		switch {
+		case q.name == "" || strings.HasSuffix(q.name, ".arpa"): // those are addresses, backwards
+		case !declared:
 			r.ledger.deny(q.name, 0, sandbox.DeniedUndeclared, "")
+		case !r.now.Load().has(host):
+			declared = false
+			r.ledger.deny(q.name, 0, sandbox.DeniedNarrowed, "")
 		}
 		_ = r.names.WriteTo(q.answer(address, declared), from)
 	}
@@ -93,20 +99,11 @@ func parseQuery(packet []byte) (q query, err error) {
 	q.kind = binary.BigEndian.Uint16(rest)
 	q.header = packet[:headerSize]
 	q.question = packet[headerSize : len(packet)-len(rest)+4]
-	if name, err := sandbox.CanonicalHost(strings.Join(labels, ".")); err == nil && !hasDot(labels) {
-		q.name = name
+	name := strings.Join(labels, ".")
+	if host, err := sandbox.CanonicalHost(name); err == nil && strings.Count(name, ".") < len(labels) { // a dot in a label would make two
+		q.name = host
 	}
 	return q, nil
-}
-
-// hasDot says whether there is a dot within a label, which would make it two.
-func hasDot(labels []string) bool {
-	for _, l := range labels {
-		if strings.Contains(l, ".") {
-			return true
-		}
-	}
-	return false
 }
 
 // answer is the packet that answers it.

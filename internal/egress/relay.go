@@ -15,11 +15,12 @@ import (
 	"pinfold/sandbox"
 )
 
-// Door is a listener of one machine, for a declared name at a port of its.
+// Door is a listener of one machine, for a declared name at a port of its, or a proxy.
 type Door struct {
 	Listener net.Listener
-	Host     string // canonical
+	Host     string // canonical; of a proxy where it is inside
 	Port     int
+	Proxy    Proxy
 	At       netip.Addr // inside
 }
 
@@ -35,13 +36,13 @@ type Relay struct {
 	host  *Host
 	means Means
 
-	declared []sandbox.Endpoint
-	limits   sandbox.NetworkLimits
-	ledger   *ledger
-	doors    []Door
-	names    Packets // where programs look names up; nil: nowhere
-	life     context.Context
-	end      context.CancelFunc
+	made   []sandbox.Endpoint // what was declared at first: by these, a name is one host's for ever
+	now    atomic.Pointer[terms]
+	ledger *ledger
+	doors  []Door
+	names  Packets // where programs look names up; nil: nowhere
+	life   context.Context
+	end    context.CancelFunc
 
 	going sync.WaitGroup
 
@@ -50,7 +51,9 @@ type Relay struct {
 	mu         sync.Mutex
 	servers    int64 // connections of forwarders, also those that are being made
 	closed     bool
+	begun      int64 // connections, ever
 	open       map[*connection]bool
+	asking     map[*asking]bool
 	dialled    map[*dialled]bool // by forwarders
 	forwarders []*forwarder
 	named      map[string]bool // names that wildcards have stood for
@@ -60,10 +63,18 @@ type Relay struct {
 // after an error, and so is names, where programs look up names; it may be nil. The
 // declaration must be canonical, and the doors and the means be of it.
 func Open(h *Host, n sandbox.Network, m Means, doors []Door, names Packets) (*Relay, error) {
-	r := &Relay{host: h, means: m, declared: n.Endpoints, limits: n.Limits, ledger: newLedger(n), doors: doors, names: names, open: map[*connection]bool{}, dialled: map[*dialled]bool{}, named: map[string]bool{}}
+	if n.Asks() { // there is nothing that they are for
+		n.Limits = sandbox.DefaultNetworkLimits()
+	}
+	r := &Relay{host: h, means: m, made: n.Endpoints, ledger: newLedger(n), doors: doors, names: names, open: map[*connection]bool{}, asking: map[*asking]bool{}, dialled: map[*dialled]bool{}, named: map[string]bool{}}
+	r.now.Store(&terms{declared: n.Endpoints, limits: n.Limits, secrets: m.Secrets})
+	r.ledger.own = h.Own
 	r.life, r.end = context.WithCancel(context.Background())
 	at := map[string]netip.Addr{}
 	for _, d := range doors {
+		if d.Proxy != "" {
+			continue
+		}
 		at[d.Host] = d.At
 		if r.ledger.find(d.Host) == nil {
 			r.Close()
@@ -111,7 +122,7 @@ func (r *Relay) Close() {
 }
 
 // Use is what went on until now.
-func (r *Relay) Use() *sandbox.NetworkUse { return r.ledger.use() }
+func (r *Relay) Use() *sandbox.NetworkUse { return r.ledger.use(r.now.Load().declared) }
 
 // acceptPause is between two attempts where the host is short of something.
 const acceptPause = 20 * time.Millisecond
@@ -137,19 +148,27 @@ func (r *Relay) accept(d Door) {
 // admit begins with a connection, where there is room for it, or says that there is none.
 // Then others wait in the kernel for a moment, at the cost of who made them.
 func (r *Relay) admit(guest net.Conn, d Door) (admitted bool) {
-	e := r.ledger.find(d.Host)
-	e.connections.Add(1)
+	e := &endpoint{Host: d.Host} // a proxy's, until it knows more
+	if d.Proxy == "" {
+		e = r.ledger.find(d.Host)
+		e.connections.Add(1)
+	}
 	c := &connection{relay: r, endpoint: e, door: d, raw: guest, guest: guest, scheme: "http"}
 	r.mu.Lock()
-	full, closed := int64(len(r.open)) >= r.limits.Connections, r.closed
+	now := r.now.Load()
+	full, closed, denied := int64(len(r.open)) >= now.limits.Connections, r.closed, d.Proxy == "" && len(now.at(d.Host, d.Port)) == 0
 	switch {
 	case closed:
+	case denied:
+		r.ledger.deny(d.Host, d.Port, sandbox.DeniedNarrowed, "")
 	case full:
 		r.ledger.deny(d.Host, d.Port, sandbox.DeniedConnections, "")
 	case !r.enter():
 		full = true
 		r.ledger.deny(d.Host, d.Port, sandbox.DeniedBusy, "")
 	default:
+		r.begun++
+		c.number = r.begun
 		r.open[c] = true
 		r.going.Go(func() {
 			defer r.forget(c)
@@ -157,10 +176,10 @@ func (r *Relay) admit(guest net.Conn, d Door) (admitted bool) {
 		})
 	}
 	r.mu.Unlock()
-	if full || closed {
+	if full || closed || denied {
 		breakOff(guest)
 	}
-	return !full && !closed
+	return !full && !closed && !denied
 }
 
 // forget ends with a connection that is over.

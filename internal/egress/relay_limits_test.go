@@ -3,6 +3,7 @@ package egress
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -133,8 +134,29 @@ func TestDenialsAreBounded(t *testing.T) {
 		l.deny(fmt.Sprintf("%d.test", i), 443, sandbox.DeniedSNI, strings.Repeat("\x1b", 1000))
 	}
 	l.deny("0.test", 443, sandbox.DeniedSNI, "again")
-	u := l.use()
+	u := l.use(nil)
 	if len(u.Denied) != sandbox.MaxDenials || u.DeniedMore != 1000-sandbox.MaxDenials || u.Denied[0].Count != 2 || bytes.ContainsRune([]byte(u.Denied[0].Evidence), 0x1b) {
 		t.Errorf("%d, and %d more; %+v", len(u.Denied), u.DeniedMore, u.Denied[0])
+	}
+}
+
+// Where the operator says that a name is, hints do not tell; who is the operator gets hints
+// that work as they are.
+func TestHintsKeepAddresses(t *testing.T) {
+	n, err := sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "db.test", Address: "10.1.2.3", Methods: []string{"GET"}}}}.Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, own := range []bool{false, true} {
+		l := newLedger(n)
+		l.own = own
+		l.deny("other.test", 0, sandbox.DeniedUndeclared, "")
+		l.deny("db.test", 443, sandbox.DeniedRequest, "POST /x")
+		for _, d := range l.use(n.Endpoints).Denied {
+			text, err := json.Marshal(d)
+			if err != nil || d.Hint == "" || strings.Contains(string(text), "10.1.2.3") != own {
+				t.Errorf("own %v: %v %s", own, err, text)
+			}
+		}
 	}
 }

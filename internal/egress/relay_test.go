@@ -39,6 +39,9 @@ type site struct {
 	doors map[int]string // addresses by port
 }
 
+// Where a site has its proxies.
+const httpProxy, socksProxy = 3128, 1080
+
 // newSite opens doors at those ports of ok.test, which lead to a server's address.
 func newSite(t *testing.T, server string, change func(*Host, *sandbox.Network), ports ...int) *site {
 	t.Helper()
@@ -68,6 +71,14 @@ func newSiteWith(t *testing.T, server string, find secret.Finder, change func(*H
 		}
 		s.doors[p] = l.Addr().String()
 		doors = append(doors, Door{Listener: l, Host: n.Endpoints[0].Host, Port: p})
+	}
+	for port, p := range map[int]Proxy{httpProxy: ProxyHTTP, socksProxy: ProxySOCKS} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.doors[port] = l.Addr().String()
+		doors = append(doors, Door{Listener: l, Host: "127.66.0.1", Port: port, Proxy: p})
 	}
 	means, err := NewMeans(t.Context(), n, "team", find)
 	if err != nil {
@@ -308,13 +319,18 @@ func TestTLSIsHeldToItsName(t *testing.T) {
 func TestOtherProtocolsPass(t *testing.T) {
 	echo, _ := echoServer(t)
 	s := newSite(t, echo, nil, 5432)
-	for _, text := range []string{"\x00\x00\x00\x08\x04\xd2\x16\x2f", "SSH-2.0-x\r\n", "PING\r\n", "no line", "", strings.Repeat("x", 1<<20)} {
+	for _, text := range []string{"\x00\x00\x00\x08\x04\xd2\x16\x2f", "SSH-2.0-x\r\n", "PING\r\n", "no line", "", "{" + strings.Repeat("x", 1<<20)} {
 		if got := s.say(5432, text); got != text {
 			t.Errorf("%.20q comes back as %.20q", text, got)
 		}
 	}
 	if got := s.say(5432, "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n"); got != "" || s.denials()[0] != sandbox.DeniedHost {
 		t.Errorf("%q", got)
+	}
+	for _, line := range []string{strings.Repeat("X", 100) + " / HTTP/1.1", "GET\xa0/\xa0HTTP/1.1"} { // Go's servers take the one, Python's the other
+		if got := s.say(5432, line+"\r\nHost: evil.test\r\n\r\n"); got != "" {
+			t.Errorf("%.20q passes: %q", line, got)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -175,27 +176,34 @@ const (
 	speaksOther
 )
 
-// recognize says what the first bytes begin. What may yet become a line of HTTP is
-// undecided until the line has come.
+// recognize says what the first bytes begin. What may yet become a line of HTTP, with a
+// method of any length, is undecided until the line has come.
 func recognize(data []byte) protocol {
 	if len(data) > 0 && data[0] == recordHandshake {
 		return speaksTLS
 	}
-	data = bytes.TrimLeft(data, "\r\n") // servers pass over empty lines
-	line, _, whole := bytes.Cut(data, []byte("\n"))
+	begin := slices.IndexFunc(data, func(b byte) bool { return b != '\n' && !isBlank(b) })
+	if begin < 0 { // servers pass over empty lines
+		return undecided
+	}
+	line, _, whole := bytes.Cut(data[begin:], []byte("\n"))
 	method, rest := line, []byte(nil)
-	if i := bytes.IndexAny(line, " \t\v\f\r"); i >= 0 { // some servers take each of them for a blank
+	if i := slices.IndexFunc(line, isBlank); i >= 0 {
 		method, rest = line[:i], line[i+1:]
 	}
 	switch {
-	case len(method) > 64, len(method) > 0 && !isToken(string(method)):
+	case len(method) > 0 && !isToken(string(method)):
 		return speaksOther
 	case !whole && len(data) < maxHead:
 		return undecided
-	case bytes.Contains(bytes.ToUpper(rest), []byte("HTTP/")):
-		return speaksHTTP
-	case !whole: // it goes on and on
+	case !whole, bytes.Contains(bytes.ToUpper(rest), []byte("HTTP/")): // not whole: it goes on and on
 		return speaksHTTP
 	}
 	return speaksOther
+}
+
+// isBlank says whether some server takes a byte for a blank: those of ASCII, and what
+// Python's split takes for one in Latin-1.
+func isBlank(b byte) bool {
+	return b == ' ' || '\t' <= b && b <= '\r' && b != '\n' || 0x1c <= b && b <= 0x1f || b == 0x85 || b == 0xa0
 }

@@ -44,11 +44,12 @@ func TestParseHead(t *testing.T) {
 // What a lenient server could take for HTTP is never another protocol.
 func TestRecognize(t *testing.T) {
 	for data, want := range map[string]protocol{
-		"": undecided, "G": undecided, "GET": undecided, "GET / HTTP/1.1": undecided, "\r\n": undecided, "\r\n\r\nGET /": undecided, "EHLO x": undecided, "hello": undecided,
+		"": undecided, "G": undecided, "GET": undecided, "GET / HTTP/1.1": undecided, "\r\n": undecided, "\r\n\r\nGET /": undecided, "\n \n": undecided, "EHLO x": undecided, "hello": undecided,
 		"GET / HTTP/1.1\r\n": speaksHTTP, "\r\n\nGET / HTTP/1.1\n": speaksHTTP, "get / http/1.1\r\n": speaksHTTP, "FOO\t/\tHTTP/1.1\n": speaksHTTP, "GET\x0b/ HTTP/1.0\n": speaksHTTP, "GET\r/ HTTP/1.1\n": speaksHTTP, "PRI * HTTP/2.0\r\n": speaksHTTP,
 		"\x16": speaksTLS, "\x16\x03\x01": speaksTLS,
 		"EHLO x\r\n": speaksOther, "PING\r\n": speaksOther, "SSH-2.0-x\r\n": speaksOther, "*1\r\n": speaksOther, "\x00\x00\x00\x08": speaksOther, "AMQP\x00\x00": speaksOther, "{\"a\"": speaksOther, "NICK a\n": speaksOther,
-		"GET " + strings.Repeat("a", maxHead): speaksHTTP, strings.Repeat("a", 100): speaksOther,
+		"GET " + strings.Repeat("a", maxHead): speaksHTTP, strings.Repeat("a", 100): undecided, strings.Repeat("a", 100) + " / HTTP/1.1\r\n": speaksHTTP, strings.Repeat("a", 100) + "\n": speaksOther,
+		"GET\xa0/\xa0HTTP/1.1\r\n": speaksHTTP, " \x85GET\x1c/ HTTP/1.1\r\n": speaksHTTP, "\xa0\x00": speaksOther, "GET\x80/ HTTP/1.1\r\n": speaksOther,
 	} {
 		if got := recognize([]byte(data)); got != want {
 			t.Errorf("%.40q: %d, not %d", data, got, want)

@@ -25,7 +25,7 @@ func allows(rules []sandbox.Endpoint, method, target string) (sandbox.DenialReas
 	}
 	for _, r := range readings {
 		if !slices.ContainsFunc(rules, func(e sandbox.Endpoint) bool {
-			return (len(e.Methods) == 0 || slices.Contains(e.Methods, method)) && (len(e.Paths) == 0 || matchesAny(e.Paths, r))
+			return (len(e.Methods) == 0 || slices.Contains(e.Methods, method)) && (len(e.Paths) == 0 || slices.ContainsFunc(e.Paths, func(p string) bool { return matches(p, r) }))
 		}) {
 			return sandbox.DeniedRequest, errors.New(method + " " + path)
 		}
@@ -113,10 +113,6 @@ func withoutEmpty(segments []string) []string {
 		}
 	}
 	return kept
-}
-
-func matchesAny(patterns []string, segments []string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, segments) })
 }
 
 // matches holds the segments of a path against what an endpoint says.

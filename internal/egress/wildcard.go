@@ -37,7 +37,7 @@ func (c *connection) holdsHost(name string, reason sandbox.DenialReason, said st
 		}
 		return "", nil
 	}
-	if host, err := sandbox.CanonicalHost(name); err != nil || host != name || standsFor(name, c.relay.declared) != c.door.Host {
+	if host, err := sandbox.CanonicalHost(name); err != nil || host != name || standsFor(name, c.relay.made) != c.door.Host {
 		return reason, errors.New(said)
 	}
 	if !c.relay.name(name) {

@@ -20,7 +20,7 @@ func TestPathsWithinPaths(t *testing.T) {
 		"/a*a /a": false, "/x*y /x*": false,
 	} {
 		wide, narrow, _ := strings.Cut(text, " ")
-		if covers(wide, narrow) != want {
+		if Covers(wide, narrow) != want {
 			t.Errorf("%s: not %v", text, want)
 		}
 	}
@@ -52,7 +52,7 @@ func TestNothingPassesBesideTheWiderPath(t *testing.T) {
 	within, outside := 0, 0
 	for range 20_000 {
 		wide, narrow := pattern(), pattern()
-		covered, beside := covers(wide, narrow), false
+		covered, beside := Covers(wide, narrow), false
 		for _, p := range paths {
 			if beside = matches(narrow, p) && !matches(wide, p); beside && covered {
 				t.Fatalf("%s is within %s, but %q is not", narrow, wide, p)

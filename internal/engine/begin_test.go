@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
@@ -129,23 +131,25 @@ func TestTemplateDoesNotStart(t *testing.T) {
 		}, func(*fake.Process, int64) fake.Exit { return fake.Exit{Code: 1} }, []string{"warming up"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := begins(t, image.Start{Command: "serve", Ready: "ask", WithinMS: c.within}, c.start, c.ready)
-			x, err := b.Create(soon(t), "alice", sandbox.Create{})
-			e := sandbox.AsError(err)
-			if err == nil || e.Code != sandbox.CodeStartFailed || e.Field != "template" || e.Hint == "" {
-				t.Fatalf("%v, %v", x, err)
-			}
-			for _, want := range c.want {
-				if !strings.Contains(e.Message, want) {
-					t.Errorf("%q does not say %q", e.Message, want)
+			synctest.Test(t, func(t *testing.T) { // its clock goes on when all wait, however slow the host is
+				b := begins(t, image.Start{Command: "serve", Ready: "ask", WithinMS: c.within}, c.start, c.ready)
+				x, err := b.Create(soon(t), "alice", sandbox.Create{})
+				e := sandbox.AsError(err)
+				if err == nil || e.Code != sandbox.CodeStartFailed || e.Field != "template" || e.Hint == "" {
+					t.Fatalf("%v, %v", x, err)
 				}
-			}
-			if strings.Contains(e.Message, "\x1b") {
-				t.Errorf("%q has a control character", e.Message)
-			}
-			if n := b.driver.Living(); n != 0 {
-				t.Errorf("%d machines live", n)
-			}
+				for _, want := range c.want {
+					if !strings.Contains(e.Message, want) {
+						t.Errorf("%q does not say %q", e.Message, want)
+					}
+				}
+				if strings.Contains(e.Message, "\x1b") {
+					t.Errorf("%q has a control character", e.Message)
+				}
+				if n := b.driver.Living(); n != 0 {
+					t.Errorf("%d machines live", n)
+				}
+			})
 		})
 	}
 }
@@ -182,8 +186,16 @@ func TestTemplateEndsWhileItStarts(t *testing.T) {
 // One that somebody else ends or pauses meanwhile says that: it is no fault of the template's.
 func TestOthersEndWhatStarts(t *testing.T) {
 	for want, do := range map[string]func(x *living.Sandbox) error{
-		sandbox.CodeGone:     func(x *living.Sandbox) error { _, err := x.Destroy(context.Background()); return err },
-		sandbox.CodeConflict: func(x *living.Sandbox) error { _, err := x.Pause(context.Background()); return err },
+		sandbox.CodeGone: func(x *living.Sandbox) error { _, err := x.Destroy(context.Background()); return err },
+		sandbox.CodeConflict: func(x *living.Sandbox) error {
+			for {
+				_, err := x.Pause(context.Background())
+				if code(err) != sandbox.CodeConflict { // an asking is under way: between two of them it can be paused
+					return err
+				}
+				time.Sleep(time.Millisecond)
+			}
+		},
 	} {
 		var b *begun
 		done := make(chan error, 1)

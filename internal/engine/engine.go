@@ -25,6 +25,8 @@ import (
 	"pinfold/internal/engine/runs"
 	"pinfold/internal/engine/snapshots"
 	"pinfold/internal/image"
+	"pinfold/internal/packages"
+	"pinfold/internal/policy"
 	"pinfold/internal/processors"
 	"pinfold/internal/secret"
 	"pinfold/sandbox"
@@ -67,18 +69,26 @@ type Options struct {
 	// happens in the background, and is bounded. Otherwise nothing is left
 	// when Run returns.
 	DestroyLater bool
+	// Version is this program's.
+	Version string
 	// Scan looks at programs before they run; nil: runs that ask for that are refused.
 	Scan runs.ScanFunc
 	// CompileCache keeps what compile steps make; nil: every run compiles. The
 	// engine does not close it.
 	CompileCache *compilecache.Cache
+	// Packages are what requests may ask for; nil: they can have none.
+	Packages *packages.Store
 	// Snapshots say where snapshots are kept and how much they may take. Their records
 	// are the store's.
 	Snapshots snapshots.Options
 	// Secrets are what endpoints may name; nil: there are none.
 	Secrets secret.Finder
-	// Gates makes what checks the output of runs; nil: none can be checked.
-	Gates    runs.Gates
+	// Gates makes what checks output; nil: none can be checked.
+	Gates execution.Gates
+	// Rules are the operator's policy as it is now; nil: there is none. Approver asks a
+	// person about a run; nil: those who use Approvals and Decide are asked.
+	Rules    func() *policy.Policy
+	Approver runs.Approver
 	Log      *slog.Logger // nil: none
 	Observer Observer     // nil: none
 }
@@ -127,11 +137,11 @@ func New(o Options) *Engine {
 	}
 	e.snapshots = snapshots.New(o.Snapshots)
 	e.Runner = runs.New(runs.Options{
-		Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Gates: o.Gates, Secrets: o.Secrets, Level: e.level,
-		Scan: o.Scan, Cache: o.CompileCache, Host: o.Host, Home: o.Home, DestroyLater: o.DestroyLater, Observer: e.observer, Log: e.log,
+		Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Gates: o.Gates, Rules: o.Rules, Approver: o.Approver, Secrets: o.Secrets, Level: e.level, Version: o.Version,
+		Scan: o.Scan, Cache: o.CompileCache, Packages: o.Packages, Host: o.Host, Home: o.Home, DestroyLater: o.DestroyLater, Observer: e.observer, Log: e.log,
 	})
 	e.Manager = living.New(living.Options{
-		Drivers: o.Drivers, Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Snapshots: e.snapshots, Home: o.Home,
+		Drivers: o.Drivers, Policy: o.Policy, Gate: e.gate, Planner: e.planner, Pools: e.pools, Processors: &e.processors, Records: e.records, Auditor: o.Auditor, Gates: o.Gates, Secrets: o.Secrets, Rules: o.Rules, Packages: e.Runner, Snapshots: e.snapshots, Home: o.Home,
 		DefaultTTL: o.DefaultTTL, MaxTTL: o.MaxTTL, Observer: e.observer, Log: e.log,
 	})
 	return e
@@ -208,6 +218,19 @@ func (e *Engine) level(name string) string {
 		}
 	}
 	return ""
+}
+
+// Tools are the profiles that requests of a tenant can name, of those in only unless that is
+// nil.
+func (e *Engine) Tools(tenant string, only []string) []sandbox.Tool {
+	return e.options.Policy.Profiles.Tools(tenant, only, func(driver string) (strongest string) {
+		for _, d := range e.options.Drivers {
+			if level := d.Abilities().Level; (driver == "" || driver == d.Name()) && !sandbox.LevelAtLeast(strongest, level) {
+				strongest = level
+			}
+		}
+		return strongest
+	})
 }
 
 // Report is one of Reports.

@@ -22,7 +22,7 @@ import (
 const leaked = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
 // gates makes real ones.
-func gates(g sandbox.Gate, secrets []secret.Secret) (runs.Gate, error) {
+func gates(g sandbox.Gate, secrets []secret.Secret) (execution.Gate, error) {
 	made, err := gate.New(g, secrets)
 	if err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func (e *Engine) recover(ctx context.Context) error {
 	failpoint.Hit("recover.sandboxes")
 	for _, r := range unfinished {
 		lost := runs.Lost(r)
-		if err := e.Attest(ctx, r, nil, lost); err != nil {
+		if err := e.Attest(ctx, r, lost); err != nil {
 			return err
 		}
 		if err := e.records.FinishRun(ctx, r.Tenant, r.ID, lost); err != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -136,3 +137,47 @@ func TestEndpointsAreServedCold(t *testing.T) {
 }
 
 var _ driver.Doors = (*fake.Machine)(nil)
+
+// Whoever asks what is tried gets the names, looked up or asked of a proxy, and nothing can be
+// reached.
+func TestWhatIsTriedIsAsked(t *testing.T) {
+	e, open := echo(t)
+	engine, _ := newEngine(t, always(fake.Script{Program: func(p *fake.Process) fake.Exit {
+		p.Machine.Ask(append([]byte{0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0}, "\x05other\x04test\x00\x00\x01\x00\x01"...))
+		p.Machine.Ask(nil) // the one before has been read
+		if _, err := p.Machine.Connect(e.Host, e.Ports[0]); err == nil {
+			return fake.Exit{Code: 3}
+		}
+		c, err := p.Machine.Connect("127.66.0.1", 3128)
+		if err != nil {
+			return fake.Exit{Code: 4}
+		}
+		_, _ = io.WriteString(c, "CONNECT "+e.Host+":8443 HTTP/1.1\r\n\r\n")
+		if b, _ := io.ReadAll(c); !strings.HasPrefix(string(b), "HTTP/1.1 403 ") {
+			return fake.Exit{Code: 5}
+		}
+		return fake.Exit{}
+	}})) // and nobody may declare anything
+	req := shell(sandbox.Limits{})
+	req.Spec.Network = sandbox.Network{Mode: sandbox.NetworkAsk}
+	r := run(t, engine, req)
+	if r.ExitCode == nil || *r.ExitCode != 0 || r.Network == nil || len(r.Network.Endpoints) != 0 || open.Load() != 0 {
+		t.Fatalf("%+v %+v", r, r.Network)
+	}
+	var tried []string
+	for _, d := range r.Network.Denied {
+		if tried = append(tried, fmt.Sprintf("%s:%d", d.Host, d.Port)); d.Reason != sandbox.DeniedUndeclared || d.Hint == "" {
+			t.Errorf("%+v", d)
+		}
+	}
+	if !slices.Equal(tried, []string{"other.test:0", e.Host + ":8443"}) {
+		t.Errorf("%q", tried)
+	}
+	if slices.Contains(r.Isolation.Enforced, sandbox.FeatureNetworkNone) || !slices.Contains(r.Isolation.Enforced, sandbox.FeatureNetwork) {
+		t.Error(r.Isolation.Enforced)
+	}
+	req.Spec.Require = []string{sandbox.FeatureNetworkNone}
+	if _, err := engine.Run(t.Context(), req); sandbox.AsError(err).Code != sandbox.CodeRequirementUnmet {
+		t.Error(err)
+	}
+}

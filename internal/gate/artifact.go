@@ -14,7 +14,7 @@ func (g *Gate) MostRead() int64 { return MaxArtifactBytes }
 
 // Unread says what becomes of an artifact that is too large to be read: nil lets it out.
 func (g *Gate) Unread(a sandbox.Artifact) error {
-	if !g.name(a.Path) {
+	if !g.Name(a.Path) {
 		return withheldFor("its name was withheld by the output gate")
 	}
 	if err := g.bounds(a, a.Path); err != nil {
@@ -48,21 +48,29 @@ func withheldFor(why string) error {
 // back; an error of code withheld says why nothing may.
 func (g *Gate) Artifact(a sandbox.Artifact, content []byte) ([]byte, error) {
 	p := part{name: "artifact", path: a.Path, data: content}
-	if !g.name(a.Path) {
+	if !g.Name(a.Path) {
 		return nil, withheldFor("its name was withheld by the output gate")
 	}
 	if err := g.bounds(a, a.Path); err != nil {
 		return nil, err
 	}
 	m := mediaOf(a.MediaType, content)
-	if err := g.kind(p, m); err != nil {
+	s := &scan{part: p, binary: m.isBinary(content)}
+	if !s.binary {
+		g.readCharacters(s)
+	}
+	if s.cleaned { // it may be something else now
+		content = s.part.data
+		m = mediaOf(a.MediaType, content)
+		s.binary = m.isBinary(content)
+	}
+	if err := g.kind(s.part, m); err != nil {
 		return nil, err
 	}
-	s := &scan{part: p, binary: !m.isText() || bytes.IndexByte(content, 0) >= 0}
 	if s.binary {
 		g.readBytes(s)
 	} else {
-		g.readText(s)
+		g.readWords(s)
 	}
 	if m.is("text/html", "image/svg+xml") || slices.Contains([]string{"text/html", "image/svg+xml", "application/xml", "text/markdown"}, m.declared) || looksActive(m, content) {
 		g.readScripts(s)
@@ -72,7 +80,7 @@ func (g *Gate) Artifact(a sandbox.Artifact, content []byte) ([]byte, error) {
 		case "text/csv", "text/tab-separated-values":
 			s.formulas(c)
 		case "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet":
-			s.outcome = sandbox.StrongerAction(s.outcome, g.workbook(p, c))
+			s.outcome = sandbox.StrongerAction(s.outcome, g.workbook(s.part, c))
 		}
 	}
 	out, kept := s.finish()
@@ -152,8 +160,8 @@ func (g *Gate) kind(p part, m media) error {
 	return nil
 }
 
-// name says whether an artifact's name may be seen: it is the guest's text as well.
-func (g *Gate) name(name string) bool {
+// Name says whether the name of a file may be seen: it is the guest's text as well.
+func (g *Gate) Name(name string) bool {
 	s := &scan{part: part{name: "name", data: []byte(name)}, binary: true}
 	g.readText(s)
 	return s.outcome != sandbox.GateWithhold

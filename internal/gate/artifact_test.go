@@ -35,6 +35,10 @@ func TestFormulas(t *testing.T) {
 		"\"a\n=1+1\"":                    "\"a\n'=1+1\"",
 		"\uff1d1":                        "'\uff1d1",
 		"a\t=1":                          "a\t'=1",
+		"a\"b,=1+1":                      "a\"b,'=1+1", // a quote within a cell is none
+		"a;\"b,=1+1":                     "a;\"b,'=1+1",
+		"\"a\"b\"c,=1+1":                 "\"a\"b\"c,'=1+1",
+		"\"a\"\",=x\",=1":                "\"a\"\",=x\",'=1",
 		"-1,+2.5,-1e-3,- ,\"-4\",-3%\n-": "-1,+2.5,-1e-3,- ,\"-4\",-3%\n-", // numbers and signs alone
 		"a=b,c-d,e@f.test,1+1\n":         "a=b,c-d,e@f.test,1+1\n",
 	} {

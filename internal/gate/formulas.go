@@ -19,34 +19,62 @@ var number = sync.OnceValue(func() *regexp.Regexp {
 // maxCell bounds how much of a cell is looked at to tell a number from a formula, in bytes.
 const maxCell = 64
 
-// formulas looks for cells of a table in text that a spreadsheet would compute. A cell
-// begins after a comma, a semicolon, a tab or a bar, whichever the reader takes for one.
+// formulas looks for cells of a table in text that a spreadsheet would compute. Which
+// character ends a cell is the reader's choice, and decides which quotes are quotes: each
+// is tried.
 func (s *scan) formulas(c *check) {
 	data := s.part.data
-	begins, quoted := true, false
+	readers := [...]cells{{by: ','}, {by: ';'}, {by: '\t'}, {by: '|'}}
 	for i, b := range data {
-		if begins && b == '"' && !quoted {
-			quoted = true
-			continue // the cell begins behind it
+		begins := false
+		for k := range readers {
+			begins = readers[k].begins(b) || begins
 		}
-		if begins {
-			begins = false
-			if n := sign(data[i:]); n > 0 && !isNumber(data[i:]) {
-				s.hit(c, i, i, "formula", "'")
-			}
-		}
-		switch b {
-		case '"':
-			quoted = !quoted
-		case ',', ';', '\t', '|':
-			begins = !quoted
-		case '\n', '\r':
-			begins = true // a quote that is never closed hides nothing
-			if !quoted {
-				continue
-			}
+		if begins && sign(data[i:]) > 0 && !isNumber(data[i:]) {
+			s.hit(c, i, i, "formula", "'")
 		}
 	}
+}
+
+// cells reads a table whose cells one character divides.
+type cells struct {
+	by byte
+	in cellState
+}
+
+type cellState int
+
+const (
+	atBegin   cellState = iota // of a cell
+	inPlain                    // a quote is a character like others
+	atQuote                    // in quotes, behind one: the end, or half of a quote
+	inQuotes                   // this and what follows are all in quotes
+	quoteLine                  // at the begin of a line
+	quoteOpen                  // behind the first quote
+)
+
+// begins takes the next byte, and says whether the text of a cell, or of a line, begins
+// with it.
+func (c *cells) begins(b byte) (first bool) {
+	first = c.in == atBegin && b != '"' || c.in == quoteLine || c.in == quoteOpen
+	quoted, ends := c.in >= inQuotes, b == '\n' || b == '\r'
+	switch {
+	case c.in == atBegin && b == '"':
+		c.in = quoteOpen
+	case quoted && b == '"':
+		c.in = atQuote
+	case c.in == atQuote && b == '"':
+		c.in = inQuotes
+	case quoted && ends: // a quote that is never closed hides nothing
+		c.in = quoteLine
+	case quoted:
+		c.in = inQuotes
+	case b == c.by || ends:
+		c.in = atBegin
+	default:
+		c.in = inPlain
+	}
+	return first
 }
 
 // sign is the length of the character by which a formula begins here, or 0. The wide forms

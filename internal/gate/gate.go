@@ -24,7 +24,8 @@ const MaxArtifactBytes = 32 << 20
 // is withheld.
 const maxSpans = 100_000
 
-// Gate is the gate of one run. It is for one goroutine.
+// Gate is the gate of one output: a run's, that of a process, or files. It is for one
+// goroutine.
 type Gate struct {
 	asked     sandbox.Gate
 	checks    []*check
@@ -57,7 +58,7 @@ type part struct {
 	data       []byte
 }
 
-// New makes the gate of a run, which could use these secrets. g must be valid; what is wrong
+// New makes the gate of an output, which may have these secrets in it. g must be valid; what is wrong
 // with a schema is an error of code spec_invalid that names it.
 func New(g sandbox.Gate, secrets []secret.Secret) (*Gate, error) {
 	x := &Gate{asked: g, by: map[string]*check{}}
@@ -124,11 +125,7 @@ func (c *check) found(p part, at int, what string, outcome sandbox.GateAction) {
 // Result checks a run's result, all but its artifacts, and changes it. Stdout and stderr are
 // the bytes that were printed; what of them may be seen comes back.
 func (g *Gate) Result(r *sandbox.Result, stdout, stderr []byte) (out, errs []byte) {
-	out, outKept := g.output(part{name: "stdout", data: stdout})
-	if outKept = outKept && g.matches(sandbox.GateStdout, part{name: "stdout", data: out}, r.StdoutTruncated); !outKept {
-		out = nil
-	}
-	errs, _ = g.output(part{name: "stderr", data: stderr})
+	out, errs = g.Printed(stdout, stderr, r.StdoutTruncated)
 	if changed := len(out) != len(stdout) || len(errs) != len(stderr); changed {
 		r.OutputOrder = nil // it counts bytes that are not there any more
 	}
@@ -142,20 +139,38 @@ func (g *Gate) Result(r *sandbox.Result, stdout, stderr []byte) (out, errs []byt
 	}
 	g.results(r)
 	for i, s := range r.ArtifactsSkipped {
-		if !g.name(s.Path) {
+		if !g.Name(s.Path) {
 			r.ArtifactsSkipped[i].Path = ""
 		}
 	}
 	g.missing(r)
-	r.Gate = &sandbox.GateResult{Outcome: sandbox.GatePass, Checks: make([]sandbox.GateOutcome, 0, len(g.checks))}
+	r.Gate = g.Outcome(r.ID, r.Stdout, r.Stderr)
+	return out, errs
+}
+
+// Printed checks what a program has printed, of whose stdout a part may be missing, and
+// returns what of it may be seen.
+func (g *Gate) Printed(stdout, stderr []byte, cut bool) (out, errs []byte) {
+	out, kept := g.output(part{name: "stdout", data: stdout})
+	if !kept || !g.matches(sandbox.GateStdout, part{name: "stdout", data: out}, cut) {
+		out = nil
+	}
+	errs, _ = g.output(part{name: "stderr", data: stderr})
+	return out, errs
+}
+
+// Outcome is what has come of the checks so far. What was printed, and whose id it has, is
+// for the excerpts.
+func (g *Gate) Outcome(id, stdout, stderr string) *sandbox.GateResult {
+	r := &sandbox.GateResult{Outcome: sandbox.GatePass, Checks: make([]sandbox.GateOutcome, 0, len(g.checks))}
 	for _, c := range g.checks {
-		r.Gate.Outcome = sandbox.StrongerAction(r.Gate.Outcome, c.Outcome)
-		r.Gate.Checks = append(r.Gate.Checks, c.GateOutcome)
+		r.Outcome = sandbox.StrongerAction(r.Outcome, c.Outcome)
+		r.Checks = append(r.Checks, c.GateOutcome)
 	}
 	if n := int(g.asked.ContextBytes); n > 0 {
-		r.Gate.Context = &sandbox.GateContext{Stdout: excerpt("stdout", r.ID, r.Stdout, n), Stderr: excerpt("stderr", r.ID, r.Stderr, n)}
+		r.Context = &sandbox.GateContext{Stdout: excerpt("stdout", id, stdout, n), Stderr: excerpt("stderr", id, stderr, n)}
 	}
-	return out, errs
+	return r
 }
 
 // text is output as text: valid UTF-8.
@@ -171,6 +186,9 @@ func (g *Gate) said(name, what string) string {
 	out, _ := g.output(part{name: name, data: []byte(what)})
 	return text(out)
 }
+
+// Said is a text of somebody else's about the output, without what must not come out.
+func (g *Gate) Said(what string) string { return g.said("validator", what) }
 
 // missing notes schemas of artifacts of which none came out.
 func (g *Gate) missing(r *sandbox.Result) {

@@ -116,6 +116,40 @@ func TestText(t *testing.T) {
 	}
 }
 
+// What is taken out must not make whole what it divided: a key in colours, a formula and an
+// element behind characters that nobody sees, a control character of two bytes.
+func TestRedactionMakesNothingWhole(t *testing.T) {
+	g := every(sandbox.GateRedact)
+	g.Scripts, g.MediaTypes = sandbox.GateWithhold, sandbox.GateWithhold
+	for _, divider := range []string{"\x1b[01;31m", "\x07", "\u200b", "\u2060\x1b]0;x\x07"} {
+		divided := githubToken[:9] + divider + githubToken[9:]
+		if got, r := pass(t, g, "a "+divided+" z"); got != "a [github_token] z" || outcome(r, "keys").Count != 1 {
+			t.Errorf("%q: %q %+v", divided, got, r)
+		}
+		if got, r := pass(t, g, value[:5]+divider+value[5:]); got != "[secret door]" {
+			t.Errorf("%q: %q %+v", divider, got, r)
+		}
+		r := &sandbox.Result{Results: []sandbox.Rich{{"text/plain": divided}, {"text/html": "<scr" + divider + "ipt>1</script>"}, {"text/plain": "a" + divider}}}
+		made(t, g).Result(r, nil, nil)
+		if len(r.Results) != 2 || r.Results[0]["text/plain"] != "[github_token]" || r.Results[1]["text/plain"] != "a" {
+			t.Errorf("%q: %+v", divider, r.Results)
+		}
+		if got, _, err := file(t, g, "t.csv", "text/csv", "a,"+divider+"=1+1\n"); !isWithheld(err) && (got != "a,'=1+1\n" || err != nil) {
+			t.Errorf("%q: %q %v", divider, got, err)
+		}
+		if got, _, err := file(t, g, "t.csv", "text/csv", divider+"<!DOCTYPE html><html><body>"); !isWithheld(err) {
+			t.Errorf("%q: %q %v", divider, got, err)
+		}
+	}
+	if got, r := pass(t, g, "a\xc2\x1b[m\x9b2Jb"); got != "" || outcome(r, "control_characters").Outcome != sandbox.GateWithhold {
+		t.Errorf("%q %+v", got, r)
+	}
+	flag := sandbox.Gate{ControlCharacters: sandbox.GateRedact, HiddenText: sandbox.GateFlag}
+	if got, r := pass(t, flag, "a\x1b[mb\u200b"); got != "ab\u200b" || outcome(r, "hidden_text").Count != 1 {
+		t.Errorf("%q %+v", got, r)
+	}
+}
+
 // A finding says on which line, and of many only the first are told.
 func TestFindings(t *testing.T) {
 	_, r := pass(t, sandbox.Gate{Keys: sandbox.GateFlag}, "a\nb\n"+githubToken+"\n"+strings.Repeat("x "+githubToken+"\n", 99))
@@ -130,17 +164,23 @@ func TestParts(t *testing.T) {
 	r := &sandbox.Result{
 		Stdout: "fine", Stderr: githubToken, ExactOutput: sandbox.ExactOutput{StdoutRaw: []byte("fine"), StderrRaw: []byte(githubToken), OutputOrder: []sandbox.OutputPiece{{Stream: "stdout", Bytes: 4}}},
 		Compile: &sandbox.Compile{Stderr: "warning: " + githubToken},
-		Results: []sandbox.Rich{{"text/plain": "1"}, {"text/plain": githubToken}, {"text/html": "<script>1</script>"}, {"image/png": githubToken}},
+		Results: []sandbox.Rich{
+			{"text/plain": "1"},
+			{"text/plain": githubToken},
+			{"text/html": "<script>1</script>"},
+			{"image/png": base64.StdEncoding.EncodeToString([]byte("\x89PNG " + githubToken))},
+			{"image/png": base64.StdEncoding.EncodeToString([]byte("\x89PNG"))},
+		},
 	}
 	g := made(t, sandbox.Gate{Keys: sandbox.GateWithhold, Scripts: sandbox.GateWithhold})
 	out, errs := g.Result(r, []byte(r.Stdout), []byte(r.Stderr))
 	if string(out) != "fine" || errs != nil || r.Stdout != "fine" || r.Stderr != "" || r.StderrRaw != nil || r.OutputOrder != nil || r.Compile.Stderr != "" {
 		t.Errorf("%q %q %+v", out, errs, r)
 	}
-	if len(r.Results) != 2 || len(r.ResultsSkipped) != 2 || r.ResultsSkipped[0].Code != sandbox.CodeWithheld {
+	if len(r.Results) != 2 || len(r.ResultsSkipped) != 3 || r.ResultsSkipped[0].Code != sandbox.CodeWithheld {
 		t.Errorf("%+v %+v", r.Results, r.ResultsSkipped)
 	}
-	if c := outcome(r.Gate, "keys"); c.Count != 3 || c.Findings[0].Part != "stderr" || c.Findings[1].Part != "compile.stderr" || c.Findings[2].Part != "results[1]" {
+	if c := outcome(r.Gate, "keys"); c.Count != 4 || c.Findings[0].Part != "stderr" || c.Findings[1].Part != "compile.stderr" || c.Findings[2].Part != "results[1]" {
 		t.Errorf("%+v", c)
 	}
 }
@@ -181,7 +221,7 @@ func FuzzGate(f *testing.F) {
 		}
 		r := &sandbox.Result{Results: []sandbox.Rich{{"text/html": string(data)}}}
 		out, _ := x.Result(r, data, nil)
-		if bytes.Contains(out, []byte(githubToken)) && !bytes.Contains(data, []byte("\x1b")) {
+		if bytes.Contains(out, []byte(githubToken)) || r.Stdout != "" && len(r.Gate.Checks[0].Findings) > 0 && bytes.ContainsRune(out, '\x1b') {
 			t.Errorf("%q is left of %q", out, data)
 		}
 		if len(r.Gate.Context.Stdout.Text) > sandbox.MinGateContext {

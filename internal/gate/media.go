@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/gabriel-vasile/mimetype"
@@ -22,6 +23,11 @@ func mediaOf(declared string, data []byte) media { return media{declared, mimety
 
 // isText says that the content is text.
 func (m media) isText() bool { return descends(m.found, anyText) }
+
+// isBinary says that nothing can be taken out of the content.
+func (m media) isBinary(content []byte) bool {
+	return !m.isText() || bytes.IndexByte(content, 0) >= 0
+}
 
 // is says that the content is of that type, or of one that is a kind of it.
 func (m media) is(types ...string) bool {

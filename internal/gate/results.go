@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -20,7 +21,7 @@ func (g *Gate) results(r *sandbox.Result) {
 		}
 		r.ResultsSkipped = append(r.ResultsSkipped, sandbox.SkippedResult{Code: sandbox.CodeWithheld, Reason: name + " was withheld by the output gate"})
 	}
-	if all, err := json.Marshal(kept); err == nil && !g.matches(sandbox.GateResults, part{name: "results", data: all}, false) {
+	if all, err := json.Marshal(kept); err != nil || !g.matches(sandbox.GateResults, part{name: "results", data: all}, false) {
 		kept = kept[:0]
 		r.ResultsSkipped = append(r.ResultsSkipped, sandbox.SkippedResult{Code: sandbox.CodeWithheld, Reason: "the results were withheld by the output gate: they do not match the schema"})
 	}
@@ -48,7 +49,10 @@ func (g *Gate) rich(name string, value sandbox.Rich) bool {
 			}
 			s.part.data = b
 		}
-		if strings.HasPrefix(media, "image/") && media != "image/svg+xml" { // base64
+		if strings.HasPrefix(media, "image/") && media != "image/svg+xml" {
+			if !g.picture(s) {
+				return false
+			}
 			continue
 		}
 		g.readText(s)
@@ -59,7 +63,7 @@ func (g *Gate) rich(name string, value sandbox.Rich) bool {
 		if !kept {
 			return false
 		}
-		if len(s.spans) == 0 {
+		if len(s.spans) == 0 && !s.cleaned {
 			continue
 		}
 		if _, isText := form.(string); isText {
@@ -71,4 +75,16 @@ func (g *Gate) rich(name string, value sandbox.Rich) bool {
 		}
 	}
 	return true
+}
+
+// picture says whether a picture in base64 may come out: it is looked at as the file that
+// it is.
+func (g *Gate) picture(s *scan) bool {
+	if b, err := base64.StdEncoding.DecodeString(string(s.part.data)); err == nil {
+		s.part.data = b
+	}
+	s.binary = true
+	g.readBytes(s)
+	_, kept := s.finish()
+	return kept
 }

@@ -256,7 +256,8 @@ func decode(data []byte, depth, values int) (doc any, why string) {
 	if len(data) > maxValueBytes {
 		return nil, "is larger than " + sandbox.FormatSize(maxValueBytes)
 	}
-	if why := bounded(data, depth, values); why != "" {
+	pairs, why := bounded(data, depth, values)
+	if why != "" {
 		return nil, why
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -267,13 +268,32 @@ func decode(data []byte, depth, values int) (doc any, why string) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, "is more than one JSON value"
 	}
+	if pairsIn(doc) < pairs { // of the two values one reader takes the first and another the last
+		return nil, "has an object with the same name twice"
+	}
 	return doc, ""
+}
+
+// pairsIn is how many names with values there are in a value's objects.
+func pairsIn(doc any) (n int) {
+	switch doc := doc.(type) {
+	case []any:
+		for _, v := range doc {
+			n += pairsIn(v)
+		}
+	case map[string]any:
+		n = len(doc)
+		for _, v := range doc {
+			n += pairsIn(v)
+		}
+	}
+	return n
 }
 
 // bounded looks at the bytes of a JSON text: how deep it is nested, how many values it has
 // at most, and how large its numbers are. A number such as 1e999999999 would be written
-// out to be compared.
-func bounded(data []byte, depth, values int) string {
+// out to be compared. pairs is how many names with values it has.
+func bounded(data []byte, depth, values int) (pairs int, why string) {
 	level, count, inText := 0, 1, false
 	for i := 0; i < len(data); i++ {
 		switch b := data[i]; {
@@ -282,6 +302,8 @@ func bounded(data []byte, depth, values int) string {
 		case b == '"':
 			inText = !inText
 		case inText:
+		case b == ':':
+			pairs++
 		case b == '[' || b == '{':
 			level++
 			count++
@@ -292,18 +314,18 @@ func bounded(data []byte, depth, values int) string {
 		case strings.IndexByte("-0123456789", b) >= 0:
 			n := numeral(data[i:])
 			if !isModest(data[i : i+n]) {
-				return "has a number that is too large"
+				return 0, "has a number that is too large"
 			}
 			i += n - 1
 		}
 		if level > depth {
-			return "is nested too deeply"
+			return 0, "is nested too deeply"
 		}
 		if count > values {
-			return fmt.Sprintf("has more than %d values", values)
+			return 0, fmt.Sprintf("has more than %d values", values)
 		}
 	}
-	return ""
+	return pairs, ""
 }
 
 // numeral is how many bytes the number has that begins here.

@@ -19,6 +19,7 @@ type scan struct {
 	spans   []span
 	outcome sandbox.GateAction
 	binary  bool // nothing can be taken out of it
+	cleaned bool // characters are gone from the part
 }
 
 // hit is one finding in text: action of the check, and what is taken out if it redacts.
@@ -48,9 +49,37 @@ func (g *Gate) output(p part) (out []byte, kept bool) {
 
 // readText is every check that is for text.
 func (g *Gate) readText(s *scan) {
-	if c, h := g.by["control_characters"], g.by["hidden_text"]; c != nil || h != nil {
-		s.characters(c, h)
+	g.readCharacters(s)
+	g.readWords(s)
+}
+
+// readCharacters takes characters out before anything else is looked for: what they divide
+// would otherwise come out whole.
+func (g *Gate) readCharacters(s *scan) {
+	control, hidden := g.by["control_characters"], g.by["hidden_text"]
+	if control == nil && hidden == nil {
+		return
 	}
+	s.characters(control, hidden)
+	if len(s.spans) == 0 || s.outcome == sandbox.GateWithhold {
+		return
+	}
+	s.part.data, s.spans, s.cleaned = s.left(), nil, true
+	s.binary = true // two bytes that were none may have become one: then all is withheld
+	s.characters(control.ifRedacts(), hidden.ifRedacts())
+	s.binary = false
+}
+
+// ifRedacts is the check if it takes out what it finds, or nil.
+func (c *check) ifRedacts() *check {
+	if c == nil || c.Action != sandbox.GateRedact {
+		return nil
+	}
+	return c
+}
+
+// readWords is every check of text but that of characters.
+func (g *Gate) readWords(s *scan) {
 	g.readSecrets(s)
 	s.anchored(g.by["keys"], g.by["instructions"])
 }
@@ -73,11 +102,16 @@ func (g *Gate) readSecrets(s *scan) {
 
 // finish takes out what must be taken out.
 func (s *scan) finish() (out []byte, kept bool) {
-	switch {
-	case s.outcome == sandbox.GateWithhold:
+	if s.outcome == sandbox.GateWithhold {
 		return nil, false
-	case len(s.spans) == 0:
-		return s.part.data, true
+	}
+	return s.left(), true
+}
+
+// left is what of the part is left without what was found.
+func (s *scan) left() (out []byte) {
+	if len(s.spans) == 0 {
+		return s.part.data
 	}
 	slices.SortFunc(s.spans, func(a, b span) int { return cmp.Or(a.from-b.from, b.to-a.to) })
 	out = make([]byte, 0, len(s.part.data))
@@ -89,5 +123,5 @@ func (s *scan) finish() (out []byte, kept bool) {
 		}
 		at = max(at, x.to)
 	}
-	return append(out, s.part.data[at:]...), true
+	return append(out, s.part.data[at:]...)
 }

@@ -74,10 +74,34 @@ func (g *Guest) open(ctx context.Context, req wire.Request, u use, s shape) (*ch
 		return nil, sandbox.Errorf(sandbox.CodeTooLarge, "the request has %d bytes, more than %d", len(payload), wire.MaxOpen)
 	}
 	c := g.newChannel(u, s, req.Op)
+	if err := g.asked(ctx, c); err != nil {
+		return nil, err
+	}
+	defer func() { <-g.asking }()
 	if err := g.register(c, payload); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// asked waits until one more operation may be asked for: one caller at a time asks, when there
+// is room. Whoever has been let in empties asking.
+func (g *Guest) asked(ctx context.Context, c *channel) error {
+	c.answer.wait()
+	defer c.answer.rest()
+	select {
+	case g.asking <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-g.done:
+		return g.Err()
+	}
+	defer context.AfterFunc(ctx, g.out.wake)()
+	if !g.out.awaitRoom(func() bool { return ctx.Err() != nil }) {
+		<-g.asking
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 func (g *Guest) newChannel(u use, s shape, op wire.Op) *channel {
@@ -144,7 +168,7 @@ func (c *channel) flow(f wire.Frame) error {
 		return inbox.EOF()
 	case f.Kind == wire.KindEOF && upload != nil && !c.sated:
 		c.sated = true
-		upload.Close()
+		c.endUpload()
 		return nil
 	case f.Kind == wire.KindWindow && upload != nil:
 		c.moved.allowed += int(wire.Grant(rest))
@@ -165,13 +189,19 @@ func (c *channel) finish(o wire.Outcome, err error) {
 func (c *channel) endStreams(end func(*wire.Inbox)) {
 	c.answer.end()
 	if c.upload != nil {
-		c.upload.Close()
+		c.endUpload()
 	}
 	for _, inbox := range c.download {
 		if inbox != nil {
 			end(inbox)
 		}
 	}
+}
+
+// endUpload ends stream 0: who sends on it stops.
+func (c *channel) endUpload() {
+	c.upload.Close()
+	c.g.out.wake()
 }
 
 // do asks for an operation without streams and waits for its end. Without a channel
@@ -258,18 +288,11 @@ func (c *channel) pump(r io.Reader) (total int64, err error) {
 		n, err := r.Read(buf)
 		for p := buf[:n]; len(p) > 0; {
 			c.answer.wait()
-			k := c.upload.Take(len(p))
+			k := c.push(func() bool { return false }, p)
 			c.answer.rest()
 			if k == 0 {
 				return total, errSated
 			}
-			c.g.send(func(b []byte) []byte {
-				c.moved.sent += k
-				for part := range slices.Chunk(p[:k], chunk) {
-					b = wire.AppendData(b, c.id, wire.Stdin, part)
-				}
-				return b
-			})
 			p = p[k:]
 			total += int64(k)
 		}
@@ -287,6 +310,27 @@ func (c *channel) pump(r io.Reader) (total int64, err error) {
 			buf = make([]byte, maxChunk)
 		}
 	}
+}
+
+// push sends a part of p on stream 0, as soon as its window and the connection have room. It
+// is none once the stream has ended or stop says so; waking upload and outbox makes it ask.
+func (c *channel) push(stop func() bool, p []byte) (sent int) {
+	n := c.upload.TakeUnless(stop, len(p))
+	if n == 0 {
+		return 0
+	}
+	added := c.g.out.addUnless(func() bool { return stop() || c.upload.Closed() }, func(b []byte) []byte {
+		c.moved.sent += n
+		for part := range slices.Chunk(p[:n], chunk) {
+			b = wire.AppendData(b, c.id, wire.Stdin, part)
+		}
+		return b
+	})
+	if !added {
+		c.upload.Return(n)
+		return 0
+	}
+	return n
 }
 
 // sendEOF ends stream 0.

@@ -130,7 +130,7 @@ type Conn struct {
 func newConn(c *channel, d *dialing, port int) *Conn {
 	k := &Conn{c: c, d: d, port: port}
 	k.rdline.wake = c.download[wire.Stdout].Wake
-	k.wline.wake = c.upload.Wake
+	k.wline.wake = k.wakeWriter
 	return k
 }
 
@@ -193,7 +193,7 @@ func (k *Conn) endOf(usual error) error {
 // errShut is what a Write returns once the server takes no more.
 var errShut = errors.New("the server in the sandbox takes no more")
 
-// Write sends to the server. It waits while the server does not read.
+// Write sends to the server. It waits while the server, or the sandbox's agent, does not read.
 func (k *Conn) Write(p []byte) (int, error) {
 	k.writing.Lock()
 	defer k.writing.Unlock()
@@ -208,17 +208,18 @@ func (k *Conn) Write(p []byte) (int, error) {
 		case done == len(p):
 			return done, nil
 		}
-		n := k.c.upload.TakeUnless(stop, min(len(p)-done, wire.MaxData))
-		if n == 0 {
-			if stop() {
-				continue
-			}
+		n := k.c.push(stop, p[done:min(len(p), done+maxChunk)])
+		if n == 0 && k.c.upload.Closed() {
 			return done, k.endOf(errShut)
 		}
-		part := p[done : done+n]
-		k.c.g.send(func(b []byte) []byte { return wire.AppendData(b, k.c.id, wire.Stdin, part) })
 		done += n
 	}
+}
+
+// wakeWriter makes a Write that waits look again.
+func (k *Conn) wakeWriter() {
+	k.c.upload.Wake()
+	k.c.g.out.wake()
 }
 
 // CloseWrite tells the server that no more comes. Reading goes on.
@@ -258,7 +259,7 @@ func (k *Conn) Close() error {
 		k.rdline.stop()
 		k.wline.stop()
 		k.c.download[wire.Stdout].Wake()
-		k.c.upload.Wake()
+		k.wakeWriter()
 		k.writing.Lock() // a Write under way returns first
 		defer k.writing.Unlock()
 		select {

@@ -31,8 +31,8 @@ type Door struct {
 	doors *Doors
 	index int
 	at    netip.AddrPort
-	once  sync.Once
-	shut  chan struct{}
+	open  context.Context // until Close
+	close context.CancelFunc
 }
 
 // OpenDoors has the agent listen at addresses of the sandbox's loopback, of IPv4, and for
@@ -46,7 +46,7 @@ func (g *Guest) OpenDoors(ctx context.Context, at []netip.AddrPort, resolver net
 	req := wire.DoorsRequest{Resolver: addressOf(resolver)}
 	for i, a := range at {
 		req.At = append(req.At, addressOf(a))
-		d.all = append(d.all, &Door{doors: d, index: i, at: a, shut: make(chan struct{})})
+		d.all = append(d.all, newDoor(d, i, a))
 	}
 	use := &dialing{release: func() {}, opened: make(chan struct{})}
 	c, err := g.open(ctx, wire.Request{Op: wire.OpDoors, Doors: &req}, use, shape{upload: true, downloads: 1, prompt: true})
@@ -70,6 +70,12 @@ func (g *Guest) OpenDoors(ctx context.Context, at []netip.AddrPort, resolver net
 	}
 }
 
+func newDoor(d *Doors, index int, at netip.AddrPort) *Door {
+	l := &Door{doors: d, index: index, at: at}
+	l.open, l.close = context.WithCancel(context.Background())
+	return l
+}
+
 func addressOf(a netip.AddrPort) wire.Address {
 	return wire.Address{IP: a.Addr().AsSlice(), Port: int(a.Port())}
 }
@@ -83,14 +89,14 @@ func (l *Door) Accept() (net.Conn, error) {
 	d := l.doors
 	select {
 	case d.places <- struct{}{}:
-	case <-l.shut:
+	case <-l.open.Done():
 		return nil, net.ErrClosed
 	case <-d.g.done:
 		return nil, net.ErrClosed
 	}
 	free := sync.OnceFunc(func() { <-d.places })
 	use := &dialing{release: free, opened: make(chan struct{})}
-	c, err := d.g.open(context.Background(), wire.Request{Op: wire.OpAccept, Accept: &wire.AcceptRequest{Door: l.index}}, use, shape{upload: true, downloads: 1})
+	c, err := d.g.open(l.open, wire.Request{Op: wire.OpAccept, Accept: &wire.AcceptRequest{Door: l.index}}, use, shape{upload: true, downloads: 1})
 	if err != nil {
 		free()
 		return nil, l.orClosed(err)
@@ -105,7 +111,7 @@ func (l *Door) Accept() (net.Conn, error) {
 		default:
 		}
 		return nil, l.orClosed(c.result())
-	case <-l.shut:
+	case <-l.open.Done():
 		c.abandon()
 		return nil, net.ErrClosed
 	}
@@ -114,7 +120,7 @@ func (l *Door) Accept() (net.Conn, error) {
 // orClosed is err, or that nothing comes any more.
 func (l *Door) orClosed(err error) error {
 	select {
-	case <-l.shut:
+	case <-l.open.Done():
 	case <-l.doors.g.done:
 	default:
 		return err
@@ -124,7 +130,7 @@ func (l *Door) orClosed(err error) error {
 
 // Close has nothing accepted any more. Programs still connect until Doors.Close.
 func (l *Door) Close() error {
-	l.once.Do(func() { close(l.shut) })
+	l.close()
 	return nil
 }
 
@@ -173,12 +179,11 @@ func packet(message []byte) (p wire.Packet, err error) {
 // is dropped.
 func (d *Doors) WriteTo(b []byte, to netip.AddrPort) error {
 	p := wire.AppendPacket(nil, &wire.Packet{Peer: addressOf(to), Content: b[:min(len(b), wire.MaxPacketContent)]})
-	n := d.c.upload.TakeUnless(func() bool { return true }, len(p))
-	if n < len(p) {
+	now := func() bool { return true }
+	n := d.c.upload.TakeUnless(now, len(p))
+	if n < len(p) || !d.g.out.addUnless(now, func(b []byte) []byte { return wire.AppendData(b, d.c.id, wire.Stdin, p) }) {
 		d.c.upload.Return(n)
-		return nil
 	}
-	d.g.send(func(b []byte) []byte { return wire.AppendData(b, d.c.id, wire.Stdin, p) })
 	return nil
 }
 

@@ -34,7 +34,8 @@ type Guest struct {
 	done    chan struct{}
 	tap     *tap
 	frames  *wire.Reader
-	dials   atomic.Int32 // connections into the sandbox: that the agent counts them, too, is no bound of ours
+	asking  chan struct{} // has one while a caller asks for an operation
+	dials   atomic.Int32  // connections into the sandbox: that the agent counts them, too, is no bound of ours
 
 	mu       sync.Mutex
 	err      error // why the connection ended
@@ -63,7 +64,7 @@ func New(ctx context.Context, conn Link, hello wire.Hello) (*Guest, error) {
 
 func newGuest(conn Link, hello wire.Hello) *Guest {
 	hello.Version = wire.Version
-	g := &Guest{conn: conn, hello: hello, done: make(chan struct{}), channels: map[uint32]*channel{}, tap: &tap{conn: conn}}
+	g := &Guest{conn: conn, hello: hello, done: make(chan struct{}), asking: make(chan struct{}, 1), channels: map[uint32]*channel{}, tap: &tap{conn: conn}}
 	g.frames = wire.NewReader(g.tap, wire.Agent)
 	g.out = newOutbox(conn, func(err error) { g.end(gone(err)) })
 	return g
@@ -123,7 +124,7 @@ func (g *Guest) Err() error {
 func (g *Guest) Close() error {
 	g.end(&sandbox.Error{Code: sandbox.CodeProtocol, Message: ErrClosed.Error(), Err: ErrClosed})
 	g.reading.Wait()
-	g.out.wait()
+	g.out.drained()
 	return nil
 }
 

@@ -76,7 +76,7 @@ func TestOutboxHoldsNothingWhenIdle(t *testing.T) {
 	if n, err := io.CopyN(io.Discard, theirs, large+200); err != nil {
 		t.Fatalf("%d bytes came: %v", n, err)
 	}
-	o.wait()
+	o.drained()
 	if !o.idle() {
 		t.Error("with nothing to write it still holds something")
 	}
@@ -103,7 +103,7 @@ func TestOutboxThatFails(t *testing.T) {
 	if err := <-failed; !errors.Is(err, io.ErrClosedPipe) {
 		t.Error(err)
 	}
-	o.wait()
+	o.drained()
 	if !o.add(func([]byte) []byte { t.Error("a frame for a connection that has ended"); return nil }) {
 		t.Error("too much waits for a connection that has ended")
 	}
@@ -117,6 +117,7 @@ func TestReleaseComesFirst(t *testing.T) {
 	for range 20_000 {
 		var sent bytes.Buffer // written to with the lock alone: all is taken at once
 		o := &outbox{try: func(b []byte) int { n, _ := sent.Write(b); return n }}
+		o.room.L = &o.mu
 		one := func(c byte) { o.add(func(b []byte) []byte { return append(b, c) }) }
 		o.addLast(func(b []byte) []byte { return b })
 		one('1')

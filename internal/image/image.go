@@ -154,3 +154,14 @@ func (t Template) OnlyHost(driver string) *sandbox.Error {
 		Hint:    "take the native driver, or the template " + sandbox.TemplateHost,
 	}
 }
+
+// End is where a program of the host's that the template shows really lies, after all
+// symbolic links; of others, and of an image's, it is p.
+func (t Template) End(root fs.FS, p string) string {
+	if t.Commands == nil {
+		if end, _, ok := newView(root).resolve(p); ok {
+			return end
+		}
+	}
+	return p
+}

@@ -95,7 +95,7 @@ func (l Language) Plan(mainFile string, args []string, limits sandbox.Limits, lo
 		steps.Results = path.Join(l.at().Support(), interpreter.ResultsFile)
 	}
 	if l.Compile != nil {
-		step := l.step(l.Compile, nil, words, overlay(limits, l.CompileLimits))
+		step := l.step(l.Compile, nil, words, l.CompileStep(limits))
 		steps.Compile = &step
 	}
 	if steps.Compile != nil || len(files) > 0 {
@@ -216,6 +216,11 @@ func notAnOption(file string) string {
 		return "./" + file
 	}
 	return file
+}
+
+// CompileStep are the limits of the compile step of a run with these limits.
+func (l Language) CompileStep(limits sandbox.Limits) sandbox.Limits {
+	return overlay(limits, l.CompileLimits)
 }
 
 // overlay returns limits with every field that over sets.

@@ -314,7 +314,7 @@ class Reader(Folder):
             self.hidden(node, node.args[0])
         if name in ("__import__", "importlib.import_module") and args and "t" in args[0]:
             self.emit("import", node, args[0]["t"][:80])
-        if name in READS and args and "t" in args[0] and depth < MAX_NESTED:
+        if name in READS and args and "t" in args[0]:
             self.nested(node, args[0]["t"], depth)
 
     # A name that is put together out of what would do as it is.
@@ -327,11 +327,16 @@ class Reader(Folder):
         if base in ("globals()", "vars()", "locals()", "__builtins__", "sys.modules") or base.endswith("__dict__"):
             self.hidden(node, node.slice)
 
-    # Source that is written as a text in the source.
+    # Source that is written as a text in the source. What of it cannot be read was not
+    # looked at.
     def nested(self, node, text, depth):
+        if depth >= MAX_NESTED or len(text) >= MAX_TEXT:
+            self.full = True
+            return
         try:
             tree = ast.parse(text)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
+            self.full = True
             return
         before = len(self.facts)
         self.read(tree, depth + 1)

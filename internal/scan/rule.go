@@ -131,3 +131,11 @@ func mentionsAny(f *fact, patterns []string) bool {
 func word(name string) func(*program, *fact) bool {
 	return func(_ *program, f *fact) bool { return f.kind == kindWord && f.name == name }
 }
+
+// RuleIDs are the ids of all rules.
+func RuleIDs() (ids []string) {
+	for _, r := range Rules() {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}

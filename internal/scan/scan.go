@@ -79,7 +79,7 @@ func (s Scanner) Scan(ctx context.Context, src Source) (*Report, error) {
 	if p.unread != "" {
 		r.Unread = "could not be read: " + sandbox.SafeText(p.unread, 2*maxShownText)
 	}
-	r.Truncated = p.full
+	r.Truncated, r.Missed = p.full, p.full
 	judge(r, p)
 	return r, nil
 }
@@ -136,6 +136,7 @@ func judge(r *Report, p *program) {
 			return
 		case count[rule.ID] >= maxPerRule || len(r.Findings) >= maxFindings:
 			r.Truncated = true
+			r.Missed = r.Missed || count[rule.ID] == 0
 			return
 		}
 		seen[k] = true

@@ -101,7 +101,8 @@ func (s *shellReader) node(n syntax.Node) {
 			return
 		}
 		var words []string
-		for _, w := range n.Args[:min(len(n.Args), 60)] {
+		s.p.full = s.p.full || len(n.Args) > maxCommandWords
+		for _, w := range n.Args[:min(len(n.Args), maxCommandWords)] {
 			words = append(words, s.text(w))
 		}
 		if composed(n.Args[0]) && !strings.ContainsAny(words[0], "/${ ") {
@@ -359,15 +360,29 @@ func (s *shellReader) raw(w *syntax.Word) string {
 	return (&shellReader{p: s.p}).text(w)
 }
 
+// maxCommandWords is how many words of a command are looked at.
+const maxCommandWords = 1000
+
+// inner reads a source inside a source. One that cannot be read was not looked at.
+func (p *program) inner(source string, at place) {
+	if readShell(p, source, at) != "" {
+		p.full = true
+	}
+}
+
 // command adds a command by its words, and what is inside it: sh -c, eval, xargs.
 func (p *program) command(words []string, at place) {
 	words = plainCommand(words)
-	if len(words) == 0 || at.depth > maxNestedText {
+	switch {
+	case len(words) == 0:
+		return
+	case at.depth > maxNestedText:
+		p.full = true
 		return
 	}
 	name := baseName(words[0])
 	f := fact{kind: kindCommand, line: at.line, column: at.column, name: name}
-	for _, w := range words[1:min(len(words), 60)] {
+	for _, w := range words[1:min(len(words), maxCommandWords)] {
 		f.args = append(f.args, arg{Text: w})
 	}
 	p.add(f)
@@ -376,12 +391,12 @@ func (p *program) command(words []string, at place) {
 	case slices.Contains(shells, name):
 		for i, w := range words[:len(words)-1] {
 			if i > 0 && strings.HasPrefix(w, "-") && strings.HasSuffix(w, "c") {
-				_ = readShell(p, words[i+1], at)
+				p.inner(words[i+1], at)
 				return
 			}
 		}
 	case name == "eval":
-		_ = readShell(p, strings.Join(words[1:], " "), at)
+		p.inner(strings.Join(words[1:], " "), at)
 	case name == "xargs" || name == "watch" || name == "crontab":
 		p.command(afterFlags(words[1:]), at)
 	case name == "find":

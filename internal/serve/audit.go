@@ -8,6 +8,16 @@ import (
 	"pinfold/internal/engine/records"
 )
 
+// openWatcher makes the server a witness, where the configuration names logs of others.
+func (s *server) openWatcher() error {
+	keys, err := s.config.Audit.Keys()
+	if err != nil || len(keys) == 0 {
+		return err
+	}
+	s.watcher, err = audit.OpenWatcher(filepath.Join(s.store.Dir(), audit.WatchDir), keys, s.log)
+	return err
+}
+
 // openAudit opens the audit log, where the configuration asks for one.
 func (s *server) openAudit() (records.Auditor, error) {
 	c := s.config.Audit

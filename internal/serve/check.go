@@ -41,6 +41,10 @@ func Check(ctx context.Context, c *config.Config, o Options) []Finding {
 		_, err := readGate(file)
 		found = append(found, finding("gate", "the output gate can be read, and its schemas be used", err))
 	}
+	if len(c.Profiles) > 0 {
+		_, err := readProfiles(ctx, c)
+		found = append(found, finding("profiles", "what the profiles reach, their tenants may", err))
+	}
 	for i, address := range c.Listen {
 		if path, unix := strings.CutPrefix(address, config.UnixPrefix); unix {
 			found = append(found, finding(fmt.Sprintf("listen[%d]", i), "the socket's directory is there", checkDirectory(filepath.Dir(path))))

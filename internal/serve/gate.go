@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"pinfold/internal/gate"
+	"pinfold/internal/language"
 	"pinfold/internal/strictjson"
 	"pinfold/sandbox"
 )
@@ -63,6 +64,11 @@ func parseGate(name string) (*sandbox.Gate, error) {
 	}
 	if err := g.Validate(); err != nil {
 		return nil, err
+	}
+	for i, v := range g.Validators {
+		if _, err := language.Find(v.Language); err != nil {
+			return nil, sandbox.AsError(err).WithField(fmt.Sprintf("gate.validators[%d].language", i))
+		}
 	}
 	_, err = gate.New(g, nil) // its schemas can be used
 	return &g, err

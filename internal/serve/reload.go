@@ -52,7 +52,7 @@ func (s *server) watchSignals(done <-chan struct{}, cancel func()) <-chan order 
 }
 
 // reload reads the configuration again and takes over what can change while
-// the server runs: quotas, pools, the log's level, the certificate. After an
+// the server runs: quotas, pools, the policy, the log's level, the certificate. After an
 // error everything stays as it was.
 func (s *server) reload(ctx context.Context) {
 	if s.o.Reload == nil {
@@ -62,6 +62,9 @@ func (s *server) reload(ctx context.Context) {
 	fresh, err := s.o.Reload()
 	if err == nil && s.cert != nil && fresh.TLS.Cert != "" {
 		err = s.cert.load(fresh.TLS)
+	}
+	if err == nil {
+		err = s.setPolicy(fresh)
 	}
 	if err != nil {
 		e := sandbox.AsError(err)
@@ -105,7 +108,7 @@ func needsRestart(old, fresh *config.Config) bool {
 		d := *config.Default()
 		d.Listen, d.InsecureListen, d.State, d.Domain = c.Listen, c.InsecureListen, c.State, c.Domain
 		d.AllowedHosts, d.AllowedOrigins, d.Capacity, d.Limits, d.TTL = c.AllowedHosts, c.AllowedOrigins, c.Capacity, c.Limits, c.TTL
-		d.CompileCache, d.Snapshots, d.Network, d.Secrets, d.Gate = c.CompileCache, c.Snapshots, c.Network, c.Secrets, c.Gate
+		d.CompileCache, d.Snapshots, d.Network, d.Secrets, d.Gate, d.Audit = c.CompileCache, c.Snapshots, c.Network, c.Secrets, c.Gate, c.Audit
 		d.Retention, d.Log.Format, d.Telemetry = c.Retention, c.Log.Format, c.Telemetry
 		d.TLS.Cert = map[bool]string{true: "on"}[c.TLS.Cert != ""]
 		return d

@@ -7,6 +7,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -24,7 +25,10 @@ import (
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
 	"pinfold/internal/engine/admission"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/snapshots"
+	"pinfold/internal/packages"
+	"pinfold/internal/policy"
 	"pinfold/internal/probe"
 	"pinfold/internal/secret/vault"
 	"pinfold/internal/store"
@@ -72,19 +76,22 @@ type server struct {
 	o      Options
 	config *config.Config // what holds now; reload replaces it
 	quotas atomic.Pointer[config.Quotas]
+	policy atomic.Pointer[policy.Policy] // nil: there is none
 	level  *slog.LevelVar
 	log    *slog.Logger
 
 	opening atomic.Bool // until everything is made
 
 	store     *store.Store
-	audit     *audit.Log // nil: there is none
-	keys      *keyWatch  // nil: there is no log
+	audit     *audit.Log     // nil: there is none
+	keys      *keyWatch      // nil: there is no log
+	watcher   *audit.Watcher // nil: it is nobody's witness
 	listeners []*listener
 	telemetry *telemetry.Telemetry
 	access    *access.Service
 	compiled  *compilecache.Cache // nil: off
 	secrets   *vault.Store        // nil: none are kept
+	signer    *audit.Signer       // of manifests
 	engine    *engine.Engine
 	cert      *certificate
 	http      *http.Server
@@ -145,7 +152,7 @@ func (s *server) open(ctx context.Context) error {
 		Engine: s.engine, Access: s.access, Version: s.o.Version, Domain: s.config.Domain,
 		AllowedHosts: hostsWithoutPorts(s.config.AllowedHosts), AllowedOrigins: s.config.AllowedOrigins,
 		Metrics: s.telemetry.Handler(), Middleware: s.telemetry.Middleware, Log: s.log,
-		SpoolDir: s.config.State, Build: s.builder(), Audit: s.audit, Secrets: s.secrets,
+		SpoolDir: s.config.State, Build: s.builder(), Audit: s.audit, Watcher: s.watcher, Secrets: s.secrets, Signer: s.signer,
 	})
 	if err != nil {
 		return err
@@ -188,18 +195,32 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err := s.openSecrets(); err != nil {
 		return err
 	}
+	if err := s.openWatcher(); err != nil {
+		return err
+	}
 	auditor, err := s.openAudit()
 	if err != nil {
 		return err
 	}
 	output, err := readGate(c.Gate.File)
+	if err == nil {
+		err = s.setPolicy(c)
+	}
 	if err != nil {
 		return err
 	}
+	profiles, err := readProfiles(ctx, c)
+	if err != nil {
+		return err
+	}
+	if s.signer, err = audit.OpenSigner(filepath.Join(s.store.Dir(), manifestDir), cmp.Or(c.Audit.Name, "pinfold-"+records.NewID("")[:10])); err != nil {
+		return err
+	}
 	e, err := s.o.NewEngine(engine.Options{
-		Store: s.store, Auditor: auditor, Capacity: capacity(c.Capacity), Quota: s.quota, Pools: poolSpecs(c.Pools),
-		Policy: admission.Policy{Default: c.Limits.Default, Max: c.Limits.Max, Network: networkPolicy(c.Network), Gate: output}, DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
-		Snapshots: s.snapshots(), Retention: c.Retention, DestroyLater: true, CompileCache: s.compiled, Secrets: s.secrets, Log: s.log, Observer: s.telemetry,
+		Version: s.o.Version,
+		Store:   s.store, Auditor: auditor, Capacity: capacity(c.Capacity), Quota: s.quota, Pools: poolSpecs(c.Pools),
+		Policy: admission.Policy{Default: c.Limits.Default, Max: c.Limits.Max, Network: networkPolicy(c.Network), Gate: output, Profiles: profiles}, DefaultTTL: c.TTL.Default, MaxTTL: c.TTL.Max,
+		Snapshots: s.snapshots(), Retention: c.Retention, DestroyLater: true, CompileCache: s.compiled, Packages: s.packages(), Secrets: s.secrets, Rules: s.rules, Log: s.log, Observer: s.telemetry,
 	})
 	if err != nil {
 		return err
@@ -209,6 +230,9 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.telemetry.Watch(e.Stats)
 	return e.Open(ctx)
 }
+
+// manifestDir is in the state directory, with the key that signs manifests.
+const manifestDir = "manifest"
 
 // compileCacheDir is in the state directory.
 const compileCacheDir = "compiled"
@@ -224,6 +248,12 @@ func (s *server) openCompileCache() error {
 	var err error
 	s.compiled, err = compilecache.Open(compilecache.Options{Dir: dir, Bytes: int64(c.Bytes), TenantBytes: int64(c.TenantBytes), Log: s.log})
 	return err
+}
+
+// packages are what requests may ask for.
+func (s *server) packages() *packages.Store {
+	p := s.config.Packages
+	return packages.New(packages.Options{Dir: filepath.Join(s.store.Dir(), packages.DirName), Bytes: int64(p.Bytes), Indexes: p.Indexes.Of()})
 }
 
 // snapshotsDir is in the state directory.
@@ -326,6 +356,9 @@ func (s *server) close() error {
 	}
 	if s.audit != nil { // everything that it records has ended
 		errs = append(errs, s.audit.Close())
+	}
+	if s.watcher != nil {
+		errs = append(errs, s.watcher.Close())
 	}
 	for _, l := range s.listeners {
 		l.close()

@@ -27,7 +27,7 @@ func sandboxRows() source {
 func runRows() source {
 	return source{
 		table: "runs", what: "run", body: "(SELECT CAST(body AS BLOB) FROM results WHERE run = seq)",
-		fields: "quote(created_at)||','||quote(finished_at)||','||quote(language)||','||quote(metadata)||','||quote(idempotency_key)||','||quote(digest)||','||quote(status)||','||quote(cause)",
+		fields: "quote(created_at)||','||quote(finished_at)||','||quote(language)||','||quote(metadata)||','||quote(idempotency_key)||','||quote(digest)||','||quote(status)||','||quote(cause)||','||quote(facts)||','||quote(seen)",
 	}
 }
 

@@ -376,6 +376,19 @@ func TestKeysAndTenantsAreKept(t *testing.T) {
 			t.Errorf("%s allows %#v: %v", damaged, got.Allow, err)
 		}
 	}
+	confined := access.Record{Key: access.Key{ID: "confined", Tenant: "n", Scopes: []string{"run"}, CreatedAt: end, Profiles: []string{"plots"}}, Hash: r.Hash}
+	if err := store.InsertKey(ctx, confined); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := store.FindKey(ctx, "confined"); err != nil || !slices.Equal(got.Profiles, []string{"plots"}) || got.Allow != nil {
+		t.Errorf("%#v %v", got, err)
+	}
+	for _, damaged := range []string{"", "null", "{"} {
+		sqlOn(t, dir, "UPDATE keys SET profiles = '"+damaged+"' WHERE id = 'confined'")
+		if got, err := store.FindKey(ctx, "confined"); err != nil || got.Profiles == nil || len(got.Profiles) > 0 {
+			t.Errorf("%s confines to %#v: %v", damaged, got.Profiles, err)
+		}
+	}
 	sqlOn(t, dir, "DELETE FROM keys WHERE tenant = 'n'")
 	sqlOn(t, dir, "DELETE FROM tenants WHERE name = 'n'")
 	quota := admission.Quota{Sandboxes: 5, CPUs: 1.5}

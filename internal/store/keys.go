@@ -11,7 +11,7 @@ import (
 	"pinfold/internal/store/paging"
 )
 
-const keyColumns = "id, tenant, name, scopes, created_at, expires_at, revoked_at, last_used_at, allow"
+const keyColumns = "id, tenant, name, scopes, created_at, expires_at, revoked_at, last_used_at, allow, profiles"
 
 // addTenant makes a tenant that is not there yet.
 const addTenant = "INSERT INTO tenants (name, created_at, quota) VALUES (?, ?, '{}') ON CONFLICT DO NOTHING"
@@ -29,13 +29,17 @@ func (s *Store) InsertKey(ctx context.Context, r access.Record) error {
 		if _, err := w.exec(ctx, addTenant, r.Tenant, paging.Nanos(r.CreatedAt)); err != nil {
 			return err
 		}
-		allow, err := allowed(r.Allow)
+		allow, err := kept(r.Allow)
 		if err != nil {
 			return err
 		}
-		_, err = w.exec(ctx, "INSERT INTO keys ("+keyColumns+", hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		profiles, err := kept(r.Profiles)
+		if err != nil {
+			return err
+		}
+		_, err = w.exec(ctx, "INSERT INTO keys ("+keyColumns+", hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 			r.ID, r.Tenant, r.Name, strings.Join(r.Scopes, " "), paging.Nanos(r.CreatedAt),
-			instant(r.ExpiresAt), instant(r.RevokedAt), instant(r.LastUsedAt), allow, r.Hash)
+			instant(r.ExpiresAt), instant(r.RevokedAt), instant(r.LastUsedAt), allow, profiles, r.Hash)
 		return err
 	})
 }
@@ -164,21 +168,27 @@ func scanKey(first ...any) ([]any, func() access.Key) {
 	var scopes string
 	var created int64
 	var expires, revoked, used *int64
-	var allow *string
-	dest := slices.Concat(first, []any{&k.ID, &k.Tenant, &k.Name, &scopes, &created, &expires, &revoked, &used, &allow})
+	var allow, profiles *string
+	dest := slices.Concat(first, []any{&k.ID, &k.Tenant, &k.Name, &scopes, &created, &expires, &revoked, &used, &allow, &profiles})
 	return dest, func() access.Key {
 		k.Scopes = strings.Fields(scopes)
 		k.CreatedAt = paging.Time(created)
 		k.ExpiresAt, k.RevokedAt, k.LastUsedAt = moment(expires), moment(revoked), moment(used)
-		if allow != nil && json.Unmarshal([]byte(*allow), &k.Allow) != nil || allow != nil && k.Allow == nil {
-			k.Allow = []string{} // what cannot be read allows nothing
-		}
+		k.Allow, k.Profiles = wordsOf(allow), wordsOf(profiles)
 		return k
 	}
 }
 
-// allowed is the list of a key as it is kept.
-func allowed(list []string) (any, error) {
+// wordsOf is a list of a key that was kept. What cannot be read allows nothing.
+func wordsOf(text *string) (all []string) {
+	if text != nil && json.Unmarshal([]byte(*text), &all) != nil || text != nil && all == nil {
+		return []string{}
+	}
+	return all
+}
+
+// kept is a list of a key as it is kept.
+func kept(list []string) (any, error) {
 	if list == nil {
 		return nil, nil
 	}

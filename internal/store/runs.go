@@ -7,6 +7,7 @@ import (
 
 	"pinfold/internal/engine/records"
 	"pinfold/internal/headroom"
+	"pinfold/internal/policy"
 	"pinfold/internal/store/paging"
 	"pinfold/sandbox"
 )
@@ -33,18 +34,22 @@ func (s *Store) BeginRun(ctx context.Context, r records.Run) (*records.Run, erro
 	if r.IdempotencyKey != "" {
 		key = r.IdempotencyKey
 	}
-	args := []any{r.Tenant, r.ID, paging.Nanos(r.CreatedAt), r.Language, string(metadata), key, r.Digest}
+	facts, err := r.Facts.Encode()
+	if err != nil {
+		return nil, s.fault(doing, err)
+	}
+	args := []any{r.Tenant, r.ID, paging.Nanos(r.CreatedAt), r.Language, string(metadata), key, r.Digest, string(facts)}
 	var earlier *records.Run
 	asked := ctx
-	err = s.write(ctx, doing, len(metadata), func(ctx context.Context, w *session) error {
+	err = s.write(ctx, doing, len(metadata)+len(facts), func(ctx context.Context, w *session) error {
 		if key != nil {
 			var err error
 			if earlier, err = w.runOf(ctx, asked, r.Tenant, r.IdempotencyKey, s); err != nil || earlier != nil {
 				return err
 			}
 		}
-		_, err := w.exec(ctx, `INSERT INTO runs (tenant, id, created_at, language, metadata, idempotency_key, digest, status, cause)
-			VALUES (?, ?, ?, ?, ?, ?, ?, '', '')`, args...)
+		_, err := w.exec(ctx, `INSERT INTO runs (tenant, id, created_at, language, metadata, idempotency_key, digest, facts, status, cause)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, '', '')`, args...)
 		if isDuplicate(err) {
 			return paging.InUse("run", r.ID)
 		}
@@ -98,10 +103,18 @@ func (s *Store) FinishRun(ctx context.Context, tenant, id string, result *sandbo
 	if err != nil {
 		return s.fault(doing, err)
 	}
-	return s.write(ctx, doing, len(body), func(ctx context.Context, w *session) error {
+	seen, err := policy.SeenIn(result).Encode()
+	if err != nil {
+		return s.fault(doing, err)
+	}
+	var saw any
+	if seen != nil {
+		saw = string(seen)
+	}
+	return s.write(ctx, doing, len(body)+len(seen), func(ctx context.Context, w *session) error {
 		var seq int64
-		err := w.row(ctx, "UPDATE runs SET finished_at = ?, status = ?, cause = ? WHERE tenant = ? AND id = ? AND finished_at IS NULL RETURNING seq",
-			[]any{s.now().UnixNano(), string(result.Status), string(result.Cause.Kind), tenant, id}, &seq)
+		err := w.row(ctx, "UPDATE runs SET finished_at = ?, status = ?, cause = ?, seen = ? WHERE tenant = ? AND id = ? AND finished_at IS NULL RETURNING seq",
+			[]any{s.now().UnixNano(), string(result.Status), string(result.Cause.Kind), saw, tenant, id}, &seq)
 		if isGone(err) {
 			err := w.row(ctx, "SELECT seq FROM runs WHERE tenant = ? AND id = ?", []any{tenant, id}, &seq)
 			if isGone(err) {
@@ -165,4 +178,34 @@ func scanRunAndResult(rest ...any) ([]any, func() (records.Run, error)) {
 		}
 		return r, err
 	}
+}
+
+// LastRuns returns the newest finished runs of all tenants as a policy looks at them. One
+// that cannot be read is left out.
+func (s *Store) LastRuns(ctx context.Context, most int) ([]policy.Past, error) {
+	const doing = "reading the last runs"
+	st, err := s.stmt(ctx, `SELECT id, created_at, facts, coalesce(seen, '') FROM runs
+		WHERE facts IS NOT NULL AND finished_at IS NOT NULL ORDER BY created_at DESC, seq DESC LIMIT ?`)
+	if err != nil {
+		return nil, s.fault(doing, err)
+	}
+	rows, err := st.QueryContext(ctx, most)
+	if err != nil {
+		return nil, s.fault(doing, err)
+	}
+	defer drop(rows)
+	var all []policy.Past
+	for rows.Next() {
+		var p policy.Past
+		var at int64
+		var facts, seen []byte
+		if err := rows.Scan(&p.ID, &at, &facts, &seen); err != nil {
+			return nil, s.fault(doing, err)
+		}
+		p.CreatedAt = paging.Time(at)
+		if p.Facts.Decode(facts, seen) == nil {
+			all = append(all, p)
+		}
+	}
+	return all, s.fault(doing, rows.Err())
 }

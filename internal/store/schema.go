@@ -18,7 +18,9 @@ const applicationID = 0x50464C44
 
 // migrations lead from an empty file to the newest schema. A released entry
 // never changes: a database remembers how many it has seen (user_version).
-func migrations() []string { return []string{schema1, schema2, schema3, schema4, schema5, schema6} }
+func migrations() []string {
+	return []string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8}
+}
 
 // Objects stand under (tenant, id), so that no statement can find another
 // tenant's. Results are apart from runs: lists never read them.
@@ -144,6 +146,18 @@ CREATE TABLE snapshots (
 // A key can have a list of endpoints.
 const schema6 = `
 ALTER TABLE keys ADD COLUMN allow TEXT; -- JSON; NULL: it narrows nothing
+`
+
+// A key can be for some profiles only.
+const schema7 = `
+ALTER TABLE keys ADD COLUMN profiles TEXT; -- JSON; NULL: it confines nothing
+`
+
+// What a policy would have looked at, and what a scan saw.
+const schema8 = `
+ALTER TABLE runs ADD COLUMN facts TEXT; -- JSON; NULL: they are not known
+ALTER TABLE runs ADD COLUMN seen TEXT;  -- JSON; NULL: nobody has looked
+CREATE INDEX runs_newest ON runs (created_at);
 `
 
 // create makes a database where there is none. It gets its name when it is

@@ -68,7 +68,7 @@ func (s *Store) ListSnapshots(ctx context.Context, tenant string) ([]records.Sna
 		if err != nil {
 			return nil, s.fault(doing, err)
 		}
-		r.Request = sandbox.Create{}
+		r.Request, r.Packages = sandbox.Create{}, sandbox.Packages{}
 		all = append(all, r)
 	}
 	return all, s.fault(doing, rows.Err())

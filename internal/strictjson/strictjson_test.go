@@ -28,7 +28,7 @@ func TestDecodeSpec(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	const spec, limit = sandbox.CodeSpecInvalid, sandbox.CodeLimitInvalid
-	const all = "the fields are allowed_imports, args, artifacts, code, cold, driver, entrypoint, env, files, gate, isolation, language, limits, metadata, network, output_base64, require, scan, stdin, template, warm"
+	const all = "the fields are allowed_imports, args, artifacts, code, cold, driver, entrypoint, env, files, gate, isolation, language, limits, metadata, network, output_base64, packages, profile, require, scan, stdin, template, warm"
 	for name, c := range map[string]struct{ in, code, field, hint string }{
 		"unknown field":        {`{"langauge":"python"}`, spec, "langauge", `did you mean "language"?`},
 		"wrong case":           {`{"Code":"x"}`, spec, "Code", `did you mean "code"?`},

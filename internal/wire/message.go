@@ -41,9 +41,10 @@ const (
 	// MaxDials is the most connections into a sandbox at once.
 	MaxDials = 200
 	// MaxAccepts is the most connections out of a sandbox at once, with the doors at
-	// which one is waited for. MaxDoors is the most doors.
+	// which one is waited for. MaxDoors is the most doors:
+	// those of a declaration (sandbox.MaxDoors) and two proxies.
 	MaxAccepts = 192
-	MaxDoors   = 64
+	MaxDoors   = 66
 	// MaxTerminal is the most columns and rows of a terminal.
 	MaxTerminal = 1000
 )

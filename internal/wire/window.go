@@ -120,6 +120,13 @@ func (c *Credit) Grant(n uint32) error {
 	return nil
 }
 
+// Closed says whether the stream has ended.
+func (c *Credit) Closed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
+}
+
 // Close ends the stream: the receiver takes no more. Take returns 0 from now on.
 func (c *Credit) Close() {
 	c.mu.Lock()

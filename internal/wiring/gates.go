@@ -3,14 +3,14 @@
 package wiring
 
 import (
-	"pinfold/internal/engine/runs"
+	"pinfold/internal/engine/execution"
 	"pinfold/internal/gate"
 	"pinfold/internal/secret"
 	"pinfold/sandbox"
 )
 
 // newGate makes the gate of a run.
-func newGate(g sandbox.Gate, secrets []secret.Secret) (runs.Gate, error) {
+func newGate(g sandbox.Gate, secrets []secret.Secret) (execution.Gate, error) {
 	made, err := gate.New(g, secrets)
 	if err != nil {
 		return nil, err

@@ -2,7 +2,7 @@
 
 package wiring
 
-import "pinfold/internal/engine/runs"
+import "pinfold/internal/engine/execution"
 
 // newGate is none: the lean program hands runs with a gate over to the whole one.
-var newGate runs.Gates
+var newGate execution.Gates

@@ -3,6 +3,8 @@
 package wiring
 
 import (
+	"path/filepath"
+
 	"pinfold/internal/agentbin"
 	"pinfold/internal/config"
 	"pinfold/internal/driver"
@@ -16,7 +18,7 @@ func machines(c *config.Config) []driver.Driver {
 		return nil
 	}
 	return []driver.Driver{qemu.New(qemu.Options{
-		Program: q.Program, Kernel: q.Kernel, Modules: q.Modules,
+		Program: q.Program, Kernel: q.Kernel, Modules: q.Modules, CacheDir: filepath.Join(c.State, "machines"),
 		Agent: agentbin.Open, Warden: agentbin.Warden,
 	})}
 }

@@ -16,7 +16,7 @@ import (
 // withAudit gives a server an audit log, which is closed with the test.
 func withAudit(t *testing.T, s *settings) *audit.Log {
 	t.Helper()
-	l, err := audit.Open(audit.Options{Dir: filepath.Join(t.TempDir(), audit.Dir), Strict: true})
+	l, err := audit.Open(audit.Options{Dir: filepath.Join(t.TempDir(), audit.Dir), Strict: true, KeepTexts: true, TextBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ type settings struct {
 }
 
 // newWorld starts a server. Its keys: alpha and beta are two tenants' with all
-// scopes but admin; run, sandbox and read are alpha's with that scope alone;
+// scopes but admin; run, sandbox, read and approve are alpha's with that scope alone;
 // admin has its own tenant.
 func newWorld(t *testing.T, change func(*settings)) *world {
 	t.Helper()
@@ -138,7 +138,7 @@ func (w *world) makeKeys() {
 		tenant string
 		scopes []string
 	}{
-		"alpha": {"alpha", []string{"run", "sandbox", "read"}}, "beta": {"beta", []string{"run", "sandbox", "read"}},
+		"alpha": {"alpha", []string{"run", "sandbox", "read", "approve"}}, "beta": {"beta", []string{"run", "sandbox", "read", "approve"}}, "approve": {"alpha", []string{"approve"}},
 		"run": {"alpha", []string{"run"}}, "sandbox": {"alpha", []string{"sandbox"}}, "read": {"alpha", []string{"read"}}, "admin": {"root", []string{"admin"}},
 	} {
 		_, secret, err := w.access.Create(w.t.Context(), k.tenant, name, k.scopes, 0)

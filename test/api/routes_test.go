@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"pinfold/internal/api"
+	"pinfold/internal/audit"
 	"pinfold/internal/template"
 	"pinfold/internal/template/build"
 	"pinfold/sandbox"
@@ -63,9 +64,12 @@ func (w *world) operations() []operation {
 
 // Every operation in the document works, once at least.
 func TestEveryRouteWorks(t *testing.T) {
+	var other *audit.Log
 	w := newWorld(t, func(s *settings) {
 		withAudit(t, s)
+		other = withWatcher(t, s)
 		s.api.Secrets = newVault(t)
+		s.engine.Rules = askingAbout(t, "please ask")
 		s.api.Build = func(_ context.Context, d *build.Declaration, o build.Options) (build.Result, error) {
 			return build.Result{Template: template.Template{Name: d.Name}, Cached: !o.Fresh}, nil
 		}
@@ -82,6 +86,8 @@ func TestEveryRouteWorks(t *testing.T) {
 	useSecrets(w)
 	useHost(w)
 	useAudit(w)
+	useWitness(w, other)
+	useApprovals(w)
 	w.must(200, request{key: "alpha", method: "DELETE", path: box})
 	if a := w.must(200, request{key: "alpha", method: "DELETE", path: box}); !strings.Contains(a.body, `"ended"`) {
 		t.Errorf("destroyed again: %s", a.body)
@@ -115,6 +121,11 @@ func useRuns(w *world) {
 	w.must(200, request{key: "run", method: "POST", path: "/v1/runs/" + result.ID + "/cancel"}).json(t, &run)
 	if run.Status != sandbox.StatusSucceeded {
 		t.Fatalf("%+v", run)
+	}
+	var again sandbox.Result
+	w.must(200, request{key: "run", method: "POST", path: "/v1/runs/" + result.ID + "/replay"}).json(t, &again)
+	if again.Replay == nil || !again.Replay.Same || again.Replay.Of != result.ID {
+		t.Fatalf("%+v", again.Replay)
 	}
 	var runs api.List[api.Run]
 	w.must(200, request{key: "run", method: "GET", path: "/v1/runs?metadata=a%3Db%3Dc&status=succeeded&limit=1&order=oldest"}).json(t, &runs)
@@ -211,6 +222,7 @@ func useSandbox(w *world, box string) {
 	if !later.ExpiresAt.After(info.ExpiresAt) {
 		t.Fatalf("%v, then %v", info.ExpiresAt, later.ExpiresAt)
 	}
+	w.must(200, request{key: "alpha", method: "PATCH", path: box + "/network", body: map[string]any{"network": "none"}}).json(t, &later)
 	w.must(200, request{key: "alpha", method: "POST", path: box + "/pause"}).json(t, &later)
 	if later.State != sandbox.StatePaused {
 		t.Fatalf("paused: %+v", later)
@@ -365,7 +377,7 @@ func useLinks(w *world, box string) {
 func useHost(w *world) {
 	t := w.t
 	t.Helper()
-	for _, path := range []string{"/v1/languages", "/v1/templates", "/v1/drivers", "/v1/usage?from=2026-01-01&to=2026-12-31", "/v1/whoami"} {
+	for _, path := range []string{"/v1/languages", "/v1/templates", "/v1/drivers", "/v1/manifest", "/v1/usage?from=2026-01-01&to=2026-12-31", "/v1/whoami"} {
 		w.must(200, request{key: "read", method: "GET", path: path})
 	}
 	if a := w.must(200, request{key: "alpha", method: "GET", path: "/v1/whoami"}); !strings.Contains(a.body, `"tenant":"alpha"`) {

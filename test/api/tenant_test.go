@@ -162,7 +162,11 @@ func TestScopes(t *testing.T) {
 	for _, o := range w.operations() {
 		if len(o.spec.Scopes) == 0 {
 			public++
-			if a := w.do(request{method: o.method, path: o.path}); a.status != 200 {
+			want := 200
+			if o.path == "/v1/witness/checkpoints" { // a signature is its key, and this server is no witness
+				want = 404
+			}
+			if a := w.do(request{method: o.method, path: o.path}); a.status != want {
 				t.Errorf("%s without a key: %d", o.name(), a.status)
 			}
 			continue
@@ -195,7 +199,7 @@ func TestScopes(t *testing.T) {
 			t.Errorf("%s only reads, and a key to read is not enough", o.name())
 		}
 	}
-	if public != 4 {
+	if public != 5 {
 		t.Errorf("%d operations need no key", public)
 	}
 	if a := w.do(request{key: "admin", method: "POST", path: "/v1/runs", body: sandbox.Spec{Language: "sh", Code: "x"}}); a.status != 200 {

@@ -62,7 +62,7 @@ func newArenaOf(t *testing.T, prelude, runsc string) *arena {
 
 // newEngine makes an engine whose sandboxes have the given agent inside. Like
 // the real program, it has the agent in a file too, which root runs.
-func (a *arena) newEngine(agent []byte) (*engine.Engine, driver.Driver) {
+func (a *arena) newEngine(agent []byte, change ...func(*engine.Options)) (*engine.Engine, driver.Driver) {
 	file := filepath.Join(a.dir, "agent")
 	if err := os.WriteFile(file, agent, 0o755); err != nil { //nolint:gosec // a program
 		a.Fatal(err)
@@ -75,7 +75,11 @@ func (a *arena) newEngine(agent []byte) (*engine.Engine, driver.Driver) {
 	if a.runsc != "" {
 		d = gvisor.New(gvisor.Options{Runsc: a.runsc, Agent: open, Blocks: filepath.Join(a.state, "blocks")})
 	}
-	e := engine.New(engine.Options{Drivers: []driver.Driver{d}, Template: imagetest.Templates, Host: os.DirFS("/")})
+	o := engine.Options{Drivers: []driver.Driver{d}, Template: imagetest.Templates, Host: os.DirFS("/")}
+	for _, f := range change {
+		f(&o)
+	}
+	e := engine.New(o)
 	a.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			a.Errorf("closing the engine: %v", err)

@@ -21,12 +21,28 @@ const docsFile = "../../docs/attacks.md"
 // elsewhere lists attacks of the catalogue that other tests make, and those
 // that wait for what does not exist yet.
 var elsewhere = [][2]string{
-	{"KE-01: the filter, interpreted for every architecture and number", "internal/linux/seccomp: TestGoldenTable, TestFilterAgreesWithTables"},
+	{"KE-01: the filter, interpreted for every architecture and number", "`internal/linux/seccomp.TestGoldenTable`, `internal/linux/seccomp.TestFilterAgreesWithTables`"},
 	{"KE-13: weaker kernels are refused or named", "internal/driver/native and test/kernels"},
-	{"FS-10: archives that go in", "waits for archives"},
-	{"NE-03 to NE-17, CR-02, CR-03: declared endpoints and secrets", "internal/egress and test/network"},
-	{"PT-03, PT-06 to PT-08, OU-05: requests of many tenants", "wait for the server"},
-	{"LI-01 to LI-11: a life that is cut short", "internal/driver/native: crash, soak and race tests; the server's wait for it"},
+	{"FS-10: archives that go in", "`internal/archive.TestHostileArchives`, `internal/archive.TestRollback`, `internal/archive.FuzzUnpack`, `test/api.TestUnsafeArchivesAreRefused`"},
+	{"NE-03, NE-05: addresses of metadata services, names that change where they lead", "`internal/egress.TestNamesOfForbiddenAddresses`, `test/network.TestNothingElse`"},
+	{"NE-04: addresses in disguise", "`internal/egress.TestSpecialAddresses`, `internal/egress.TestOwnAddresses`"},
+	{"NE-06: names as a way out", "`test/network.TestNothingElse`, `internal/egress.TestNamesBelowAWildcard`, `internal/egress.TestWrongQueries`"},
+	{"NE-08: a declared name in the handshake and another inside, and the reverse", "`test/network.TestNothingElse`, `internal/egress.TestTLSIsHeldToItsName`, `internal/egress.TestHelloWithTwoReadings`, `internal/egress.FuzzHelloName`"},
+	{"NE-09: a request that names another host than it came for", "`test/network.TestNothingElse`, `internal/egress.TestHTTPIsHeldToItsHost`, `internal/egress.TestRulesAgainstSmuggling`"},
+	{"NE-11: names that two readers read differently", "`internal/egress.TestWrongRequestsToTheHTTPProxy`, `internal/egress.TestWrongRequestsToTheSOCKSProxy`, `sandbox.FuzzCanonicalHost`"},
+	{"NE-13: a sibling's way out", "`test/network.TestDoorsAreNobodyElses`"},
+	{"NE-17: what passes everything on is killed or told otherwise in the midst of it", "`test/network.TestKilledInMidTransfer`, `test/network.TestTheEndCutsConnections`, `test/network.TestNarrowing`, `internal/egress.TestNarrowingCutsConnections`"},
+	{"CR-02: the value of a declared secret inside", "`test/network.TestSecretIsNowhereInside`"},
+	{"CR-03: a secret in another place than its own, or for another host", "`internal/egress.TestSecretIsInjected`, `internal/egress.TestSecretNeedsTLS`, `internal/egress.TestEchoesAreRedacted`, `internal/egress.TestAnswersThatHideTheSecret`"},
+	{"PT-03: ids and paths that lead elsewhere", "`test/api.TestIDsThatAreNone`, `test/api.TestGuestPathsAreChecked`"},
+	{"PT-06: a directory of the host by a request", "`test/api.TestBodiesSayWhichFieldIsWrong`"},
+	{"PT-07: a page in somebody's browser", "`test/api.TestHostAndOrigin`"},
+	{"PT-08: another tenant's objects", "`test/api.TestNothingOfAnotherTenantIsVisible`, `test/api.TestListsShowOnlyOnesOwn`"},
+	{"OU-05: who does not read", "`test/api.TestSlowReadersAreDropped`, `test/api.TestUnreadAnswersHaveABudget`"},
+	{"LI-01, LI-02: a server that is killed", "`test/faults.TestCrashes`, `internal/driver/native.TestCrash`, `internal/store.TestKilledWhileWriting`"},
+	{"LI-03: thousands of lives", "`internal/driver/native.TestSoak`, `internal/driver/native.TestForkSoak`, `test/faults.TestSoak`"},
+	{"LI-04: a full disk", "`test/faults.TestFullDisk`, `internal/store.TestFullDisk`"},
+	{"LI-11: a log that is rewritten", "`internal/audit.TestEveryFlippedByteIsFound`, `internal/audit.TestDroppedAndMovedEntriesAreNamed`, `internal/audit.TestChangesAreNamed`"},
 }
 
 // TestDocs keeps docs/attacks.md true.

@@ -32,13 +32,17 @@ func (t *trial) sparseTree(bound int64, judge func(f archive.Format, s archive.S
 	if bound == 0 {
 		bound = x.Holds()
 	}
+	files, err := x.Files(ctx)
+	if err != nil {
+		return err
+	}
 	for _, f := range archive.Formats() {
 		var out counter
-		sum, err := archive.Pack(ctx, x, "holes", f, archive.Limits{Bytes: bound}, &out)
+		sum, err := archive.Pack(ctx, files, "holes", f, archive.Limits{Bytes: bound}, &out)
 		if err := judge(f, sum, int64(out), err); err != nil {
 			return err
 		}
-		if sum, err = archive.Pack(ctx, x, "few", f, archive.Limits{Bytes: bound}, io.Discard); err != nil || sum.Bytes != 8<<20+5 {
+		if sum, err = archive.Pack(ctx, files, "few", f, archive.Limits{Bytes: bound}, io.Discard); err != nil || sum.Bytes != 8<<20+5 {
 			return fmt.Errorf("%s: a tree that the disk can hold: %+v, %w", f, sum, err)
 		}
 	}

@@ -225,7 +225,7 @@ time.sleep(0.05)
 const lookCode = `
 import socket, glob
 found = 0
-found += any("left-behind" in open(p).read() for p in glob.glob("/tmp/*") + glob.glob("/var/tmp/*") + glob.glob("/dev/shm/*") if os.path.isfile(p))
+found += any(open(p, "rb").read(99) == b"left-behind" for p in glob.glob("/tmp/*") + glob.glob("/var/tmp/*") + glob.glob("/dev/shm/*") if os.path.isfile(p))
 found += libc.shmget(0x5151, 0, 0) >= 0
 found += libc.semget(0x5252, 0, 0) >= 0
 try: c = socket.socket(socket.AF_UNIX); c.connect("\0left-behind"); found += 1

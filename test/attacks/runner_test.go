@@ -40,7 +40,7 @@ func ordinary() bool { return os.Getenv(ordinaryEnv) != "" }
 func groups() [][]Case {
 	return [][]Case{
 		fsCases(), fsRaceCases(), prCases(), signalCases(), keCases(), reCases(), stressCases(), sharedCases(), viewCases(), limitCases(),
-		ouCases(), crCases(), neCases(), teCases(), ptCases(), badCases(), warmCases(), warmViewCases(), computer(),
+		ouCases(), crCases(), neCases(), teCases(), ptCases(), badCases(), ruleCases(), warmCases(), warmViewCases(), computer(),
 	}
 }
 
@@ -89,7 +89,7 @@ func TestAttacksAsOrdinaryUser(t *testing.T) {
 func gvisorCases() [][]Case {
 	return [][]Case{
 		fsCases(), fsRaceCases(), prCases(), signalCases(), keCases(), reCases(), stressCases(), sharedCases(), limitCases(),
-		ouCases(), crCases(), neCases(), teCases(), ptCases(), badCases(),
+		ouCases(), crCases(), neCases(), teCases(), ptCases(), badCases(), ruleCases(),
 	}
 }
 

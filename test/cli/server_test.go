@@ -21,16 +21,22 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/image"
+	"pinfold/internal/policy"
+	"pinfold/internal/profile"
+	"pinfold/internal/scan"
 	"pinfold/internal/secret/vault"
 	"pinfold/internal/store"
+	"pinfold/sandbox"
 )
 
 // TestServerScripts runs the command line against a real server over a real
 // socket, whose sandboxes are made of memory. In each script $PINFOLD_SERVER
 // and $PINFOLD_KEY are set, $STATE is the server's state directory, $READ a
-// key that may only read, and $FLAKY a way to the same server on which every
+// key that may only read, $ASKER and $BOSS are keys of a tenant whose runs somebody has to
+// approve, as $BOSS may, and $FLAKY a way to the same server on which every
 // connection breaks after a while.
 func TestServerScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
@@ -58,6 +64,13 @@ func startServer(env *testscript.Env) error {
 		}
 		env.Setenv(name, key)
 	}
+	for name, scopes := range map[string][]string{"ASKER": {access.ScopeRun, access.ScopeRead}, "BOSS": {access.ScopeApprove}} {
+		_, key, err := service.Create(ctx, "ruled", name, scopes, 0)
+		if err != nil {
+			return err
+		}
+		env.Setenv(name, key)
+	}
 	record, err := audit.Open(audit.Options{Dir: filepath.Join(state, audit.Dir), Name: "test", KeepTexts: true, TextBytes: 1 << 20})
 	if err != nil {
 		return err
@@ -75,7 +88,11 @@ func startServer(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	h, err := api.New(api.Options{Engine: e, Access: service, Version: "test", Audit: record, Secrets: secrets})
+	signer, err := audit.OpenSigner(filepath.Join(state, "manifest"), "test")
+	if err != nil {
+		return err
+	}
+	h, err := api.New(api.Options{Engine: e, Access: service, Version: "test", Audit: record, Secrets: secrets, Signer: signer})
 	if err != nil {
 		return err
 	}
@@ -96,10 +113,34 @@ func startEngine(ctx context.Context, env *testscript.Env, st records.Store, rec
 	if err != nil {
 		return nil, err
 	}
+	profiles := profile.Set{}
+	for _, p := range []sandbox.Profile{{Name: "calc", Language: "sh", Limits: sandbox.Limits{MemoryBytes: 64 << 20}}, {Name: "box", Language: "sh", TTLMS: 60_000}, {Name: "pay", Language: "sh", Approval: "whom does it pay?"}} {
+		if err := profiles.Add(profile.Entry{Profile: p}); err != nil {
+			return nil, err
+		}
+	}
 	machines := fake.New(fake.Options{Script: func(driver.Plan) fake.Script { return fake.Script{Program: scripted} }})
+	rules, err := policy.New(sandbox.Policy{Rules: []sandbox.PolicyRule{
+		{ID: "ruled-asks", When: sandbox.PolicyWhen{Tenants: []string{"ruled"}}, Then: sandbox.PolicyThen{Ask: "what is that for?", Limits: sandbox.Limits{WallTimeMS: 9000}}},
+	}})
+	if err != nil {
+		return nil, err
+	}
+	var allow []sandbox.Endpoint
+	for _, text := range []string{"api.test:80,443", "*.api.test", "db.test:5432=10.0.0.7"} {
+		one, err := sandbox.ParseAllowed(text)
+		if err != nil {
+			return nil, err
+		}
+		allow = append(allow, one)
+	}
 	e := engine.New(engine.Options{
-		Drivers: []driver.Driver{machines}, Host: host, Store: st, Auditor: record,
+		Rules:   func() *policy.Policy { return rules },
+		Drivers: []driver.Driver{machines}, Host: host, Store: st, Auditor: record, Policy: admission.Policy{Profiles: profiles, Network: admission.Network{Allow: allow}},
 		Template: func(string) (image.Template, error) { return template, nil },
+		Scan: func(ctx context.Context, req sandbox.ScanRequest, _ func(context.Context, sandbox.Spec) (*sandbox.Result, error)) (*sandbox.ScanReport, error) {
+			return scan.Scanner{}.Scan(ctx, scan.Source{File: req.File, Language: req.Language, Text: []byte(req.Code)})
+		},
 	})
 	env.Defer(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

@@ -40,7 +40,7 @@ func virtual(t *testing.T) driver.Driver {
 	}
 	agent, warden := agenttest.Bytes(t), agenttest.Program(t, agenttest.Warden)
 	return qemu.New(qemu.Options{
-		Kernel: kernel, Modules: vm.Modules(kernel), StateDir: filepath.Join(t.TempDir(), "qemu"),
+		Kernel: kernel, Modules: vm.Modules(kernel), CacheDir: vm.Machines(), StateDir: filepath.Join(t.TempDir(), "qemu"),
 		Agent: func() ([]byte, error) { return agent, nil }, Warden: func() ([]byte, error) { return warden, nil },
 	})
 }

@@ -56,7 +56,7 @@ func ladder(t *testing.T) *engine.Engine {
 		containers(open),
 		gvisor.New(gvisor.Options{Runsc: runsc, Agent: open, Blocks: filepath.Join(state, "blocks")}),
 		qemu.New(qemu.Options{
-			Kernel: kernel, Modules: vm.Modules(kernel), StateDir: filepath.Join(state, "qemu"),
+			Kernel: kernel, Modules: vm.Modules(kernel), CacheDir: vm.Machines(), StateDir: filepath.Join(state, "qemu"),
 			Agent: open, Warden: func() ([]byte, error) { return warden, nil },
 		}))
 	t.Cleanup(func() { closed(t, e) })

@@ -129,7 +129,7 @@ func imageEngine(t *testing.T) *engine.Engine {
 			docker.New(docker.Options{Engine: dockerd.Address(), Image: "none", StateDir: machines, Agent: open}),
 			gvisor.New(gvisor.Options{Runsc: runsc, Agent: open, Blocks: filepath.Join(state, "blocks")}),
 			qemu.New(qemu.Options{
-				Kernel: kernel, Modules: vm.Modules(kernel), StateDir: filepath.Join(state, "qemu"),
+				Kernel: kernel, Modules: vm.Modules(kernel), CacheDir: vm.Machines(), StateDir: filepath.Join(state, "qemu"),
 				Agent: open, Warden: func() ([]byte, error) { return warden, nil },
 			}),
 		},

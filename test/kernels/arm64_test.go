@@ -29,7 +29,7 @@ var arm64Suites = []suite{
 	{name: "installed", pkg: installedPkg, args: []string{"-test.run=^TestInstalled$/^(root|reload|crash|stop)$"}, env: []string{"PINFOLD_TEST_CHECKOUT=" + checkoutDir}},
 	{name: "native as root", pkg: nativePkg, args: []string{"-test.run=^Test(Posture|OOMScore|Fork|InitStub|InitStubBecomesAgent)$"}, programs: nativePrograms, delegate: true},
 	{name: "forked posture", pkg: nativePkg, args: []string{"-test.run=^TestForkedPosture$"}, programs: nativePrograms, delegate: true},
-	{name: "conformance as root", pkg: nativePkg, args: []string{"-test.run=^TestConformance$", "-test.skip=" + crowd}, programs: nativePrograms, delegate: true},
+	{name: "conformance as root", pkg: nativePkg, args: []string{"-test.run=^TestConformance$", "-test.skip=" + tooMuch}, programs: nativePrograms, delegate: true, long: true},
 	{name: "causes as root", pkg: e2ePkg, args: []string{"-test.run=^TestCauses$", "-test.skip=/(forbidden.*|" + slowCauses[2:]}, programs: []string{"pinfold/cmd/pinfold", agenttest.Agent}, delegate: true, long: true},
 	{name: "attacks", pkg: attacksPkg, args: []string{"-test.run=" + kernelCases}, programs: attackPrograms, delegate: true, long: true},
 	{name: "memory marks", pkg: attacksPkg, args: []string{"-test.run=^TestMemoryPeakOfShortRuns$"}, programs: attackPrograms, delegate: true, long: true},

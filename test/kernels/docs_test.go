@@ -59,7 +59,7 @@ var hosts = []struct {
 }{
 	{"Debian 12's kernel 6.1 with cgroup version 2, x86-64, Python 3.11 (`TestKernels`)", suites},
 	{"Debian 13: kernel 6.12, systemd 257, cgroup version 2, x86-64, Python 3.13 with numpy, Node 20 (`TestDebian13`)", debianSuites},
-	{"Debian 13, arm64: kernel 6.12, systemd 257, cgroup version 2, Python 3.13 with numpy (`TestDebian13ARM64`)", arm64Suites},
+	{"Debian 13, arm64: kernel 6.12, systemd 257, cgroup version 2, Python 3.13 with numpy, Node 20 (`TestDebian13ARM64`)", arm64Suites},
 	{"Python 3.9 (Debian 11), 3.13 with numpy (Debian 13), 3.14 with numpy and 3.15 (Debian unstable), on the build machine's kernel (`TestPythons`)", pythonSuites},
 }
 

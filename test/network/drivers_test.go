@@ -53,6 +53,7 @@ func elsewhere(t *testing.T, d driver.Driver) *world {
 func (w *world) holds(t *testing.T, has func(name string) bool) {
 	t.Run("programs", func(t *testing.T) { w.runPrograms(t, has) })
 	t.Run("nothing else", func(t *testing.T) { w.nothingElse(t) })
+	t.Run("proxies", func(t *testing.T) { w.proxies(t) })
 	t.Run("low port", func(t *testing.T) { w.lowPort(t) })
 	t.Run("much", func(t *testing.T) { w.much(t) })
 	t.Run("broken off", func(t *testing.T) { w.brokenOff(t) })
@@ -237,7 +238,7 @@ func TestQEMU(t *testing.T) {
 	}
 	agent, warden := agenttest.Bytes(t), agenttest.Program(t, agenttest.Warden)
 	w := elsewhere(t, qemu.New(qemu.Options{
-		Kernel: kernel, Modules: vm.Modules(kernel), StateDir: filepath.Join(t.TempDir(), "qemu"),
+		Kernel: kernel, Modules: vm.Modules(kernel), CacheDir: vm.Machines(), StateDir: filepath.Join(t.TempDir(), "qemu"),
 		Agent: func() ([]byte, error) { return agent, nil }, Warden: func() ([]byte, error) { return warden, nil },
 	}))
 	w.holds(t, func(name string) bool { return name == "curl" || name == "Python over TLS" || name == "Python" }) // emulated, each takes seconds

@@ -1,16 +1,19 @@
 // Command report reads `go test -json` from stdin and prints what a person
 // wants to know: one line for each package, everything that a failed test
-// said, and every skipped test with its reason. It fails when a test failed.
+// said, every skipped test with its reason, and which tests took longest. It
+// fails when a test failed.
 //
 // It runs nothing and keeps nothing.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -28,8 +31,15 @@ type report struct {
 	out     io.Writer
 	said    map[string]*strings.Builder // by package and test
 	skipped []string
+	took    []took // tests that are no part of another
 	passed  int
 	failed  int
+}
+
+// took is how long a test took.
+type took struct {
+	seconds float64
+	test    string
 }
 
 func main() {
@@ -74,6 +84,9 @@ func (r *report) take(e event) {
 	case "pass":
 		if e.Test != "" {
 			r.passed++
+			if !strings.Contains(e.Test, "/") {
+				r.took = append(r.took, took{e.Elapsed, strings.TrimPrefix(e.Package, "pinfold/") + "." + e.Test})
+			}
 		} else {
 			fmt.Fprintf(r.out, "   ok    %6.1f s  %s\n", e.Elapsed, e.Package)
 		}
@@ -113,6 +126,10 @@ func reason(said *strings.Builder) string {
 func (r *report) summary() {
 	for _, s := range r.skipped {
 		fmt.Fprintln(r.out, "   skipped:", s)
+	}
+	slices.SortFunc(r.took, func(a, b took) int { return cmp.Compare(b.seconds, a.seconds) })
+	for _, t := range r.took[:min(10, len(r.took))] {
+		fmt.Fprintf(r.out, "   took  %6.1f s  %s\n", t.seconds, t.test)
 	}
 	fmt.Fprintf(r.out, "   %d passed, %d skipped, %d failed\n", r.passed, len(r.skipped), r.failed)
 }

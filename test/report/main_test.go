@@ -32,6 +32,7 @@ q.go:1: broken
 not an event
    ok       0.5 s  s
    skipped: p TestLater: x_test.go:9: needs a moon
+   took     0.0 s  p.TestGood
    1 passed, 1 skipped, 2 failed
 `
 	var out bytes.Buffer

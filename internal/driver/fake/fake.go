@@ -27,6 +27,8 @@ import (
 type Options struct {
 	// Name is "fake" by default.
 	Name string
+	// NoMounts says that its machines show no directories of the host's.
+	NoMounts bool
 	// Level is its level of isolation, sandbox.LevelNamespace by default: a claim, for
 	// tests which choose among drivers.
 	Level string
@@ -135,9 +137,9 @@ func (d *Driver) Leftovers(context.Context) ([]driver.Leftover, error) { return 
 // Abilities implements driver.Driver.
 func (d *Driver) Abilities() driver.Abilities {
 	if d.o.Zygote == nil {
-		return driver.Abilities{Level: d.o.Level, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}}
+		return driver.Abilities{Level: d.o.Level, Mounts: !d.o.NoMounts, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}}
 	}
-	return driver.Abilities{Level: d.o.Level, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Zygoter: d}
+	return driver.Abilities{Level: d.o.Level, Mounts: !d.o.NoMounts, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Zygoter: d}
 }
 
 // Close does nothing.

@@ -74,6 +74,7 @@ func conforms(t *testing.T, template func(testing.TB) image.Template) {
 	runsc := runscForTests(t)
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return opened(t, runsc) }, drivertest.Options{
 		Template: template,
+		Again:    template != nil,
 		Kernel:   true,
 		Isolated: true,
 		KillAgent: func(m driver.Machine) error {

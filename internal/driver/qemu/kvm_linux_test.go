@@ -51,6 +51,7 @@ func TestKVM(t *testing.T) {
 		t.Skipf("this host has none: %v", err)
 	}
 	o := options(t)
+	o.CacheDir = "" // it is booting that is tried
 	o.kvm = ""
 	n := counted(&o, command)
 	d := open(t, o)
@@ -88,6 +89,7 @@ func TestKVM(t *testing.T) {
 func standIn(t *testing.T, argv func(launch) []string) (d *Driver, started *int) {
 	t.Helper()
 	o := options(t)
+	o.CacheDir = "" // it is booting that is tried
 	o.kvm, o.trial = "/dev/null", time.Minute
 	started = counted(&o, func(l launch) []string {
 		l.kvm = false
@@ -152,6 +154,7 @@ func procRoot(m *machine) string {
 // One under which nothing ever runs is given up in time, and machines are emulated.
 func TestKVMThatHangs(t *testing.T) {
 	o := options(t)
+	o.CacheDir = "" // it is booting that is tried
 	o.kvm, o.trial = "/dev/null", time.Second
 	n := counted(&o, func(l launch) []string {
 		l.kvm = false

@@ -65,11 +65,17 @@ func (q *process) writeSnapshot(ctx context.Context, w io.Writer) error {
 		return failed("keep the machine's state", err)
 	}
 	for _, b := range [][]byte{known.encode(), state} {
-		if _, err := w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)); err != nil { //nolint:gosec // bounded
+		if err := writePart(w, b); err != nil {
 			return err
 		}
 	}
 	return q.writeMemory(ctx, w)
+}
+
+// writePart writes a part, of at most 4 GB, after its length.
+func writePart(w io.Writer, b []byte) error {
+	_, err := w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)) //nolint:gosec // bounded
+	return err
 }
 
 // deviceState returns the state of the devices of a machine that stands still.
@@ -240,7 +246,7 @@ func readSnapshot(ctx context.Context, from io.Reader, here fingerprint, of shap
 }
 
 func stateFile(content []byte) (*os.File, error) {
-	fd, err := unix.MemfdCreate("state", unix.MFD_CLOEXEC)
+	fd, err := unix.MemfdCreate("state", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, err
 	}

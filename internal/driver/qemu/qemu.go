@@ -58,6 +58,9 @@ type Options struct {
 	Kernel, Modules string
 	// StateDir holds locks, nothing else. Default: /run/pinfold/qemu.
 	StateDir string
+	// CacheDir is where machines that were booted are kept for other processes, at most 1 GiB.
+	// Empty: nowhere.
+	CacheDir string
 	// Agent and Warden return the executables of the same names.
 	Agent, Warden func() ([]byte, error)
 

@@ -32,7 +32,8 @@ func options(t testing.TB) Options {
 	dir := t.TempDir()
 	return Options{
 		Kernel: kernel, Modules: vm.Modules(kernel), StateDir: filepath.Join(dir, "state"), blocks: filepath.Join(dir, "blocks"),
-		Agent: func() ([]byte, error) { return agent, nil }, Warden: func() ([]byte, error) { return warden, nil },
+		CacheDir: vm.Machines(),
+		Agent:    func() ([]byte, error) { return agent, nil }, Warden: func() ([]byte, error) { return warden, nil },
 		kvm: "-", // see TestKVM
 	}
 }
@@ -54,7 +55,7 @@ func TestConformance(t *testing.T) {
 	o := options(t)
 	d := open(t, o)
 	made(t, d)
-	conform(t, d, o, imagetest.Host, false)
+	conform(t, d, o, imagetest.Host)
 }
 
 // forget drops all bases but some.
@@ -84,6 +85,7 @@ func kernelRelease(o Options) string { return filepath.Base(o.Modules) }
 func TestBases(t *testing.T) {
 	d := open(t, options(t))
 	made(t, d)
+	d.bases.all.Wait() // nobody stores any
 	var one *base
 	for _, b := range d.bases.known {
 		one = b

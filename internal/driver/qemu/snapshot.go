@@ -45,9 +45,10 @@ type base struct {
 
 	greeting []byte // what the agent of its sandbox has said; nil: there is no sandbox
 
-	users int  // guarded by bases.mu, as what follows
-	used  int  // when it was used last
-	old   bool // to be closed when nobody uses it
+	stored string // its file, guarded by bases.mu as what follows; "": there is none
+	users  int
+	used   int  // when it was used last
+	old    bool // to be closed when nobody uses it
 }
 
 // baseKey is what a base is for.
@@ -149,6 +150,11 @@ func (b *bases) find(d *Driver, key baseKey) (*base, *making) {
 		}
 		m.base, m.err = makes(b.ctx, key)
 		b.keep(m, key)
+		if m.err == nil && key.plan == "" {
+			kvm, _ := d.byKVM()
+			d.store(m.base, launch{shape: key.shape, disk: key.disk, kvm: kvm})
+			m.base.release()
+		}
 	})
 	return nil, m
 }
@@ -163,6 +169,9 @@ func (b *bases) keep(m *making, key baseKey) {
 		return
 	}
 	m.base.bases, m.base.key, m.base.used = b, key, b.turn
+	if key.plan == "" {
+		m.base.users++ // while it is stored
+	}
 	b.known[key] = m.base
 	for len(b.known) > maxBases {
 		var oldest *base
@@ -200,6 +209,9 @@ func (b *base) release() {
 func (b *base) forget() {
 	b.bases.mu.Lock()
 	defer b.bases.mu.Unlock()
+	if b.stored != "" {
+		_ = os.Remove(b.stored)
+	}
 	if b.bases.known[b.key] == b {
 		b.drop()
 	}
@@ -246,9 +258,13 @@ func (d *Driver) makeBase(ctx context.Context, key baseKey) (b *base, err error)
 	return d.bootBase(ctx, key, kvm)
 }
 
+// bootBase boots one, unless another process has and kept it.
 func (d *Driver) bootBase(ctx context.Context, key baseKey, kvm bool) (b *base, err error) {
 	b = &base{disk: key.disk}
 	l := launch{id: fmt.Sprintf("base-%d", time.Now().UnixNano()%1e12), shape: key.shape, disk: key.disk, kvm: kvm}
+	if stored := d.readStored(ctx, l); stored != nil {
+		return stored, nil
+	}
 	if !d.o.cold {
 		if l.memory, err = memoryFile(key.shape); err != nil {
 			return nil, err

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -89,6 +90,12 @@ func (r retry) RetryAfter() time.Duration { return r.after }
 // RetryAfter() time.Duration.
 func Busy(code, message, hint string, after time.Duration) *sandbox.Error {
 	return &sandbox.Error{Code: code, Message: message, Hint: hint, Err: retry{after, message}}
+}
+
+// IsBusy says whether the same request may find room later.
+func IsBusy(err error) bool {
+	_, busy := errors.AsType[retry](err)
+	return busy
 }
 
 // ShuttingDown is the answer to requests that come too late.

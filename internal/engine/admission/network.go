@@ -41,15 +41,8 @@ func (p Network) Endpoints(ctx context.Context, tenant string, n sandbox.Network
 	if err != nil {
 		return n, err
 	}
-	var lists []list
-	if own, listed := p.Tenants[tenant]; listed {
-		lists = append(lists, list{allow: p.expand(own)})
-	} else if !p.Own {
-		lists = append(lists, list{allow: p.expand(p.Allow)})
-	}
-	if key, narrow := ctx.Value(narrowed{}).([]sandbox.Endpoint); narrow {
-		lists = append(lists, list{allow: p.expand(key), key: true})
-	}
+	operators, keys := p.lists(ctx, tenant)
+	lists := slices.Concat(operators, keys)
 	if n.Sets() {
 		if n, err = p.withSets(n, lists); err != nil {
 			return sandbox.Network{}, err
@@ -62,14 +55,8 @@ func (p Network) Endpoints(ctx context.Context, tenant string, n sandbox.Network
 	at := map[string]string{} // where hosts are
 	for i, e := range n.Endpoints {
 		field := fmt.Sprintf("network.endpoints[%d]", i)
-		for _, l := range lists {
-			address, err := l.address(e, field)
-			if err != nil {
-				return sandbox.Network{}, err
-			}
-			if !l.key { // it says what may be declared, and not where that is
-				n.Endpoints[i].Address = address
-			}
+		if n.Endpoints[i].Address, err = addressBy(lists, e, field); err != nil {
+			return sandbox.Network{}, err
 		}
 		if before, twice := at[e.Host]; twice && before != n.Endpoints[i].Address {
 			return sandbox.Network{}, manyAddresses(e.Host, field+".host")
@@ -77,6 +64,34 @@ func (p Network) Endpoints(ctx context.Context, tenant string, n sandbox.Network
 		at[e.Host] = n.Endpoints[i].Address
 	}
 	return n, nil
+}
+
+// lists are those that a declaration of a tenant's has to be within: the operator's, and
+// that of the key; none of either narrows nothing.
+func (p Network) lists(ctx context.Context, tenant string) (operators, keys []list) {
+	if own, listed := p.Tenants[tenant]; listed {
+		operators = append(operators, list{allow: p.expand(own)})
+	} else if !p.Own {
+		operators = append(operators, list{allow: p.expand(p.Allow)})
+	}
+	if key, narrow := ctx.Value(narrowed{}).([]sandbox.Endpoint); narrow {
+		keys = append(keys, list{allow: p.expand(key), key: true})
+	}
+	return operators, keys
+}
+
+// addressBy is where an endpoint is that all the lists allow.
+func addressBy(lists []list, e sandbox.Endpoint, field string) (string, error) {
+	for _, l := range lists {
+		address, err := l.address(e, field)
+		if err != nil {
+			return "", err
+		}
+		if !l.key { // it says what may be declared, and not where that is
+			e.Address = address
+		}
+	}
+	return e.Address, nil
 }
 
 // list is what may be declared.

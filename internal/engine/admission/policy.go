@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"pinfold/internal/profile"
 	"pinfold/sandbox"
 )
 
@@ -14,6 +15,8 @@ type Policy struct {
 	Max     sandbox.Limits // the most that a request may ask for
 	Network Network        // what requests may declare
 	Gate    *sandbox.Gate  // what the output of every run is checked for, at least; nil: nothing
+	// Profiles are those that requests can name.
+	Profiles profile.Set
 }
 
 // Limits puts the operator's decisions over a request's limits. The defaults of

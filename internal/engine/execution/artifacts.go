@@ -219,7 +219,7 @@ func (c *collector) take(ctx context.Context, f wire.FileEntry) error {
 // for one file look larger, and would fill the host's disk from an empty one.
 // Directories of the host are not bounded by it, but by what is given.
 func (s *Session) Holds(otherwise int64) int64 {
-	if len(s.Plan.Mounts) > 0 {
+	if slices.ContainsFunc(s.Plan.Mounts, func(m sandbox.Mount) bool { return !sandbox.IsPackagesDir(m.Guest) }) {
 		return otherwise
 	}
 	return s.Plan.Limits.DiskBytes
@@ -228,7 +228,7 @@ func (s *Session) Holds(otherwise int64) int64 {
 // read streams one file through the hash to where it belongs. Its size is what
 // was read, not what the directory said.
 func (c *collector) read(ctx context.Context, f wire.FileEntry) (sandbox.Artifact, error) {
-	a := sandbox.Artifact{Path: f.Path, Size: f.Size, MediaType: mediaType(f.Path)}
+	a := ArtifactOf(f.Path, f.Size)
 	if c.Gate != nil {
 		if f.Size <= c.Gate.MostRead() {
 			return c.readGated(ctx, f, a)
@@ -312,6 +312,11 @@ var mediaTypes = map[string]string{
 	".txt": "text/plain", ".log": "text/plain", ".wav": "audio/wav", ".webp": "image/webp", ".xml": "application/xml",
 	".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 	".yaml": "application/yaml", ".yml": "application/yaml", ".zip": "application/zip",
+}
+
+// ArtifactOf describes a file by its name.
+func ArtifactOf(name string, size int64) sandbox.Artifact {
+	return sandbox.Artifact{Path: name, Size: size, MediaType: mediaType(name)}
 }
 
 // mediaType goes by the name alone: the content is the guest's.

@@ -24,7 +24,7 @@ func (s *Session) OpenDoors(ctx context.Context, host *egress.Host, m egress.Mea
 	doors := make([]egress.Door, len(listeners))
 	for i, l := range listeners {
 		d := s.Plan.Doors[i]
-		doors[i] = egress.Door{Listener: l, Host: d.Host, Port: int(d.At.Port()), At: d.At.Addr()}
+		doors[i] = egress.Door{Listener: l, Host: d.Host, Port: int(d.At.Port()), At: d.At.Addr(), Proxy: egress.Proxy(d.Proxy)}
 	}
 	relay, err := egress.Open(host, s.Plan.Network, m, doors, resolver)
 	if err != nil {
@@ -66,20 +66,23 @@ func (s *Session) takeDoors(ctx context.Context) ([]net.Listener, egress.Packets
 
 // Network is what has gone on with the declared endpoints; nil where none were.
 func (s *Session) Network() *sandbox.NetworkUse {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.relay == nil {
+	relay := s.Relay()
+	if relay == nil {
 		return nil
 	}
-	return s.relay.Use()
+	return relay.Use()
+}
+
+// Relay is the machine's way out, or nil where it has none.
+func (s *Session) Relay() *egress.Relay {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.relay
 }
 
 // shut ends all connections to the declared endpoints.
 func (s *Session) shut() {
-	s.mu.Lock()
-	relay := s.relay
-	s.mu.Unlock()
-	if relay != nil {
+	if relay := s.Relay(); relay != nil {
 		relay.Close()
 	}
 }

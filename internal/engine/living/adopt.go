@@ -27,7 +27,7 @@ func (s *Sandbox) recordMachine() {
 	}
 	m := records.Machine{Key: s.key}
 	if outlives {
-		m.Driver, m.ID, m.Request = name, s.machine.Plan.ID, s.request
+		m.Driver, m.ID, m.Request = name, s.machine.Plan.ID, s.requested()
 	}
 	if !s.idles {
 		m.Request.IdleMS = 0
@@ -36,7 +36,9 @@ func (s *Sandbox) recordMachine() {
 		mg.log.Error("cannot record a sandbox's machine; after a restart it is lost, or nobody's", "sandbox", s.info.ID, "outlives", outlives, "error", err)
 		return
 	}
-	s.kept = outlives
+	if outlives && !s.kept {
+		s.kept = true
+	}
 }
 
 // keeper returns what a driver of that name can say of machines that outlive us, or nil.
@@ -118,6 +120,12 @@ func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, keeper driver.K
 		mg.log.Warn("cannot adopt a sandbox's machine", "sandbox", o.Info.ID, "machine", o.Machine.ID, "error", err)
 		return false
 	}
+	output, err := mg.gateOf(o.Machine.Request.Gate, false)
+	if err != nil {
+		mg.log.Warn("what comes out of a sandbox cannot be checked as it has to be, so it ends", "sandbox", o.Info.ID, "error", err)
+		return false
+	}
+	output.names(o.Machine.Request.Network)
 	session := execution.Ungreeted(m, plan, nil)
 	recorded := o.Info.State
 	var agent *guest.Guest
@@ -129,10 +137,13 @@ func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, keeper driver.K
 		mg.log.Warn("an adopted machine's agent does not answer", "sandbox", o.Info.ID, "machine", o.Machine.ID, "error", err)
 		return false
 	}
+	if o.Info.Declared != nil { // its doors were closed
+		o.Info.Declared = &sandbox.Network{Mode: sandbox.NetworkNone}
+	}
 	now := time.Now()
 	life, end := context.WithCancel(context.Background())
 	s := &Sandbox{
-		manager: mg, tenant: o.Tenant, key: o.Key(), level: mg.level(plan.Posture.Driver), request: o.Machine.Request, life: life, end: end, machine: &pool.Machine{Session: session}, guest: agent, kept: true,
+		manager: mg, tenant: o.Tenant, key: o.Key(), level: mg.level(plan.Posture.Driver), request: o.Machine.Request, life: life, end: end, machine: &pool.Machine{Session: session}, guest: agent, kept: true, gate: output,
 		release: mg.gate.Admit(o.Tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs}),
 		expires: now.Add(time.Until(o.Info.ExpiresAt)), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
 		judge: verdict.Judge{Limits: o.Info.Limits, KillOne: plan.KillOne}, info: o.Info, idles: o.Machine.Request.IdleMS != 0,

@@ -8,8 +8,8 @@ import (
 )
 
 // StartAttached is Start with readers of both streams that are there before the
-// first byte: however fast the command prints, they see all of it. The caller
-// closes them.
+// first byte: however fast the command prints, they see all of it, or, where a gate holds
+// it back, what that lets out of what is kept at the end. The caller closes them.
 func (s *Sandbox) StartAttached(ctx context.Context, c sandbox.Command) (p *Process, stdout, stderr *stdio.Reader, err error) {
 	p, outs, err := s.launch(ctx, c, launching{attach: true})
 	if err != nil {
@@ -24,5 +24,5 @@ func (s *Sandbox) StartFollowed(ctx context.Context, c sandbox.Command) (*Proces
 	if err != nil {
 		return nil, nil, err
 	}
-	return p, p.output.Follow(stdout, stderr), nil
+	return p, p.shown.Follow(stdout, stderr), nil
 }

@@ -34,7 +34,11 @@ func (s *Sandbox) attestCreated(ctx context.Context) error {
 		return nil
 	}
 	e := records.SandboxEvent(sandbox.AuditSandboxCreated, s.Info())
-	e.AddCreate(s.request)
+	asked := s.request
+	if s.gate != nil {
+		asked.Gate = &s.gate.asked
+	}
+	e.AddCreate(asked)
 	_, err := s.attest(ctx, e)
 	if err != nil && s.manager.auditor.Strict() {
 		return err
@@ -50,7 +54,12 @@ func (s *Sandbox) attestEnded(info sandbox.Info) {
 }
 
 func (s *Sandbox) attest(ctx context.Context, e records.Event) (*sandbox.Receipt, error) {
-	e.Entry.Tenant, e.Entry.Key, e.Entry.Isolation.Level = s.tenant, s.key, s.level
+	return s.attestBy(ctx, e, s.key)
+}
+
+// attestBy records what was done with a key.
+func (s *Sandbox) attestBy(ctx context.Context, e records.Event, key string) (*sandbox.Receipt, error) {
+	e.Entry.Tenant, e.Entry.Key, e.Entry.Isolation.Level = s.tenant, key, s.level
 	r, err := s.manager.auditor.Record(ctx, e)
 	if err != nil {
 		s.manager.log.Error("a sandbox is not in the audit log", "sandbox", s.info.ID, "kind", string(e.Entry.Kind), "tenant", s.tenant, "error", err)
@@ -58,7 +67,7 @@ func (s *Sandbox) attest(ctx context.Context, e records.Event) (*sandbox.Receipt
 	return r, err
 }
 
-// attest records how a process has ended. What it printed was seen already; that it is not
+// attest records how a process has ended. What it printed was seen already, if no gate held it back; that it is not
 // in the log is said. Processes that ask whether a sandbox is ready are many, and not recorded.
 func (p *Process) attest(r *sandbox.Process) {
 	mg := p.sandbox.manager
@@ -66,8 +75,8 @@ func (p *Process) attest(r *sandbox.Process) {
 		return
 	}
 	printed := *r
-	printed.StdoutRaw, _ = p.output.Kept(wire.Stdout)
-	printed.StderrRaw, _ = p.output.Kept(wire.Stderr)
+	printed.StdoutRaw, _ = p.shown.Kept(wire.Stdout)
+	printed.StderrRaw, _ = p.shown.Kept(wire.Stderr)
 	printed.Stdout, printed.Stderr = stdio.Text(printed.StdoutRaw), stdio.Text(printed.StderrRaw)
 	e := records.ProcessEvent(printed, p.command)
 	e.Entry.Tenant, e.Entry.Key, e.Entry.Sandbox = p.sandbox.tenant, p.key, p.sandbox.info.ID

@@ -45,8 +45,12 @@ func (s *Sandbox) begin(ctx context.Context, with image.Start) error {
 	defer cancel()
 	var last *Process
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
-		if last, err = s.ask(ctx, with.Ready); err != nil && ctx.Err() == nil {
+		asked, err := s.ask(ctx, with.Ready)
+		if err != nil && ctx.Err() == nil {
 			return s.notStarted("ready: ", err, p.lastLines())
+		}
+		if asked != nil { // else there was no time left for it, and the one before says more
+			last = asked
 		}
 		if last != nil && last.Info().Status == sandbox.StatusSucceeded {
 			return nil
@@ -101,8 +105,11 @@ func (s *Sandbox) drop(p *Process) {
 }
 
 // lastLines is what people are shown of what a process printed last: its errors, or what
-// else there is.
+// else there is; nothing where a gate would have to look at it first.
 func (p *Process) lastLines() string {
+	if p.sandbox.holds() {
+		return ""
+	}
 	for _, stream := range []uint8{wire.Stderr, wire.Stdout} {
 		if text := stdio.LastLines(p.output.Last(stream, lastWords)); text != "" {
 			return text

@@ -37,7 +37,15 @@ func (s *Sandbox) Stat(ctx context.Context, name string) (info sandbox.FileInfo,
 		info = described(s.Absolute(name), st)
 		return err
 	})
-	return info, err
+	if one := (sandbox.Listing[sandbox.FileInfo]{Items: []sandbox.FileInfo{info}}); err == nil && info.Target != "" {
+		if err = s.shown(ctx, &one); err == nil && len(one.Items) == 0 {
+			err = &sandbox.Error{Code: sandbox.CodeWithheld, Message: "the output gate has withheld the name of the file, or the place that it leads to"}
+		}
+	}
+	if err != nil {
+		return sandbox.FileInfo{}, err
+	}
+	return info, nil
 }
 
 func described(name string, st wire.Stat) sandbox.FileInfo {
@@ -58,6 +66,9 @@ func (s *Sandbox) List(ctx context.Context, dir string, depth, limit int) (list 
 		list.More, list.Unprintable = found.More, found.Unprintable
 		return err
 	})
+	if err == nil {
+		err = s.shown(ctx, &list)
+	}
 	return list, err
 }
 
@@ -78,8 +89,16 @@ func (s *Sandbox) Absolute(name string) string {
 }
 
 // ReadFile copies length bytes of a regular file to w, from an offset on; -1 is
-// all that follows. It says how many there were.
+// all that follows. It says how many there were. Where the sandbox has a gate, they are
+// those of what that lets out.
 func (s *Sandbox) ReadFile(ctx context.Context, name string, offset, length int64, w io.Writer) (n int64, err error) {
+	if s.gate != nil {
+		f, err := s.Files(ctx)
+		if err != nil {
+			return 0, err
+		}
+		return f.ReadFile(ctx, name, offset, length, w)
+	}
 	err = s.operate(ctx, func() error {
 		n, err = s.guest.ReadRange(ctx, name, offset, length, w)
 		return err
@@ -99,8 +118,16 @@ const fetchTries = 10
 // Fetch describes a file and then reads what choose wants of it: of the very file
 // that was described. A program may rename another one to its name meanwhile; then
 // nothing has been written, and it begins anew. An error of code conflict says that
-// this happens all the time, or that the file became shorter while it was read.
+// this happens all the time, or that the file became shorter while it was read. Where the
+// sandbox has a gate, what that lets out is described and read.
 func (s *Sandbox) Fetch(ctx context.Context, name string, choose func(sandbox.FileInfo) (Part, error)) error {
+	if s.gate != nil {
+		f, err := s.Files(ctx)
+		if err != nil {
+			return err
+		}
+		return f.Fetch(ctx, name, choose)
+	}
 	var refused error
 	err := s.operate(ctx, func() error {
 		for try := 1; ; try++ {
@@ -201,18 +228,32 @@ func holdsPlace(at string, writable []string, mounts []sandbox.Mount) bool {
 
 // Watch calls f for each change in a directory until ctx or the sandbox ends, or
 // f returns an error. The first event has the kind "ready". A reader that is too slow gets an event of kind
-// "overflow" in place of those that it missed.
+// "overflow" in place of those that it missed, and so does one whose file's name must not
+// come out.
 func (s *Sandbox) Watch(ctx context.Context, dir string, recursive bool, f func(sandbox.FileEvent) error) error {
+	var names execution.Gate
+	if s.holds() {
+		var err error
+		if names, err = s.newGate(ctx); err != nil {
+			return sandbox.AsError(err)
+		}
+	}
 	return s.operate(ctx, func() error {
 		return s.guest.Watch(ctx, dir, recursive, func(e wire.WatchEvent) error {
 			event := sandbox.FileEvent{Kind: e.Kind, Dir: e.Dir}
 			if e.Path != "" {
 				event.Path = path.Join(s.Absolute(dir), e.Path)
 			}
+			if names != nil && !names.Name(s.known(event.Path)) {
+				event = sandbox.FileEvent{Kind: watchOverflow}
+			}
 			return f(event)
 		})
 	})
 }
+
+// watchOverflow is the kind of an event in the place of others.
+const watchOverflow = "overflow"
 
 // Changes lists what has been made in the sandbox since its beginning. The
 // template's writable places are empty then, so everything in them was added.
@@ -251,6 +292,9 @@ const maxDepth = 2048
 // Dial connects to a TCP server in the sandbox, at 127.0.0.1 or else [::1]. The
 // sandbox is in use until the connection is closed.
 func (s *Sandbox) Dial(ctx context.Context, port int) (net.Conn, error) {
+	if err := s.Unchecked("a port"); err != nil {
+		return nil, err
+	}
 	done, err := s.use()
 	if err != nil {
 		return nil, err

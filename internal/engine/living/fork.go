@@ -20,6 +20,16 @@ type origin struct {
 	limits  sandbox.Limits
 	memory  bool   // and it goes on from there
 	forkOf  string // the sandbox that it was forked of, if it was
+	// packages are those that the sandbox had, where the new one is to have the same.
+	packages sandbox.Packages
+}
+
+// had are the packages that a sandbox with this origin, of which there may be none, has.
+func (o *origin) had() sandbox.Packages {
+	if o == nil {
+		return sandbox.Packages{}
+	}
+	return o.packages
 }
 
 // goesOn says whether a sandbox with this origin, of which there may be none, goes on.
@@ -57,7 +67,7 @@ func (mg *Manager) fork(ctx context.Context, s *Sandbox, f sandbox.ForkSandbox) 
 	if f.Metadata != nil {
 		c.Metadata = f.Metadata
 	}
-	from := &origin{content: w.Content(), image: s.machine.Plan.Template.ID, limits: s.info.Limits, memory: done.memory, forkOf: s.info.ID}
+	from := &origin{content: w.Content(), image: s.machine.Plan.Template.ID, limits: s.info.Limits, memory: done.memory, forkOf: s.info.ID, packages: s.hasPackages()}
 	return mg.forked(ctx, s.tenant, c, from, max(f.Count, 1))
 }
 
@@ -72,7 +82,7 @@ func (mg *Manager) forked(ctx context.Context, tenant string, c sandbox.Create, 
 		room <- struct{}{}
 		all.Go(func() {
 			defer func() { <-room }()
-			if made[i], errs[i] = mg.make(ctx, tenant, c, from); errs[i] != nil {
+			if made[i], errs[i] = mg.make(ctx, tenant, c, from, false); errs[i] != nil {
 				cancel() // the others are of no use any more
 			}
 		})
@@ -108,6 +118,9 @@ func (mg *Manager) fromSnapshot(ctx context.Context, tenant string, c sandbox.Cr
 		return c, nil, e
 	}
 	from := &origin{content: content, image: r.Image, limits: r.Info.Limits, memory: hasMemory(r.Info)}
+	if c.Packages.IsZero() {
+		from.packages = r.Packages
+	}
 	if c.Template != "" && c.Template != r.Info.Template {
 		content.Close()
 		return c, nil, (&sandbox.Error{

@@ -65,7 +65,12 @@ func (s *Sandbox) Extend(ttlMS int64) (sandbox.Info, error) {
 		return sandbox.Info{}, s.notRunning()
 	}
 	now := time.Now()
-	s.expires = now.Add(time.Duration(ttlMS) * time.Millisecond)
+	until := now.Add(time.Duration(ttlMS) * time.Millisecond)
+	if err := s.manager.policy.Profiles.Extend(s.request.Profile, s.info.CreatedAt, until); err != nil {
+		defer s.mu.Unlock()
+		return sandbox.Info{}, err
+	}
+	s.expires = until
 	s.info.ExpiresAt = s.expires.UTC().Round(0)
 	if !s.idles {
 		s.info.IdleMS = ttlMS

@@ -17,7 +17,10 @@ import (
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/engine/snapshots"
+	"pinfold/internal/packages"
+	"pinfold/internal/policy"
 	"pinfold/internal/processors"
+	"pinfold/internal/secret"
 	"pinfold/sandbox"
 )
 
@@ -31,13 +34,24 @@ type Options struct {
 	Processors *processors.Shares
 	Records    *records.Keeper // nil: sandboxes are not recorded
 	Auditor    records.Auditor // nil: there is no audit log
-	Snapshots  *snapshots.Keeper
-	Home       execution.Homes // nil: no image has anything in its user's home
+	Gates      execution.Gates // nil: no output can be checked
+	Secrets    secret.Finder   // that output is checked for; nil: there are none
+	// Rules are the operator's policy as it is now; nil: there is none.
+	Rules     func() *policy.Policy
+	Packages  Packages
+	Snapshots *snapshots.Keeper
+	Home      execution.Homes // nil: no image has anything in its user's home
 	// DefaultTTL is the time to live of a sandbox that asks for none, MaxTTL bounds
 	// it; 0: sandbox.DefaultTTLMS and sandbox.MaxTTLMS.
 	DefaultTTL, MaxTTL time.Duration
 	Observer           Observer
 	Log                *slog.Logger
+}
+
+// Packages has what programs can import, see runs.Runner.
+type Packages interface {
+	Packages(tenant string, p, had sandbox.Packages, in sandbox.MachineSpec) (*packages.Sets, error)
+	Fetch(ctx context.Context, tenant string, sets *packages.Sets) (*packages.Use, error)
 }
 
 // Observer is told what happens to living sandboxes. Calls come from many goroutines and
@@ -59,6 +73,10 @@ type Manager struct {
 	processors         *processors.Shares
 	records            *records.Keeper
 	auditor            records.Auditor
+	gates              execution.Gates
+	secrets            secret.Finder
+	rules              func() *policy.Policy
+	packages           Packages
 	snapshots          *snapshots.Keeper
 	home               execution.Homes
 	defaultTTL, maxTTL time.Duration
@@ -76,7 +94,7 @@ type Manager struct {
 // New returns a Manager that has no sandbox.
 func New(o Options) *Manager {
 	return &Manager{
-		drivers: o.Drivers, policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, auditor: o.Auditor, snapshots: o.Snapshots, home: o.Home,
+		drivers: o.Drivers, policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, auditor: o.Auditor, gates: o.Gates, secrets: o.Secrets, rules: o.Rules, packages: o.Packages, snapshots: o.Snapshots, home: o.Home,
 		defaultTTL: o.DefaultTTL, maxTTL: o.MaxTTL, observer: o.Observer, log: o.Log,
 		quit: make(chan struct{}), sandboxes: map[string]*Sandbox{},
 	}

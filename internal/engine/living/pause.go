@@ -32,7 +32,7 @@ func (s *Sandbox) Pause(ctx context.Context) (sandbox.Info, error) {
 			err = s.notRunning()
 		case s.asking > 0:
 			err = (&sandbox.Error{Code: sandbox.CodeConflict, Message: fmt.Sprintf("%d operations of sandbox %s are under way, which would stand still with it", s.asking, s.info.ID)}).
-				WithHint("wait until files are transferred and connections to its ports are closed, and pause it then")
+				WithHint("wait until files are transferred, connections to its ports are closed and its template says that it is ready, and pause it then")
 		default:
 			s.enter(sandbox.StatePaused) // from here on nothing begins
 			for _, p := range s.processes {

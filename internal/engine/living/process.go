@@ -18,6 +18,7 @@ import (
 	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
 	"pinfold/internal/language"
+	"pinfold/internal/profile"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -28,6 +29,10 @@ const (
 	maxEndedOutput    = 16 << 20
 )
 
+// maxShown is more than a gate can make of what is kept of an output: the readers of what it
+// has let out, of which all is there at once, are not waited for.
+const maxShown = 1 << 40
+
 // Process is a command in a living sandbox. It is safe for concurrent use.
 type Process struct {
 	id      string
@@ -37,7 +42,8 @@ type Process struct {
 	command sandbox.Command
 	limits  sandbox.Limits
 	guest   *guest.Process
-	output  *stdio.Spool
+	output  *stdio.Spool // as it comes
+	shown   *stdio.Spool // to whoever reads it: the same, or what the gate lets out, at the end
 	base    driver.Usage
 	started time.Time
 	passed  time.Duration // of its wall time, in the sandbox from whose memory it goes on
@@ -50,6 +56,7 @@ type Process struct {
 	trigger *verdict.Trigger
 	over    bool
 	result  sandbox.Process // filled at the end
+	held    *checked        // what is known of an output that was held back; set with result
 }
 
 // Start starts a command and returns when its exec has succeeded.
@@ -89,6 +96,17 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, how launching) 
 	if err := s.manager.policy.Command(c); err != nil {
 		return nil, nil, err
 	}
+	if err := profile.Command(s.request.Profile, s.request.Limits, c); err != nil {
+		return nil, nil, err
+	}
+	if err := s.allows(c); err != nil {
+		return nil, nil, err
+	}
+	if c.Terminal != nil {
+		if err := s.Unchecked("a terminal"); err != nil {
+			return nil, nil, sandbox.AsError(err).WithField("terminal")
+		}
+	}
 	if err := s.manager.recordable(); err != nil && !how.asks {
 		return nil, nil, err
 	}
@@ -100,7 +118,7 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, how launching) 
 	p.key, p.asks = records.KeyOf(ctx), how.asks
 	var outs []*stdio.Reader
 	if how.attach {
-		outs = []*stdio.Reader{p.output.Open(wire.Stdout, 0, nil), p.output.Open(wire.Stderr, 0, nil)}
+		outs = []*stdio.Reader{p.shown.Open(wire.Stdout, 0, nil), p.shown.Open(wire.Stderr, 0, nil)}
 	}
 	streams := guest.Streams{Stdout: p.output.Writer(wire.Stdout), Stderr: p.output.Writer(wire.Stderr), Arrived: p.output.Arrived}
 	if c.Stdin || c.Terminal != nil {
@@ -123,6 +141,13 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, how launching) 
 	p.started = time.Now()
 	failpoint.Hit("process.started")
 	s.keep(p)
+	if how.asks { // whoever waits for the answer would wait as long as it stood still
+		go func() {
+			defer done()
+			p.await()
+		}()
+		return p, outs, nil
+	}
 	done() // from here on only its own calls make the sandbox busy
 	go p.await()
 	return p, outs, nil
@@ -137,6 +162,10 @@ func (s *Sandbox) newProcess(c sandbox.Command) *Process {
 		p.limits.OutputBytes = c.OutputBytes
 	}
 	p.output = stdio.NewSpool(p.limits.OutputBytes)
+	p.shown = p.output
+	if s.holds() {
+		p.shown = stdio.NewSpool(maxShown)
+	}
 	s.mu.Lock()
 	p.base = s.last
 	s.mu.Unlock()
@@ -149,7 +178,7 @@ func (s *Sandbox) guestCommand(c sandbox.Command) guest.Command {
 	if c.Terminal != nil {
 		terminal["TERM"] = "xterm-256color"
 	}
-	g := s.machine.Command(c.Argv(), language.BaseEnv(execution.Places(s.machine.Plan)), s.info.Limits, terminal, s.request.Env, c.Env)
+	g := s.machine.Command(c.Argv(), language.BaseEnv(execution.Places(s.machine.Plan)), s.info.Limits, terminal, s.env(c))
 	g.Dir = cmp.Or(c.Dir, s.machine.Plan.Template.WorkDir, g.Dir)
 	if c.Terminal != nil {
 		g.Terminal = &wire.TerminalSize{Cols: c.Terminal.Cols, Rows: c.Terminal.Rows}
@@ -195,7 +224,7 @@ func (s *Sandbox) forget() {
 		p := s.processes[id]
 		if !p.running() {
 			ended++
-			output += p.output.Held()
+			output += p.shown.Held()
 			if ended > maxEndedProcesses || output > maxEndedOutput && ended > 1 {
 				delete(s.processes, id)
 				continue
@@ -242,11 +271,13 @@ func (p *Process) await() {
 		p.stdin.End()
 	}
 	result := p.judge(e, err)
+	p.check(&result)
 	p.attest(&result)
 	p.mu.Lock()
 	p.result, p.over = result, true
 	p.mu.Unlock()
 	p.output.Close()
+	p.shown.Close()
 	close(p.done)
 	failpoint.Hit("process.ended")
 	p.sandbox.forget()
@@ -326,6 +357,9 @@ func (p *Process) Info() sandbox.Process {
 		r = p.describe()
 	}
 	written := p.output.Written()
+	if p.shown != p.output && !p.over {
+		written = [2]int64{}
+	}
 	r.StdoutBytes, r.StderrBytes = written[0], written[1]
 	return r
 }
@@ -338,13 +372,18 @@ func (p *Process) InfoWithOutput() sandbox.Process {
 	if info.Running {
 		return info
 	}
-	stdout, cutOut := p.output.Kept(wire.Stdout)
-	stderr, cutErr := p.output.Kept(wire.Stderr)
+	stdout, cutOut := p.shown.Kept(wire.Stdout)
+	stderr, cutErr := p.shown.Kept(wire.Stderr)
+	order := p.shown.Order
+	if h := p.held; h != nil { // which stands still since the end
+		cutOut, cutErr = h.cut[0], h.cut[1]
+		order = func() []sandbox.OutputPiece { return h.order }
+	}
 	info.HasOutput = true
 	info.Stdout, info.StdoutTruncated = stdio.Text(stdout), cutOut
 	info.Stderr, info.StderrTruncated = stdio.Text(stderr), cutErr
 	if !cutOut && !cutErr {
-		info.OutputOrder = p.output.Order()
+		info.OutputOrder = order()
 	}
 	if p.command.OutputBase64 {
 		info.StdoutRaw, info.StderrRaw = stdout, stderr
@@ -377,16 +416,17 @@ func (p *Process) Wait(ctx context.Context) (sandbox.Process, error) {
 }
 
 // Output reads a stream (1 stdout, 2 stderr) from an offset on; -1 is the
-// first byte that is still kept. Close what it returns.
+// first byte that is still kept. What a gate holds back comes at the end. Close what it
+// returns.
 func (p *Process) Output(stream uint8, offset int64) *stdio.Reader {
 	done, _ := p.sandbox.attend() // a reader uses the sandbox, if it still lives
-	return p.output.Open(stream, offset, done)
+	return p.shown.Open(stream, offset, done)
 }
 
 // Outputs reads both streams from those offsets on, in their order; a negative one is
 // that of the first byte kept. Close what it returns.
 func (p *Process) Outputs(from [2]int64) *stdio.Follower {
-	return p.output.Follow(p.Output(wire.Stdout, from[0]), p.Output(wire.Stderr, from[1]))
+	return p.shown.Follow(p.Output(wire.Stdout, from[0]), p.Output(wire.Stderr, from[1]))
 }
 
 // Process finds a process of the sandbox.

@@ -15,6 +15,7 @@ import (
 	"pinfold/internal/engine/verdict"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
+	"pinfold/internal/packages"
 	"pinfold/sandbox"
 )
 
@@ -37,17 +38,21 @@ type Sandbox struct {
 	key     string // of who made it
 	level   string // of isolation
 	request sandbox.Create
+	sets    *packages.Sets     // of packages, that its machine shows; nil: none
 	life    context.Context    // ends when nothing of the sandbox is left
 	end     context.CancelFunc // of life
 
 	machine *pool.Machine // set before the state is running
 	guest   *guest.Guest  // its agent, set with it
-	release func()        // gives back what admission granted
+	release func()        // gives back what admission granted, and lets go of packages
+	gate    *outputGate   // nil: what comes out is not checked
 	kept    bool          // the machine outlives us, and is recorded
 
+	declaring sync.Mutex // held while what it can reach is changed, before mu
 	changing  sync.Mutex // held while it is paused, resumed or copied, before mu
 	mu        sync.Mutex
 	info      sandbox.Info
+	declared  admission.Declared
 	expires   time.Time // with the monotonic clock, unlike info.ExpiresAt
 	used      time.Time
 	idles     bool  // somebody asked for an idle time; otherwise it follows the time to live
@@ -69,7 +74,16 @@ type Sandbox struct {
 // Create makes a living sandbox for a tenant. It waits in the queue when there
 // is no room. The error is a *sandbox.Error; then nothing is left.
 func (mg *Manager) Create(ctx context.Context, tenant string, c sandbox.Create) (*Sandbox, error) {
-	s, err := mg.create(ctx, tenant, c)
+	return mg.createAs(ctx, tenant, c, false)
+}
+
+// CreateOwn is Create for the server itself: the operator's gate is not for what it does.
+func (mg *Manager) CreateOwn(ctx context.Context, tenant string, c sandbox.Create) (*Sandbox, error) {
+	return mg.createAs(ctx, tenant, c, true)
+}
+
+func (mg *Manager) createAs(ctx context.Context, tenant string, c sandbox.Create, own bool) (*Sandbox, error) {
+	s, err := mg.create(ctx, tenant, c, own)
 	if err != nil {
 		err = execution.CallerGone(ctx, err)
 		mg.observer.Refused(sandbox.AsError(err).Code)
@@ -78,7 +92,7 @@ func (mg *Manager) Create(ctx context.Context, tenant string, c sandbox.Create) 
 	return s, nil
 }
 
-func (mg *Manager) create(ctx context.Context, tenant string, c sandbox.Create) (*Sandbox, error) {
+func (mg *Manager) create(ctx context.Context, tenant string, c sandbox.Create, own bool) (*Sandbox, error) {
 	var from *origin
 	if c.Snapshot != "" {
 		var err error
@@ -87,47 +101,53 @@ func (mg *Manager) create(ctx context.Context, tenant string, c sandbox.Create) 
 		}
 		defer from.content.Close()
 	}
-	return mg.make(ctx, tenant, c, from)
+	return mg.make(ctx, tenant, c, from, own)
 }
 
 // make makes a sandbox that begins with what is given, if anything is.
-func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, from *origin) (*Sandbox, error) {
+func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, from *origin, own bool) (*Sandbox, error) {
 	idles := c.IdleMS != 0
-	c, err := mg.completed(ctx, tenant, c)
+	c, profile, err := mg.completed(ctx, tenant, c)
+	if err != nil {
+		return nil, err
+	}
+	output, err := mg.gateOf(c.Gate, own)
 	if err != nil {
 		return nil, err
 	}
 	if err := mg.recordable(); err != nil {
 		return nil, err
 	}
-	d, plan, err := mg.planSandbox(ctx, c, from)
+	c, ruled, err := mg.governed(ctx, tenant, c, from)
 	if err != nil {
 		return nil, err
 	}
-	queued := time.Now()
-	release, err := mg.gate.Acquire(ctx, tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs})
+	p, err := mg.planSandbox(ctx, tenant, c, from)
 	if err != nil {
 		return nil, err
 	}
-	s := mg.newSandbox(tenant, c, plan, release)
-	s.key, s.level = records.KeyOf(ctx), mg.level(plan.Posture.Driver)
-	s.idles = idles
+	s, err := mg.withRoom(ctx, tenant, c, p)
+	if err != nil {
+		return nil, err
+	}
+	output.names(c.Network)
+	s.gate = output
+	s.key, s.level = records.KeyOf(ctx), mg.level(p.plan.Posture.Driver)
+	s.idles, s.info.Profile, s.info.Policy = idles, profile, ruled
 	if from != nil {
 		s.info.ForkOf = from.forkOf
 	}
-	s.info.Timings.QueueMS = execution.Milliseconds(time.Since(queued))
-	mg.observer.Queued(time.Since(queued))
 	if err := mg.admit(s); err != nil {
-		release()
+		s.release()
 		return nil, err
 	}
 	failpoint.Hit("create.journalled")
 	start := time.Now()
 	var running []*Process
 	if from.goesOn() {
-		running, err = s.goOnFrom(ctx, d, plan, c.Machine().Require, from)
+		running, err = s.goOnFrom(ctx, p.driver, p.plan, p.spec.Require, from)
 	} else {
-		s.machine, _, err = mg.pools.Obtain(ctx, pool.Request{Tenant: tenant, Spec: c.Machine(), Driver: d, Plan: plan})
+		s.machine, _, err = mg.pools.Obtain(ctx, pool.Request{Tenant: tenant, Spec: p.spec, Driver: p.driver, Plan: p.plan})
 	}
 	if err != nil {
 		cause := sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "it could not be made"}
@@ -151,7 +171,7 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 		return nil, err
 	}
 	if !from.goesOn() { // there it runs already
-		err = s.begin(ctx, plan.Template.Start)
+		err = s.begin(ctx, p.plan.Template.Start)
 	}
 	if ctx.Err() != nil { // nobody would learn its id
 		s.fails(sandbox.Cause{Kind: sandbox.CauseCancelled, Evidence: "the caller went away while it was made"})
@@ -161,6 +181,28 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 		s.fails(sandbox.Cause{Kind: sandbox.CauseDestroyed, Evidence: "what its template starts failed"})
 		return nil, err
 	}
+	return s, nil
+}
+
+// withRoom waits for what a sandbox takes: its packages, and then room, since what installs
+// them takes some of its own.
+func (mg *Manager) withRoom(ctx context.Context, tenant string, c sandbox.Create, p planned) (*Sandbox, error) {
+	used, err := mg.fetch(ctx, tenant, p.sets)
+	if err != nil {
+		return nil, err
+	}
+	queued := time.Now()
+	room, err := mg.gate.Acquire(ctx, tenant, admission.Demand{MemoryBytes: p.plan.Limits.MemoryBytes, CPUs: p.plan.Limits.CPUs})
+	if err != nil {
+		used.Release()
+		return nil, err
+	}
+	s := mg.newSandbox(tenant, c, p.plan, func() { used.Release(); room() })
+	if s.sets = p.sets; used != nil {
+		s.info.Packages = &used.Packages
+	}
+	s.info.Timings.QueueMS = execution.Milliseconds(time.Since(queued))
+	mg.observer.Queued(time.Since(queued))
 	return s, nil
 }
 
@@ -192,7 +234,7 @@ func (mg *Manager) newSandbox(tenant string, c sandbox.Create, plan driver.Plan,
 	limits := shownLimits(c, plan)
 	life, end := context.WithCancel(context.Background())
 	return &Sandbox{
-		manager: mg, tenant: tenant, request: c, life: life, end: end, release: release,
+		manager: mg, tenant: tenant, request: c, declared: admission.NewDeclared(c.Network), life: life, end: end, release: release,
 		expires: now.Add(ttl), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
 		judge: verdict.Judge{Limits: limits, KillOne: plan.KillOne},
 		info: sandbox.Info{
@@ -316,6 +358,10 @@ func (s *Sandbox) describe() sandbox.Info {
 	info.Usage = verdict.UsageOf(s.last, end.Sub(info.CreatedAt))
 	if info.State != sandbox.StateCreating && s.machine != nil {
 		info.Network = s.machine.Network()
+	}
+	if !s.declared.Made.None() {
+		now := s.manager.policy.Network.Told(s.declared.Now)
+		info.Declared = &now
 	}
 	return info
 }

@@ -62,7 +62,7 @@ func (s *Sandbox) Snapshot(ctx context.Context, t sandbox.TakeSnapshot) (sandbox
 	}
 	now := time.Now().UTC().Round(0)
 	r, err := w.Keep(context.WithoutCancel(ctx), records.Snapshot{
-		Request: s.asked(), Image: s.machine.Plan.Template.ID,
+		Request: s.asked(), Image: s.machine.Plan.Template.ID, Packages: s.hasPackages(),
 		Info: sandbox.Snapshot{
 			ID: records.NewID("snp_"), Name: t.Name, Sandbox: s.info.ID, Holds: holds, Driver: s.machine.Plan.Posture.Driver,
 			Template: s.request.Template, Limits: s.info.Limits, Metadata: t.Metadata, CreatedAt: now, ExpiresAt: now.Add(ttl),
@@ -74,8 +74,11 @@ func (s *Sandbox) Snapshot(ctx context.Context, t sandbox.TakeSnapshot) (sandbox
 
 // asked is the request for another sandbox like this one.
 func (s *Sandbox) asked() sandbox.Create {
-	c := s.request
+	c := s.requested()
 	c.Snapshot, c.TTLMS, c.IdleMS = "", 0, 0
+	if c.Profile != "" { // where endpoints are is said anew, and not by a request
+		c.Network = admission.Network{}.Told(c.Network)
+	}
 	return c
 }
 

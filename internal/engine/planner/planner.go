@@ -103,7 +103,7 @@ func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string)
 		_, refusal = driver.Choose(spec, template, weak, id)
 	}
 	if refusal != nil {
-		return nil, driver.Plan{}, without(refusal, len(weak) > 0)
+		return nil, driver.Plan{}, required(refusal, spec, len(weak) > 0)
 	}
 	return nil, driver.Plan{}, &sandbox.Error{
 		Code: sandbox.CodeDriverUnknown, Field: "driver",
@@ -112,14 +112,19 @@ func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string)
 	}
 }
 
-// without says of a refusal that there are drivers which make the machine where less
-// isolation is accepted.
-func without(refusal error, weaker bool) error {
-	if !weaker {
+// required says of a refusal which part of the request it is for: the isolation, where there
+// are drivers that make the machine for who accepts less, or the driver that it names.
+func required(refusal error, spec sandbox.MachineSpec, weaker bool) error {
+	e := *sandbox.AsError(refusal)
+	switch {
+	case weaker:
+		e.Field = "isolation"
+	case spec.Driver != sandbox.DriverAuto && e.Code == sandbox.CodeDriverUnavailable:
+		e.Field = "driver"
+	default:
 		return refusal
 	}
-	e := *sandbox.AsError(refusal)
-	e.Code, e.Field = sandbox.CodeRequirementUnmet, "isolation"
+	e.Code = sandbox.CodeRequirementUnmet
 	return &e
 }
 

@@ -19,7 +19,7 @@ func TestLevels(t *testing.T) {
 	for _, test := range []struct {
 		name, driver, isolation string
 		blocked                 bool // the strong one
-		want, code, says        string
+		want, code, field, says string
 	}{
 		{name: "nothing is asked for", want: "strong"},
 		{name: "nothing is asked for, and the strong one cannot", blocked: true, code: sandbox.CodeDriverUnavailable, says: "not here"},
@@ -27,6 +27,7 @@ func TestLevels(t *testing.T) {
 		{name: "the lowest level, and the strong one cannot", isolation: sandbox.LevelProcess, blocked: true, want: "weak"},
 		{name: "the level that is usual, and the strong one cannot", isolation: sandbox.LevelNamespace, blocked: true, code: sandbox.CodeRequirementUnmet, says: "not here"},
 		{name: "by name", driver: "weak", want: "weak"},
+		{name: "by name, and that cannot", driver: "strong", blocked: true, code: sandbox.CodeRequirementUnmet, field: "driver", says: "not here"},
 		{name: "by name and level", driver: "weak", isolation: sandbox.LevelProcess, want: "weak"},
 		{name: "by name, below the level", driver: "weak", isolation: sandbox.LevelNamespace, code: sandbox.CodeRequirementUnmet, says: "the weak driver's level of isolation is process"},
 		{name: "a level that no driver has", isolation: sandbox.LevelVM, code: sandbox.CodeRequirementUnmet, says: "at least vm"},
@@ -50,7 +51,7 @@ func TestLevels(t *testing.T) {
 				}
 				return
 			}
-			if e := sandbox.AsError(err); err == nil || e.Code != test.code || !strings.Contains(e.Message, test.says) {
+			if e := sandbox.AsError(err); err == nil || e.Code != test.code || !strings.Contains(e.Message, test.says) || test.field != "" && e.Field != test.field {
 				t.Errorf("%+v", err)
 			}
 		})

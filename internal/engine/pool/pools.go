@@ -57,8 +57,10 @@ type Pools struct {
 
 // New returns an empty set of pools.
 func New(o Options) *Pools {
+	way := egress.NewHost(0)
+	way.Own = o.Policy.Network.Own
 	return &Pools{
-		planner: o.Planner, policy: o.Policy, log: o.Log, egress: egress.NewHost(0), secrets: o.Secrets, quit: make(chan struct{}),
+		planner: o.Planner, policy: o.Policy, log: o.Log, egress: way, secrets: o.Secrets, quit: make(chan struct{}),
 		pools: map[string]*pool{}, onDemand: map[string]*onDemand{},
 	}
 }

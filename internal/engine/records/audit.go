@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"pinfold/internal/policy"
 	"pinfold/sandbox"
 )
 
@@ -19,6 +20,9 @@ type Auditor interface {
 	Check() error
 	// Record returns when the event is on the disk, with its receipt.
 	Record(ctx context.Context, e Event) (*sandbox.Receipt, error)
+	// Recorded returns an entry, as an error of code not_found where there is none, with
+	// the parts that are kept of it, each as it was recorded; none: they are not kept.
+	Recorded(index int64) (sandbox.AuditEntry, map[string][]byte, error)
 }
 
 // Event is something that is recorded. What is said in the open is in Entry, whose V,
@@ -43,13 +47,15 @@ func KeyOf(ctx context.Context) string {
 }
 
 // ResultParts names the parts of a run's event that are in its result.
-func ResultParts() []string { return []string{"stdout", "stderr", "results", "artifacts", "isolation"} }
+func ResultParts() []string {
+	return []string{"stdout", "stderr", "results", "artifacts", "isolation", "findings", "policy"}
+}
 
 // RunEvent is what is recorded of a run's result. AddSpec adds what was asked for.
 func RunEvent(r *sandbox.Result) Event {
 	e := Event{
 		Entry: sandbox.AuditEntry{
-			Kind: sandbox.AuditRun, ID: r.ID, Language: r.Language, Isolation: Wall(r.Isolation),
+			Kind: sandbox.AuditRun, ID: r.ID, Language: r.Language, Profile: r.Profile, Isolation: Wall(r.Isolation),
 			Status: r.Status, Cause: r.Cause.Kind, Evidence: r.Cause.Evidence, ExitCode: r.ExitCode, Signal: r.Signal,
 			WallMS: r.Usage.WallMS, CPUMS: r.Usage.CPUMS, Memory: r.Usage.MemoryPeakBytes,
 		},
@@ -61,6 +67,16 @@ func RunEvent(r *sandbox.Result) Event {
 	if r.Gate != nil {
 		e.Entry.Gate = r.Gate.Outcome
 	}
+	if seen := policy.SeenIn(r); seen != nil {
+		e.data("findings", r.Findings)
+		e.Entry.Severity = seen.Worst()
+		for _, f := range seen.Findings {
+			if !slices.Contains(e.Entry.Findings, f.Rule) {
+				e.Entry.Findings = append(e.Entry.Findings, f.Rule)
+			}
+		}
+	}
+	e.policy(r.Policy)
 	e.output("stdout", r.Stdout, r.StdoutRaw)
 	e.output("stderr", r.Stderr, r.StderrRaw)
 	if len(r.Results) > 0 {
@@ -89,13 +105,43 @@ func (e *Event) AddSpec(s *sandbox.Spec) {
 		what any
 	}{
 		"files": {len(s.Files) > 0, s.Files}, "args": {len(s.Args) > 0, s.Args}, "env": {len(s.Env) > 0, s.Env},
-		"metadata": {len(s.Metadata) > 0, s.Metadata}, "mounts": {len(s.Mounts) > 0, s.Mounts},
+		"metadata": {len(s.Metadata) > 0, s.Metadata}, "mounts": {len(s.Mounts) > 0, s.Mounts}, "packages": {!s.Packages.Empty(), s.Packages},
 		"network": {len(s.Network.Endpoints) > 0, s.Network}, "limits": {true, s.Limits},
 	} {
 		if asked.some {
 			e.data(name, asked.what)
 		}
 	}
+}
+
+// policy adds what the operator's rules have made of a request. The digest policy is of all
+// of it.
+func (e *Event) policy(p *sandbox.PolicyResult) {
+	if p == nil {
+		return
+	}
+	e.Entry.Policy = &sandbox.AuditPolicy{Digest: p.Digest}
+	for _, m := range p.Rules {
+		e.Entry.Policy.Rules = append(e.Entry.Policy.Rules, m.Rule)
+	}
+	if a := p.Approval; a != nil {
+		e.Entry.Policy.Verdict, e.Entry.Policy.By = a.Verdict, a.By
+	}
+	e.data("policy", p)
+}
+
+// DecisionEvent is what is recorded when a person has decided on a run.
+func DecisionEvent(a sandbox.Approval, d sandbox.PolicyDecision, digest string) Event {
+	kind := sandbox.AuditRunDenied
+	if d.Verdict == sandbox.VerdictApproved {
+		kind = sandbox.AuditRunApproved
+	}
+	e := Event{
+		Entry: sandbox.AuditEntry{Kind: kind, ID: a.Run, Tenant: a.Tenant, Key: d.By, Language: a.Language, Evidence: d.Reason, StartedAt: d.At},
+		Parts: map[string][]byte{},
+	}
+	e.policy(&sandbox.PolicyResult{Digest: digest, Rules: a.Rules, Approval: &d})
+	return e
 }
 
 // Wall is what is recorded of an isolation.
@@ -135,7 +181,7 @@ func (e *Event) data(name string, content any) {
 func SandboxEvent(kind sandbox.AuditKind, info sandbox.Info) Event {
 	e := Event{
 		Entry: sandbox.AuditEntry{
-			Kind: kind, ID: info.ID, Origin: cmp.Or(info.ForkOf, info.Snapshot), Template: info.Template, Isolation: Wall(info.Isolation), StartedAt: info.CreatedAt,
+			Kind: kind, ID: info.ID, Origin: cmp.Or(info.ForkOf, info.Snapshot), Template: info.Template, Profile: info.Profile, Isolation: Wall(info.Isolation), StartedAt: info.CreatedAt,
 			WallMS: info.Usage.WallMS, CPUMS: info.Usage.CPUMS, Memory: info.Usage.MemoryPeakBytes,
 		},
 		Parts: map[string][]byte{},
@@ -149,11 +195,22 @@ func SandboxEvent(kind sandbox.AuditKind, info sandbox.Info) Event {
 	if len(info.Metadata) > 0 {
 		e.data("metadata", info.Metadata)
 	}
+	e.policy(info.Policy)
 	e.data("limits", info.Limits)
 	e.data("isolation", e.Entry.Isolation)
 	if kind == sandbox.AuditSandboxEnded {
 		e.network(info.Network)
 	}
+	return e
+}
+
+// NetworkEvent is what is recorded when what a living sandbox can reach was changed.
+func NetworkEvent(id string, n sandbox.Network, wider bool, at time.Time) Event {
+	e := Event{Entry: sandbox.AuditEntry{Kind: sandbox.AuditSandboxNetwork, ID: id, Evidence: "narrowed", StartedAt: at}, Parts: map[string][]byte{}}
+	if wider {
+		e.Entry.Evidence = "widened"
+	}
+	e.data("network", n)
 	return e
 }
 
@@ -191,13 +248,19 @@ func (e *Event) AddCreate(c sandbox.Create) {
 	if len(c.Mounts) > 0 {
 		e.data("mounts", c.Mounts)
 	}
+	if !c.Packages.Empty() {
+		e.data("packages", c.Packages)
+	}
 	if len(c.Network.Endpoints) > 0 {
 		e.data("network", c.Network)
+	}
+	if !c.Gate.Empty() {
+		e.data("gate", c.Gate)
 	}
 }
 
 // ProcessEvent is what is recorded of a process in a living sandbox when it has ended:
-// its output is what was kept of it, bytes and all.
+// its output is what was kept of it, and passed its gate, bytes and all.
 func ProcessEvent(p sandbox.Process, c sandbox.Command) Event {
 	e := Event{
 		Entry: sandbox.AuditEntry{
@@ -207,6 +270,9 @@ func ProcessEvent(p sandbox.Process, c sandbox.Command) Event {
 	}
 	if p.Cause != nil {
 		e.Entry.Cause, e.Entry.Evidence = p.Cause.Kind, p.Cause.Evidence
+	}
+	if p.Gate != nil {
+		e.Entry.Gate = p.Gate.Outcome
 	}
 	e.data("args", p.Args)
 	if len(c.Env) > 0 {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"pinfold/internal/policy"
 	"pinfold/sandbox"
 )
 
@@ -61,6 +62,9 @@ type RunStore interface {
 	FinishRun(ctx context.Context, tenant, id string, result *sandbox.Result) error
 	LoadRun(ctx context.Context, tenant, id string) (Run, error)
 	ListRuns(ctx context.Context, tenant string, q Query) (Page[Run], error)
+	// LastRuns returns the newest runs of all tenants that have finished and whose facts
+	// are known, with what a scan saw in them, and nothing else of what they were.
+	LastRuns(ctx context.Context, most int) ([]policy.Past, error)
 }
 
 // UsageStore keeps accounts.
@@ -106,6 +110,9 @@ type Run struct {
 	Metadata       map[string]string `json:"metadata,omitempty"`
 	IdempotencyKey string            `json:"-"`
 	Digest         string            `json:"-"` // SHA-256 of the request, to tell a retry from another use of the key
+	// Facts are what an operator's policy would have looked at. They are kept, and come
+	// back from LastRuns alone.
+	Facts policy.Facts `json:"-"`
 	// Result is nil while the run is under way. In lists it is always nil.
 	Result *sandbox.Result `json:"-"`
 	// Status is the result's, empty while the run is under way.

@@ -13,7 +13,9 @@ type Snapshot struct {
 	Info    sandbox.Snapshot `json:"info"`
 	Request sandbox.Create   `json:"request"` // for the sandbox of which it was made
 	Image   string           `json:"image"`   // the ID of what its template was then
-	SHA256  []byte           `json:"sha256"`  // of the content
+	// Packages are those that it had, with versions and digests.
+	Packages sandbox.Packages `json:"packages,omitzero"`
+	SHA256   []byte           `json:"sha256"` // of the content
 }
 
 // SnapshotStore keeps what is known of snapshots, which outlive their sandboxes and stay
@@ -23,7 +25,7 @@ type SnapshotStore interface {
 	SaveSnapshot(ctx context.Context, s Snapshot) error
 	LoadSnapshot(ctx context.Context, tenant, id string) (Snapshot, error)
 	// ListSnapshots returns a tenant's, or all where that is empty, the oldest first, without
-	// their requests, of which each may be megabytes.
+	// their requests and packages, of which each may be megabytes.
 	ListSnapshots(ctx context.Context, tenant string) ([]Snapshot, error)
 	// RemoveSnapshot forgets one. Its content is not the store's.
 	RemoveSnapshot(ctx context.Context, tenant, id string) error

@@ -18,14 +18,23 @@ func (rn *Runner) recordable() error {
 // Attest records a run's result in the audit log, where there is one, and puts the receipt
 // into it. Where that fails it says so in the result, or returns the error: then the
 // result is nobody's to see.
-func (rn *Runner) Attest(ctx context.Context, r records.Run, spec *sandbox.Spec, final *sandbox.Result) error {
+func (rn *Runner) Attest(ctx context.Context, r records.Run, final *sandbox.Result) error {
+	return rn.attest(ctx, r, nil, final)
+}
+
+// attest is Attest for a job; nil: nothing is known of what was asked for.
+func (rn *Runner) attest(ctx context.Context, r records.Run, j *job, final *sandbox.Result) error {
 	if rn.auditor == nil {
 		return nil
 	}
 	e := records.RunEvent(final)
 	e.Entry.Tenant, e.Entry.Key, e.Entry.StartedAt, e.Entry.Isolation.Level = r.Tenant, records.KeyOf(ctx), r.CreatedAt, rn.level(final.Isolation.Driver)
-	if spec != nil {
-		e.AddSpec(spec)
+	if j != nil {
+		e.AddSpec(&j.spec)
+		e.AddAsked(j.asked())
+		if again := j.request.Again; again != nil {
+			e.Entry.Origin = again.Result.ID
+		}
 	}
 	receipt, err := rn.auditor.Record(ctx, e)
 	if err == nil {

@@ -14,7 +14,7 @@ import (
 // end destroys a run's sandbox, or leaves that to the background, and completes
 // the result.
 func (j *job) end(ctx context.Context, m *pool.Machine, runErr error) error {
-	if j.runner.destroysLater && runErr == nil {
+	if j.runner.destroysLater && runErr == nil && !j.validates() { // validators take its room
 		select {
 		case j.runner.late <- struct{}{}: // the peaks are those of the program's end
 			j.room.hold()

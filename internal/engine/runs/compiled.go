@@ -89,7 +89,7 @@ func (j *job) compileKey() (key compilecache.Key, ok bool) {
 	s := j.spec
 	// Of places that no other machine has, what is made may speak; of mounts and of what is streamed in, the content is not known before;
 	// compilers have no network (compile).
-	if j.runner.compileCache == nil || j.plan.Places != "" || s.Cold || len(s.Mounts) > 0 || len(j.request.Inputs) > 0 {
+	if j.runner.compileCache == nil || j.plan.Places != "" || s.Cold || len(s.Mounts) > 0 || j.packages != nil || len(j.request.Inputs) > 0 {
 		return key, false
 	}
 	seen, known := j.runner.toolchains.fingerprint(j.plan.Template)

@@ -48,7 +48,7 @@ func (j *job) released() {
 // start is Start for a job. own says that it goes on now; otherwise the record
 // is that of an earlier one.
 func (rn *Runner) start(ctx context.Context, j *job) (shown records.Run, own bool, err error) {
-	r := newRecord(j)
+	r := newRecord(ctx, j)
 	release := func() {}
 	if r.IdempotencyKey != "" {
 		if release = rn.claimKey(runKey{r.Tenant, r.IdempotencyKey}); release == nil {
@@ -61,14 +61,28 @@ func (rn *Runner) start(ctx context.Context, j *job) (shown records.Run, own boo
 		release()
 		return r, false, err
 	}
-	if err := rn.enter(j, true); err != nil {
+	if err := rn.count(); err != nil {
 		leave()
 		release()
 		return r, false, err
 	}
+	j.late, j.counted = true, true
+	if err := rn.enter(j); err != nil {
+		rn.running.Done()
+		leave()
+		release()
+		return r, false, err
+	}
+	mayAsk := j.rules.MayAsk(r.Facts)
+	if mayAsk || j.spec.Scan || j.packages != nil || j.rules.Looks(r.Facts) { // what comes first may need that very room
+		j.place.Leave()
+		j.place = nil
+	}
 	runCtx, live := rn.track(context.WithoutCancel(ctx), r, j.stdin)
 	giveUp := func() {
-		j.place.Leave()
+		if j.place != nil {
+			j.place.Leave()
+		}
 		rn.running.Done()
 		rn.untrack(live)
 		leave()
@@ -86,7 +100,6 @@ func (rn *Runner) start(ctx context.Context, j *job) (shown records.Run, own boo
 	}
 	failpoint.Hit("run.detached")
 	j.live = live
-	shown = live.describe()
 	rn.background.Go(func() {
 		defer release()
 		defer leave()
@@ -95,7 +108,13 @@ func (rn *Runner) start(ctx context.Context, j *job) (shown records.Run, own boo
 		rn.untrack(live)
 		j.released()
 	})
-	return shown, true, nil
+	if mayAsk { // whether it waits for a person is a part of the answer
+		select {
+		case <-j.standing:
+		case <-ctx.Done():
+		}
+	}
+	return live.describe(), true, nil
 }
 
 // underWay returns the run of this process that has the request's key.

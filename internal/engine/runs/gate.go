@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"bytes"
 	"context"
 
 	"pinfold/internal/engine/execution"
@@ -9,22 +10,9 @@ import (
 	"pinfold/sandbox"
 )
 
-// Gates makes the gate of a run, which could use these secrets.
-type Gates func(g sandbox.Gate, secrets []secret.Secret) (Gate, error)
-
-// Gate checks the output of one run, from one goroutine.
-type Gate interface {
-	execution.ArtifactGate
-	// Holds says that nobody may have the output before all of it is checked.
-	Holds() bool
-	// Result checks a result, but for its artifacts, and changes it. It is called once,
-	// after them. What of the bytes that were printed may be seen comes back.
-	Result(r *sandbox.Result, stdout, stderr []byte) (out, errs []byte)
-}
-
 // gateOf is the gate of a run as the request and the operator together have it, or nil. It
 // puts both into the spec.
-func (rn *Runner) gateOf(ctx context.Context, req Request, spec *sandbox.Spec) (Gate, error) {
+func (rn *Runner) gateOf(ctx context.Context, req Request, spec *sandbox.Spec) (execution.Gate, error) {
 	if !req.Own {
 		spec.Gate = spec.Gate.Merge(rn.policy.Gate)
 	}
@@ -48,7 +36,7 @@ func (rn *Runner) gateOf(ctx context.Context, req Request, spec *sandbox.Spec) (
 }
 
 // holds says that output is kept back until it is checked.
-func (j *job) holds() bool { return j.gate != nil && j.gate.Holds() }
+func (j *job) holds() bool { return j.gate != nil && (j.gate.Holds() || j.validates()) }
 
 // opened tells those who follow the run where its output is kept.
 func (j *job) opened(c *stdio.Capture) {
@@ -59,14 +47,17 @@ func (j *job) opened(c *stdio.Capture) {
 
 // artifactGate is the run's gate for what collects files.
 func (j *job) artifactGate() execution.ArtifactGate {
-	if j.gate == nil {
+	switch {
+	case j.gate == nil:
 		return nil
+	case j.validates():
+		return readWhole{j.gate}
 	}
 	return j.gate
 }
 
 // passGate checks what the run has given, and passes on what was held.
-func (j *job) passGate() {
+func (j *job) passGate(ctx context.Context) {
 	if j.gate == nil {
 		return
 	}
@@ -76,6 +67,14 @@ func (j *job) passGate() {
 		stdout, stderr = exact.StdoutRaw, exact.StderrRaw
 	}
 	out, errs := j.gate.Result(j.result, stdout, stderr)
+	if j.result.Cause.Kind == sandbox.CauseExited && !bytes.Equal(errs, stderr) {
+		j.result.Cause = j.result.Cause.WithAdvice(nil) // it may quote what the program said
+	}
+	if j.validates() && !j.validate(ctx, out) {
+		j.withhold()
+		out, errs = nil, nil
+	}
+	j.release()
 	if j.holds() {
 		j.live.opened(stdio.Recorded(j.result))
 		j.passOn(out, errs)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"pinfold/internal/driver"
@@ -17,6 +18,8 @@ import (
 	"pinfold/internal/failpoint"
 	"pinfold/internal/guest"
 	"pinfold/internal/language"
+	"pinfold/internal/packages"
+	"pinfold/internal/policy"
 	"pinfold/internal/wire"
 	"pinfold/internal/zygote/warm"
 	"pinfold/sandbox"
@@ -24,22 +27,30 @@ import (
 
 // job is one run on its way.
 type job struct {
+	planned
+
 	runner   *Runner
 	place    *admission.Place // in the queue; nil: not there yet
+	late     bool             // nobody waits for it
+	counted  bool             // among those for which a drain waits
+	rules    *policy.Policy   // the operator's, as they were when it was asked for; nil: none
 	live     *liveRun         // nil: there is no store in which it could be found
 	room     *room            // nil: not admitted yet
 	request  Request
 	spec     sandbox.Spec
-	driver   driver.Driver
-	plan     driver.Plan
 	language language.Language
 	steps    language.Steps    // in the machine that is at work
 	main     string            // the program's file
 	warm     *warm.Interpreter // it takes the program; nil: it is started
 	result   *sandbox.Result
-	gate     Gate           // nil: what comes out is not checked
+	used     *packages.Use  // the packages that were asked for, once they are here
+	gate     execution.Gate // nil: what comes out is not checked
+	held     []heldArtifact // what came out and waits for validators
 	output   *stdio.Capture // what the program, or its compiler, has printed; nil: nothing yet
 	stdin    *stdio.Inlet   // of a run whose stdin is open
+	begun    func()         // tells who asked for it the id
+	stands   func()         // says that it is known whether a person has to be asked
+	standing chan struct{}  // closed then
 	told     chan struct{}  // closed when the result is kept: what goes on after the answer waits for it
 
 	inputs    map[string]func() execution.Input // files that went in, by path
@@ -53,20 +64,21 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 	if req.OpenStdin && req.Spec.Stdin != "" {
 		return nil, &sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "stdin", Message: "comes with the request or while the run goes on, not both"}
 	}
-	limits, err := rn.policy.Limits(req.Spec.Limits, true)
+	spec, profile, err := rn.profiled(ctx, req)
 	if err != nil {
+		return nil, err
+	}
+	if spec.Limits, err = rn.policy.Limits(spec.Limits, true); err != nil {
 		return nil, err
 	}
 	if err := rn.recordable(); err != nil {
 		return nil, err
 	}
-	spec := req.Spec
-	spec.Limits = limits
 	spec = spec.WithDefaults()
 	if err := spec.Validate(); err != nil {
 		return nil, err
 	}
-	if spec.Network, err = rn.policy.Network.Endpoints(ctx, req.Tenant, spec.Network); err != nil {
+	if spec.Network, err = rn.network(ctx, req, spec.Network); err != nil {
 		return nil, err
 	}
 	lang, err := findLanguage(spec)
@@ -84,15 +96,24 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 		return nil, err
 	}
 	id := records.NewID("run_")
-	d, plan, err := rn.planner.Plan(ctx, spec.Machine(), strings.TrimPrefix(id, "run_"))
+	plan, err := rn.plan(ctx, req.Tenant, spec, strings.TrimPrefix(id, "run_"))
 	if err != nil {
 		return nil, err
 	}
-	j := &job{runner: rn, request: req, spec: spec, driver: d, plan: plan, language: lang, main: cmp.Or(spec.Entrypoint, lang.File), gate: output, told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
-	if err := j.planSteps(plan); err != nil {
+	j := &job{runner: rn, request: req, planned: plan, spec: spec, language: lang, main: cmp.Or(spec.Entrypoint, lang.File), gate: output, rules: rn.rulesFor(req), standing: make(chan struct{}), told: make(chan struct{}), inputs: map[string]func() execution.Input{}}
+	j.begun = sync.OnceFunc(func() {
+		if req.Started != nil {
+			req.Started(id)
+		}
+	})
+	j.stands = sync.OnceFunc(func() { close(j.standing) })
+	if err := j.planSteps(j.plan); err != nil {
 		return nil, err
 	}
 	if err := j.checkLayout(); err != nil {
+		return nil, err
+	}
+	if err := j.checkValidators(ctx); err != nil {
 		return nil, err
 	}
 	if req.OpenStdin {
@@ -101,9 +122,26 @@ func (rn *Runner) prepare(ctx context.Context, req Request) (*job, error) {
 	}
 	j.result = &sandbox.Result{
 		ID: id, Results: []sandbox.Rich{}, Artifacts: []sandbox.Artifact{},
-		Isolation: plan.Posture, Language: lang.Name, Metadata: spec.Metadata,
+		Isolation: j.plan.Posture, Language: lang.Name, Metadata: spec.Metadata, Profile: cmp.Or(req.Profile, profile),
 	}
 	return j, nil
+}
+
+// profiled is what a request asks for with its profile, if it names one. What the server
+// itself asks for needs none.
+func (rn *Runner) profiled(ctx context.Context, req Request) (sandbox.Spec, *sandbox.ProfileRef, error) {
+	if req.Own {
+		return req.Spec, nil, nil
+	}
+	return rn.policy.Run(ctx, req.Tenant, req.Spec)
+}
+
+// network is what a request may reach. What the server asks for itself is the operator's word.
+func (rn *Runner) network(ctx context.Context, req Request, n sandbox.Network) (sandbox.Network, error) {
+	if req.Own {
+		return n, nil
+	}
+	return rn.policy.Network.Endpoints(ctx, req.Tenant, n)
 }
 
 // planSteps says what to do in a machine: its places are in the words of the steps.
@@ -231,14 +269,14 @@ func (j *job) collect(ctx context.Context, s *execution.Session) {
 		return
 	}
 	s.Collect(ctx, execution.Artifacts{
-		Patterns: j.spec.Artifacts, Sink: j.request.Artifact, Inputs: j.inputs, Program: j.main, Mounts: j.spec.Mounts, Began: j.began, Gate: j.artifactGate(),
+		Patterns: j.spec.Artifacts, Sink: j.sink(), Inputs: j.inputs, Program: j.main, Mounts: j.spec.Mounts, Began: j.began, Gate: j.artifactGate(),
 	}, j.result)
 }
 
 // command completes a step with the caller's environment and the limits that
 // the kernel keeps for each process.
 func (j *job) command(s *execution.Session, step language.Step) guest.Command {
-	return s.Command(step.Args, step.Env, step.Limits, j.spec.Env)
+	return s.Command(step.Args, step.Env, step.Limits, j.packages.Env(j.spec.Env))
 }
 
 // judge writes the verdict into the result.

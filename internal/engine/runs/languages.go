@@ -49,7 +49,7 @@ func (rn *Runner) Languages(ctx context.Context) ([]LanguageInfo, error) {
 	// recorded.
 	unrecorded := func(ctx context.Context, req Request) (*sandbox.Result, error) {
 		req.Tenant = records.LocalTenant
-		return rn.unrecorded(ctx, req)
+		return rn.unrecorded(ctx, req, false)
 	}
 	known, err := AskLanguages(ctx, unrecorded, sandbox.Spec{})
 	if err != nil {

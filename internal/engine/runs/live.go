@@ -23,6 +23,7 @@ type liveRun struct {
 
 	mu      sync.Mutex
 	news    chan struct{}  // closed and replaced at every change
+	pending bool           // it waits for a person
 	started time.Time      // zero while it waits for room
 	output  *stdio.Capture // nil until the program starts
 	result  *sandbox.Result
@@ -66,6 +67,9 @@ func (l *liveRun) change(f func()) {
 // admitted says that there is room for the run.
 func (l *liveRun) admitted() { l.change(func() { l.started = time.Now().UTC().Round(0) }) }
 
+// waits says whether the run waits for a person.
+func (l *liveRun) waits(does bool) { l.change(func() { l.pending = does }) }
+
 // opened says where the program's output is kept.
 func (l *liveRun) opened(c *stdio.Capture) { l.change(func() { l.output = c }) }
 
@@ -80,6 +84,8 @@ func (l *liveRun) describe() records.Run {
 	switch {
 	case l.result != nil:
 		return r.Finished(l.result)
+	case l.pending:
+		r.State = sandbox.RunPending
 	case l.started.IsZero():
 		r.State = sandbox.RunQueued
 	default:

@@ -23,7 +23,7 @@ type keyClaim struct{ done chan struct{} }
 // record runs a job and keeps its result. The record comes before everything
 // else, so that a run whose server dies is found and reported as lost.
 func (rn *Runner) record(ctx context.Context, j *job) (*sandbox.Result, error) {
-	r := newRecord(j)
+	r := newRecord(ctx, j)
 	if r.IdempotencyKey != "" {
 		release := rn.claimKey(runKey{r.Tenant, r.IdempotencyKey})
 		if release == nil {
@@ -51,10 +51,11 @@ func (rn *Runner) beginRun(ctx context.Context, r records.Run) (earlier *records
 	return rn.records.BeginRun(context.WithoutCancel(ctx), r)
 }
 
-func newRecord(j *job) records.Run {
+func newRecord(ctx context.Context, j *job) records.Run {
 	return records.Run{
 		ID: j.result.ID, Tenant: j.request.Tenant, CreatedAt: time.Now().UTC().Round(0), Language: j.result.Language,
 		Metadata: j.spec.Metadata, IdempotencyKey: j.request.IdempotencyKey, Digest: digest(j.request.Spec),
+		Facts: j.facts(ctx),
 	}
 }
 
@@ -65,20 +66,20 @@ func (rn *Runner) complete(ctx context.Context, j *job, r records.Run) (result *
 		if p := recover(); p != nil {
 			rn.log.Error("panic", "run", r.ID, "panic", p, "stack", string(debug.Stack()))
 			result, err = nil, rn.refused(ctx, &sandbox.Error{Code: sandbox.CodeInternal, Message: "the server failed"})
-			final := failedResult(r, err)
-			_ = rn.Attest(ctx, r, &j.spec, final) // it is an error already
+			final := j.failed(r, err)
+			_ = rn.attest(ctx, r, j, final) // it is an error already
 			rn.keepResult(j, r, final)
 		}
 	}()
 	result, err = rn.perform(headroom.With(ctx, nil), j) // what a run takes for itself is no answer's
 	final := result
 	if err != nil {
-		final = failedResult(r, err)
+		final = j.failed(r, err)
 	}
-	if withheld := rn.Attest(ctx, r, &j.spec, final); withheld != nil {
+	if withheld := rn.attest(ctx, r, j, final); withheld != nil {
 		result, err = nil, withheld
 		used := final.Usage
-		final = failedResult(r, withheld)
+		final = j.failed(r, withheld)
 		final.Usage = used // it counts all the same
 	}
 	rn.keepResult(j, r, final)
@@ -173,6 +174,14 @@ func failedResult(r records.Run, err error) *sandbox.Result {
 	return result
 }
 
+// failed is failedResult of a job, with what was seen and decided before that.
+func (j *job) failed(r records.Run, err error) *sandbox.Result {
+	f := failedResult(r, err)
+	f.Profile = j.result.Profile
+	f.Policy, f.Findings, f.FindingsUnread, f.FindingsMissed = j.result.Policy, j.result.Findings, j.result.FindingsUnread, j.result.FindingsMissed
+	return f
+}
+
 // errorResult is what is known of a run of which nothing else is.
 func errorResult(r records.Run) *sandbox.Result {
 	return &sandbox.Result{
@@ -195,6 +204,6 @@ func digest(s sandbox.Spec) string {
 // Lost is the result of a run whose server died.
 func Lost(r records.Run) *sandbox.Result {
 	result := errorResult(r)
-	result.Cause = sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended while the program ran", Hint: "run it again; it may have run in part"}
+	result.Cause = sandbox.Cause{Kind: sandbox.CauseLost, Evidence: "the server ended before the run had", Hint: "run it again; unless it waited for room or for approval, it may have run in part"}
 	return result
 }

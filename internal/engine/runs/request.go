@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"pinfold/internal/engine/execution"
+	"pinfold/internal/engine/replay"
 	"pinfold/sandbox"
 )
 
@@ -36,7 +37,15 @@ type Request struct {
 	// needs a store.
 	OpenStdin bool
 
-	// Own says that the server itself asks: the operator's gate is not for its answers.
+	// Again is the run that this one repeats, with which its result is compared; nil: none.
+	Again *replay.Original
+
+	// Profile is one of the caller's own, which Spec, without a name, is already as: rules
+	// look at it, and the result names it. nil: what Spec names.
+	Profile *sandbox.ProfileRef
+
+	// Own says that the server itself asks: the operator's gate is not for its answers, and
+	// what it may reach the operator has said.
 	Own bool
 
 	// Tenant owns the run; records.LocalTenant when empty.
@@ -48,6 +57,9 @@ type Request struct {
 	// Started is called with the run's id before anything is made for it. May
 	// be nil. It is not called when an earlier result is given.
 	Started func(id string)
+	// Pending is called after Started when the run waits for a person's approval, at most
+	// once. May be nil.
+	Pending func(sandbox.Approval)
 	// Released, for Start, is called when the request is not needed any more.
 	Released func()
 }

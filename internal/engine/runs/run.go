@@ -42,19 +42,33 @@ func (rn *Runner) refused(ctx context.Context, err error) error {
 
 // perform waits for room, runs the job and counts it.
 func (rn *Runner) perform(ctx context.Context, j *job) (*sandbox.Result, error) {
-	if err := j.look(ctx); err != nil {
-		if j.place != nil {
-			j.place.Leave()
-			rn.running.Done()
-		}
-		return nil, rn.refused(ctx, err)
-	}
-	if j.place == nil {
-		if err := rn.enter(j, false); err != nil {
+	defer j.stands()
+	if !j.counted {
+		if err := rn.count(); err != nil {
 			return nil, rn.refused(ctx, err)
 		}
 	}
 	defer rn.running.Done()
+	err := j.govern(ctx)
+	if err == nil {
+		err = j.fetch(ctx)
+	}
+	defer j.used.Release()
+	if err != nil {
+		if j.place != nil {
+			j.place.Leave()
+		}
+		if ctx.Err() != nil {
+			return j.cancelled(ctx), nil
+		}
+		return nil, rn.refused(ctx, err)
+	}
+	if j.place == nil {
+		if err := rn.enter(j); err != nil {
+			return nil, rn.refused(ctx, err)
+		}
+	}
+	j.stands()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(rn.runCtx, func() { cancel(execution.ErrShutDown) })()
@@ -65,8 +79,7 @@ func (rn *Runner) perform(ctx context.Context, j *job) (*sandbox.Result, error) 
 		if ctx.Err() == nil {
 			return nil, rn.refused(ctx, err)
 		}
-		j.judge(verdict.Evidence{Limits: j.spec.Limits, Trigger: execution.Cancelled(ctx)})
-		return j.result, nil
+		return j.cancelled(ctx), nil
 	}
 	failpoint.Hit("run.admitted")
 	j.live.admitted()
@@ -74,34 +87,39 @@ func (rn *Runner) perform(ctx context.Context, j *job) (*sandbox.Result, error) 
 	defer j.settle()
 	rn.observer.Queued(time.Since(queued))
 	j.result.Timings.QueueMS = execution.Milliseconds(time.Since(queued))
-	if j.request.Started != nil {
-		j.request.Started(j.result.ID)
-	}
+	j.begun()
 	rn.observer.RunStarted(j.request.Tenant)
 	if err := j.run(ctx); err != nil {
 		if ctx.Err() == nil {
 			return nil, rn.refused(ctx, err)
 		}
-		j.judge(verdict.Evidence{Limits: j.spec.Limits, Trigger: execution.Cancelled(ctx)})
+		j.cancelled(ctx)
 	}
-	j.passGate()
+	j.passGate(ctx)
+	j.compare()
 	rn.observer.RunFinished(j.result)
 	return j.result, nil
 }
 
-// enter counts a job among those for which a drain waits, and joins the queue.
-func (rn *Runner) enter(j *job, late bool) error {
+// cancelled is the result of a job whose caller did not wait for its end.
+func (j *job) cancelled(ctx context.Context) *sandbox.Result {
+	j.judge(verdict.Evidence{Limits: j.spec.Limits, Trigger: execution.Cancelled(ctx)})
+	return j.result
+}
+
+// count counts a job among those for which a drain waits, until running.Done is called.
+func (rn *Runner) count() error {
 	rn.mu.Lock()
+	defer rn.mu.Unlock()
 	if rn.draining {
-		rn.mu.Unlock()
 		return admission.ShuttingDown()
 	}
 	rn.running.Add(1)
-	rn.mu.Unlock()
-	var err error
-	j.place, err = rn.gate.Enter(j.request.Tenant, admission.Demand{Run: true, MemoryBytes: j.plan.Limits.MemoryBytes, CPUs: j.plan.Limits.CPUs}, late)
-	if err != nil {
-		rn.running.Done()
-	}
+	return nil
+}
+
+// enter joins the queue.
+func (rn *Runner) enter(j *job) (err error) {
+	j.place, err = rn.gate.Enter(j.request.Tenant, j.demand(), j.late)
 	return err
 }

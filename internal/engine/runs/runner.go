@@ -19,6 +19,8 @@ import (
 	"pinfold/internal/engine/planner"
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/engine/records"
+	"pinfold/internal/packages"
+	"pinfold/internal/policy"
 	"pinfold/internal/processors"
 	"pinfold/internal/secret"
 	"pinfold/sandbox"
@@ -33,14 +35,23 @@ type Options struct {
 	Processors *processors.Shares
 	Records    *records.Keeper // nil: runs are not recorded
 	Auditor    records.Auditor // nil: there is no audit log
-	Gates      Gates           // nil: no output can be checked
-	Secrets    secret.Finder   // nil: there are none
+	Gates      execution.Gates // nil: no output can be checked
+	// Rules are the operator's policy as it is now; nil: there is none.
+	Rules func() *policy.Policy
+	// Approver asks a person; nil: those who use Approvals and Decide are asked, where
+	// runs are recorded.
+	Approver Approver
+	Secrets  secret.Finder // nil: there are none
 	// Level is how strongly the driver of a name isolates, for the audit log.
 	Level func(driver string) string
-	Scan  ScanFunc            // nil: runs that ask for a scan are refused
-	Cache *compilecache.Cache // nil: every run compiles
-	Host  fs.FS               // in which the templates' compilers lie
-	Home  execution.Homes     // nil: no image has anything in its user's home
+	// Version is this program's, for who runs a program again.
+	Version string
+	Scan    ScanFunc            // nil: runs that ask for a scan are refused
+	Cache   *compilecache.Cache // nil: every run compiles
+	// Packages are what runs may ask for; nil: they can have none.
+	Packages *packages.Store
+	Host     fs.FS           // in which the templates' compilers lie
+	Home     execution.Homes // nil: no image has anything in its user's home
 	// DestroyLater answers a run before its sandbox is destroyed, which then
 	// happens in the background, and is bounded.
 	DestroyLater bool
@@ -66,12 +77,17 @@ type Runner struct {
 	processors    *processors.Shares
 	records       *records.Keeper
 	auditor       records.Auditor
-	gates         Gates
+	gates         execution.Gates
+	rules         func() *policy.Policy
+	approver      Approver
+	pendings      pendings
 	secrets       secret.Finder
 	level         func(driver string) string
+	version       string
 	scan          ScanFunc
-	scans         chan struct{} // places for scans
+	scans         *admission.Gate // places for scans
 	compileCache  *compilecache.Cache
+	packages      *packages.Store
 	host          fs.FS
 	home          execution.Homes
 	destroysLater bool
@@ -81,6 +97,7 @@ type Runner struct {
 	running    sync.WaitGroup // runs
 	background sync.WaitGroup // everything that goes on by itself
 	opened     atomic.Bool
+	ending     chan struct{} // closed by Drain: nobody is asked any more
 	quit       chan struct{}
 	late       chan struct{}   // places for destructions after the answer
 	runCtx     context.Context //nolint:containedctx // it ends all runs
@@ -98,9 +115,9 @@ type Runner struct {
 // New returns a Runner.
 func New(o Options) *Runner {
 	rn := &Runner{
-		policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, auditor: o.Auditor, gates: o.Gates, secrets: o.Secrets, level: o.Level,
-		scan: o.Scan, scans: make(chan struct{}, scansAtOnce()), compileCache: o.Cache, host: o.Host, home: o.Home, destroysLater: o.DestroyLater, observer: o.Observer, log: o.Log,
-		quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
+		policy: o.Policy, gate: o.Gate, planner: o.Planner, pools: o.Pools, processors: o.Processors, records: o.Records, auditor: o.Auditor, gates: o.Gates, rules: o.Rules, approver: o.Approver, secrets: o.Secrets, level: o.Level, version: o.Version,
+		scan: o.Scan, scans: newScans(o.Gate.Capacity()), compileCache: o.Cache, packages: o.Packages, host: o.Host, home: o.Home, destroysLater: o.DestroyLater, observer: o.Observer, log: o.Log,
+		ending: make(chan struct{}), quit: make(chan struct{}), late: make(chan struct{}, 2*runtime.NumCPU()),
 		runs: map[string]*liveRun{}, claims: map[runKey]*keyClaim{},
 	}
 	rn.toolchains = toolchains{host: o.Host, log: o.Log, background: &rn.background, quit: rn.quit, known: map[string]*toolchain{}}
@@ -122,7 +139,10 @@ func (rn *Runner) Open() {
 // cancels the rest.
 func (rn *Runner) Drain(ctx context.Context) {
 	rn.mu.Lock()
-	rn.draining = true
+	if !rn.draining {
+		rn.draining = true
+		close(rn.ending)
+	}
 	rn.mu.Unlock()
 	over := make(chan struct{})
 	go func() { rn.running.Wait(); close(over) }()

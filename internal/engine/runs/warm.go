@@ -17,7 +17,7 @@ import (
 // machine gives the job its machine, with an interpreter if one waits for such
 // programs.
 func (j *job) machine(ctx context.Context) (*pool.Machine, error) {
-	r := pool.Request{Tenant: j.request.Tenant, Spec: j.spec.Machine(), Driver: j.driver, Plan: j.plan, Modules: j.spec.Warm}
+	r := pool.Request{Tenant: j.request.Tenant, Spec: j.packages.Within(j.spec.Machine()), Driver: j.driver, Plan: j.plan, Modules: j.spec.Warm}
 	why := j.mustStart()
 	if why == "" {
 		r.Language = j.result.Language
@@ -46,7 +46,9 @@ func (j *job) mustStart() string {
 		return "only a server keeps interpreters that have loaded modules"
 	case len(j.spec.Mounts) > 0:
 		return "the run has mounts"
-	case !j.spec.Network.None():
+	case j.packages != nil:
+		return "the run has packages"
+	case !j.spec.Network.None() || j.spec.Network.Asks():
 		return "the run declares endpoints"
 	}
 	d := sandbox.Limits{DiskBytes: j.spec.Limits.DiskBytes}.WithDefaults()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"pinfold/sandbox"
 )
@@ -18,6 +19,7 @@ type Inlet struct {
 	place chan struct{} // holds one: for the piece that is being written
 	over  chan struct{} // closed by End
 	ended sync.Once
+	used  atomic.Bool
 }
 
 // NewInlet returns one that is open.
@@ -29,6 +31,9 @@ func NewInlet() *Inlet {
 
 // Program is the program's end of it.
 func (i *Inlet) Program() io.Reader { return i.r }
+
+// Used says that something was written to it.
+func (i *Inlet) Used() bool { return i.used.Load() }
 
 // Write writes all of r and says how much was taken. It blocks while the program does
 // not read. The error is one of code conflict where the program reads no more, one of
@@ -69,6 +74,7 @@ func (i *Inlet) piece(ctx context.Context, b []byte) (int, error) {
 		n   int
 		err error
 	}
+	i.used.Store(true)
 	result := make(chan written, 1)
 	piece := bytes.Clone(b)
 	go func() {

@@ -73,6 +73,13 @@ func (s *Spool) Close() {
 	}
 }
 
+// Drop ends the spool and forgets what it keeps; what is known of it in numbers stays.
+func (s *Spool) Drop() {
+	for i := range s.streams {
+		s.streams[i].drop()
+	}
+}
+
 // ring keeps the last size bytes of one stream.
 type ring struct {
 	size  int64
@@ -205,6 +212,14 @@ func (s *ring) close() {
 		s.closed = true
 		s.signal()
 	}
+}
+
+// drop closes the ring and forgets its bytes.
+func (s *ring) drop() {
+	s.close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes, s.size = nil, 0
 }
 
 // written returns how many bytes have come.

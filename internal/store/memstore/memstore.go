@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"pinfold/internal/engine/records"
+	"pinfold/internal/policy"
 	"pinfold/internal/store/paging"
 	"pinfold/sandbox"
 )
@@ -59,6 +60,8 @@ type row struct {
 	body     []byte
 	run      records.Run // of a run: without result
 	machine  []byte      // of a sandbox, or nil
+	facts    []byte      // of a run, for a policy
+	seen     []byte      // in it by a scan, or nil
 }
 
 // New returns an empty store.
@@ -156,10 +159,15 @@ func (s *Store) BeginRun(ctx context.Context, r records.Run) (*records.Run, erro
 	if s.runs.rows[k] != nil {
 		return nil, paging.InUse("run", r.ID)
 	}
+	facts, err := r.Facts.Encode()
+	if err != nil {
+		return nil, sandbox.AsError(err)
+	}
+	r.Facts = policy.Facts{}
 	at := paging.Nanos(r.CreatedAt)
 	r.CreatedAt, r.Metadata, r.Result, r.Status, r.Cause = paging.Time(at), maps.Clone(r.Metadata), nil, "", ""
 	r.FinishedAt, r.StartedAt, r.State = time.Time{}, time.Time{}, ""
-	s.runs.rows[k] = &row{place: paging.Place{At: at, ID: r.ID}, metadata: r.Metadata, run: r}
+	s.runs.rows[k] = &row{place: paging.Place{At: at, ID: r.ID}, metadata: r.Metadata, run: r, facts: facts}
 	if r.IdempotencyKey != "" {
 		s.keys[once] = k
 	}
@@ -178,6 +186,10 @@ func (s *Store) FinishRun(ctx context.Context, tenant, id string, result *sandbo
 	if err != nil {
 		return sandbox.AsError(err)
 	}
+	seen, err := policy.SeenIn(result).Encode()
+	if err != nil {
+		return sandbox.AsError(err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := key{tenant, id}
@@ -188,7 +200,7 @@ func (s *Store) FinishRun(ctx context.Context, tenant, id string, result *sandbo
 	case r.done:
 		return nil
 	}
-	r.done, r.endedAt, r.body, r.state = true, s.options.Now().UnixNano(), body, string(result.Status)
+	r.done, r.endedAt, r.body, r.state, r.seen = true, s.options.Now().UnixNano(), body, string(result.Status), seen
 	r.run.Status, r.run.Cause, r.run.FinishedAt = result.Status, result.Cause.Kind, paging.Time(r.endedAt)
 	s.runs.end(k, len(body))
 	s.trim()
@@ -212,6 +224,25 @@ func (s *Store) LoadRun(ctx context.Context, tenant, id string) (records.Run, er
 // ListRuns returns the runs that match, in pages, without their results.
 func (s *Store) ListRuns(ctx context.Context, tenant string, q records.Query) (records.Page[records.Run], error) {
 	return list(ctx, s, &s.runs, tenant, q, texts(q.Statuses), func(r *row) (records.Run, error) { return r.summary(), nil })
+}
+
+// LastRuns returns the newest finished runs of all tenants as a policy looks at them.
+func (s *Store) LastRuns(ctx context.Context, most int) ([]policy.Past, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, sandbox.AsError(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []policy.Past
+	for _, k := range s.runs.ended {
+		r := s.runs.rows[k]
+		p := policy.Past{ID: r.run.ID, CreatedAt: r.run.CreatedAt}
+		if p.Facts.Decode(r.facts, r.seen) == nil {
+			all = append(all, p)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b policy.Past) int { return b.CreatedAt.Compare(a.CreatedAt) })
+	return all[:min(most, len(all))], nil
 }
 
 // Unfinished returns the sandboxes that have not ended and the runs without a

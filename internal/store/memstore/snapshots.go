@@ -50,7 +50,7 @@ func (s *Store) ListSnapshots(ctx context.Context, tenant string) ([]records.Sna
 	all := []records.Snapshot{}
 	for k, r := range s.snapshots {
 		if tenant == "" || k.tenant == tenant {
-			r.Request = sandbox.Create{}
+			r.Request, r.Packages = sandbox.Create{}, sandbox.Packages{}
 			all = append(all, r)
 		}
 	}

@@ -16,7 +16,7 @@ func testSnapshots(t *testing.T, s records.Store) {
 	ctx := context.Background()
 	made := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
 	first := records.Snapshot{
-		Tenant: "t", Image: "i", SHA256: []byte{0, 255}, Request: sandbox.Create{TTLMS: 5, Env: map[string]string{"odd": "\x00'\""}},
+		Tenant: "t", Image: "i", SHA256: []byte{0, 255}, Packages: sandbox.Packages{NPM: []string{"a@1.0.0"}}, Request: sandbox.Create{TTLMS: 5, Env: map[string]string{"odd": "\x00'\""}},
 		Info: sandbox.Snapshot{
 			ID: "snp_1", Name: "n", Sandbox: "sbx_1", Holds: []string{sandbox.SnapshotFiles}, Driver: "d", Template: "host", Limits: sandbox.DefaultLimits(),
 			CreatedAt: made, ExpiresAt: made.Add(time.Hour), Bytes: 1 << 40, Files: 3, LeftOut: 1, PausedMS: 1.5, Metadata: map[string]string{"k": "v"},
@@ -38,7 +38,7 @@ func testSnapshots(t *testing.T, s records.Store) {
 		t.Fatal(err)
 	}
 	for _, r := range []*records.Snapshot{&first, &second, &others} {
-		r.Request = sandbox.Create{} // a hundred of them, each of megabytes, are not for a list
+		r.Request, r.Packages = sandbox.Create{}, sandbox.Packages{} // a hundred of them, each of megabytes, are not for a list
 	}
 	for tenant, want := range map[string][]records.Snapshot{"t": {first, second}, "u": {others}, "": {first, others, second}, "v": {}} {
 		if got, err := s.ListSnapshots(ctx, tenant); err != nil || !reflect.DeepEqual(got, want) {

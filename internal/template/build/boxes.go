@@ -36,7 +36,7 @@ type engineBoxes struct {
 
 // Create implements Sandboxes.
 func (e engineBoxes) Create(ctx context.Context, c sandbox.Create) (Sandbox, error) {
-	s, err := e.manager.Create(ctx, e.tenant, c)
+	s, err := e.manager.CreateOwn(ctx, e.tenant, c)
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ import (
 type Declaration struct {
 	Name     string            `json:"name,omitempty"`
 	Base     Base              `json:"base"`
-	Packages Packages          `json:"packages,omitzero"`
+	Packages PackageFiles      `json:"packages,omitzero"`
 	Files    []PlacedFile      `json:"files,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`
 	User     string            `json:"user,omitempty"`     // of the image's /etc/passwd, or a number
@@ -39,8 +39,8 @@ type Debian struct {
 	Packages []string `json:"packages,omitempty"`
 }
 
-// Packages are files beside the declaration.
-type Packages struct {
+// PackageFiles are packages in files beside the declaration.
+type PackageFiles struct {
 	Debian []string `json:"debian,omitempty"` // unpacked: .deb
 	Python []string `json:"python,omitempty"` // wheels: .whl
 	Npm    []string `json:"npm,omitempty"`    // .tgz

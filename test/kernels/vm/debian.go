@@ -58,10 +58,7 @@ func (d Debian) Make(ctx context.Context) (Tree, error) {
 	if err != nil {
 		return Tree{}, err
 	}
-	d.Packages = append(slices.Clone(d.Packages), "mount") // for who enters it
-	if d.Boots {
-		d.Packages = append(d.Packages, systemPackages...)
-	}
+	d = d.whole()
 	taken := ""
 	if d.Arch != runtime.GOARCH {
 		taken = configure
@@ -87,6 +84,21 @@ func (d Debian) Make(ctx context.Context) (Tree, error) {
 		t.Disk, t.Kernel = filepath.Join(dir, "disk"), filepath.Join(dir, "kernel")
 	}
 	return t, nil
+}
+
+// whole is d with what every tree has. The tree's twin is made of what is whole already.
+func (d Debian) whole() Debian {
+	needs := []string{"mount"} // for who enters it
+	if d.Boots {
+		needs = append(needs, systemPackages...)
+	}
+	d.Packages = slices.Clone(d.Packages)
+	for _, p := range needs {
+		if !slices.Contains(d.Packages, p) {
+			d.Packages = append(d.Packages, p)
+		}
+	}
+	return d
 }
 
 // make makes a tree beside its place and moves it there when it is whole.

@@ -88,6 +88,17 @@ func Kernel(ctx context.Context) (string, error) {
 	return fetch(ctx, cache)
 }
 
+// Machines returns the directory in which tests keep machines that were booted, for all
+// others of the same kernel, warden and agent: it is the cache of the qemu driver.
+// It is empty where there is none: each process boots its own.
+func Machines() string {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(cache, "pinfold", "machines")
+}
+
 // newer orders cached images by when they were built.
 func newer(a, b string) int {
 	age := func(p string) int64 {

@@ -1,0 +1,44 @@
+package living
+
+import (
+	"context"
+	"maps"
+
+	"pinfold/internal/packages"
+	"pinfold/sandbox"
+)
+
+// # Packages
+//
+// What a sandbox shows of packages stays for as long as it lives: it holds the sets, of
+// which the store removes none that is held.
+
+// fetch has sets here; a nil use is of none.
+func (mg *Manager) fetch(ctx context.Context, tenant string, sets *packages.Sets) (*packages.Use, error) {
+	if sets == nil {
+		return nil, nil //nolint:nilnil // there are none
+	}
+	return mg.packages.Fetch(ctx, tenant, sets)
+}
+
+// hasPackages are the packages that the sandbox shows, with versions and digests.
+func (s *Sandbox) hasPackages() sandbox.Packages {
+	if s.info.Packages == nil { // nobody changes it
+		return sandbox.Packages{}
+	}
+	return *s.info.Packages
+}
+
+// env is what a command sees of the sandbox's environment and its own, with the places of
+// packages.
+func (s *Sandbox) env(c sandbox.Command) map[string]string {
+	if s.sets == nil && len(c.Env) == 0 {
+		return s.request.Env
+	}
+	all := maps.Clone(s.request.Env)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, c.Env)
+	return s.sets.Env(all)
+}

@@ -55,7 +55,7 @@ func TestRungs(t *testing.T) {
 	}{
 		{"--isolation=kernel", 126, []string{"there is no runsc", "gvisor.dev/gvisor/runsc@", "$" + config.RunscEnv}},
 		{"--isolation=vm", 126, []string{gone, "linux-image-cloud-amd64"}},
-		{"--driver=gvisor", 125, []string{"there is no runsc"}},
+		{"--driver=gvisor", 126, []string{"there is no runsc"}},
 		{"--driver=gvisr", 125, []string{"the drivers here are auto, native, process, gvisor, qemu"}},
 	} {
 		o := start(t, bin, "echo ran", "run", c.flag, "--language", "sh", "-")

@@ -207,7 +207,7 @@ func (s *session) close() {
 		}
 	}
 	s.closers = nil
-	if err := removeTree(s.dir); err != nil {
+	if err := RemoveTree(s.dir); err != nil {
 		s.fail(err)
 	}
 }

@@ -58,9 +58,9 @@ func (s *session) leftovers() (left []string) {
 	return left
 }
 
-// removeTree removes our directory. What a daemon left mounted in it is
+// RemoveTree removes our directory. What a daemon left mounted in it is
 // unmounted first: removing must not reach into what is mounted.
-func removeTree(dir string) error {
+func RemoveTree(dir string) error {
 	for range 3 {
 		for _, m := range mountsBelow(dir) {
 			if err := unmount(m); err != nil {

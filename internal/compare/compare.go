@@ -101,7 +101,11 @@ func run(ctx context.Context, o Options, command string, do func(*comparison)) (
 	if c.dir, err = os.MkdirTemp("", "pinfold-compare-"); err != nil {
 		return nil, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: "no temporary directory: " + err.Error(), Err: err}
 	}
-	defer os.RemoveAll(c.dir)                      //nolint:errcheck // a temporary directory
+	defer func() { // runsc leaves a mount in its directory
+		if left := bench.RemoveTree(c.dir); left != nil && err == nil {
+			report, err = nil, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: left.Error(), Err: left}
+		}
+	}()
 	if err := os.Chmod(c.dir, 0o755); err != nil { //nolint:gosec // sandboxes must hold, not its mode
 		return nil, &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: err.Error(), Err: err}
 	}

@@ -143,6 +143,10 @@ func TestCompareBesidePeers(t *testing.T) {
 			t.Errorf("%s: %q", aim, stands)
 		}
 	}
+	left, err := filepath.Glob(filepath.Join(d.Machines, "pinfold-compare-*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("%q is left, %v", left, err)
+	}
 }
 
 // TestCompareNamesWhatIsMissing: the others are compared all the same.

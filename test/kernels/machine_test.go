@@ -49,7 +49,7 @@ const (
 // run boots the machine and makes a subtest of each suite, and in it of each
 // test. "go test -run 'TestX/suite'" has only that suite in the machine.
 func (g guest) run(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute) // emulation, beside whatever else the machine does
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // emulation, beside whatever else the machine does
 	defer cancel()
 	m := vm.Machine{Arch: g.arch, MemoryMiB: g.memory, CPUs: 2}
 	b := builder{T: t, arch: g.arch, built: map[string]bool{}, dir: t.TempDir()}
@@ -166,7 +166,7 @@ func (b *builder) jobs(suites []suite) []vm.Job {
 		}
 		timeout := s.timeout
 		if timeout == 0 {
-			timeout = 8 * time.Minute // emulated, beside whatever else this machine does
+			timeout = 20 * time.Minute // emulated, beside whatever else this machine does
 		}
 		j := vm.Job{
 			Name: s.name, Path: bin, Args: append([]string{"-test.v", "-test.timeout=" + timeout.String()}, s.args...), Dir: b.source(s.pkg),

@@ -12,6 +12,10 @@ const (
 	AuditSandboxCreated AuditKind = "sandbox_created" // a living sandbox was made
 	AuditSandboxEnded   AuditKind = "sandbox_ended"   // it has ended
 	AuditSandboxNetwork AuditKind = "sandbox_network" // what it can reach was changed; the evidence says whether to less
+	AuditFilesIn        AuditKind = "files_in"        // a request has written files into a living sandbox
+	AuditFilesOut       AuditKind = "files_out"       // a request has read files out of one
+	AuditPolicySet      AuditKind = "policy_set"      // another policy holds from now on
+	AuditPolicyRemoved  AuditKind = "policy_removed"  // none does
 	AuditKeyCreated     AuditKind = "key_created"     // an API key was made
 	AuditKeyRevoked     AuditKind = "key_revoked"     // it was revoked
 	AuditSecretSet      AuditKind = "secret_set"      // a secret was made, or took the place of another
@@ -24,7 +28,7 @@ const (
 
 // AuditKinds returns all kinds.
 func AuditKinds() []AuditKind {
-	return []AuditKind{AuditRun, AuditProcess, AuditSandboxCreated, AuditSandboxEnded, AuditSandboxNetwork, AuditKeyCreated, AuditKeyRevoked, AuditSecretSet, AuditSecretRemoved, AuditRunApproved, AuditRunDenied, AuditGap, AuditTorn}
+	return []AuditKind{AuditRun, AuditProcess, AuditSandboxCreated, AuditSandboxEnded, AuditSandboxNetwork, AuditFilesIn, AuditFilesOut, AuditPolicySet, AuditPolicyRemoved, AuditKeyCreated, AuditKeyRevoked, AuditSecretSet, AuditSecretRemoved, AuditRunApproved, AuditRunDenied, AuditGap, AuditTorn}
 }
 
 // AuditEntry is one entry of the audit log. Its JSON, byte for byte, is the leaf that the
@@ -40,8 +44,8 @@ type AuditEntry struct {
 
 	Tenant  string `json:"tenant,omitempty"`
 	Key     string `json:"key,omitempty"`     // the id of the key that asked, or that decided
-	ID      string `json:"id,omitempty"`      // of the run, process, sandbox or key; a secret's name
-	Sandbox string `json:"sandbox,omitempty"` // of a process: where it ran
+	ID      string `json:"id,omitempty"`      // of the run, process, sandbox or key; a secret's name; of files the path that was asked for
+	Sandbox string `json:"sandbox,omitempty"` // of a process or of files: where they were
 	Origin  string `json:"origin,omitempty"`  // of a sandbox: the id of the snapshot that it began with, or of the sandbox that it was forked of; of a run: of the one that it repeats
 
 	Language  string          `json:"language,omitempty"`
@@ -70,6 +74,11 @@ type AuditEntry struct {
 	WallMS    int64        `json:"wall_ms,omitempty"`      // as in Usage
 	CPUMS     int64        `json:"cpu_ms,omitempty"`       // as in Usage
 	Memory    int64        `json:"memory_bytes,omitempty"` // its peak
+
+	// Files are how many moved, and Bytes how much of them, all together. The digest files is
+	// of lines as sha256sum prints them, for what of each file was moved.
+	Files int64 `json:"files,omitempty"`
+	Bytes int64 `json:"bytes,omitempty"`
 
 	// Missing is how many records a gap stands for, or how many bytes were torn.
 	Missing int64 `json:"missing,omitempty"`

@@ -17,6 +17,8 @@ var policyMeanings = map[string]string{
 	"Approval.spec":             "What was asked for; in no list.",
 	"Approval.cut":              "Contents in spec were too large to be shown.",
 	"Approval.open_stdin":       "What the program reads from standard input comes while it runs, and is not in spec.",
+	"AuditEntry.files":          "How many files a request moved into a living sandbox or out of it; the digest named files is of lines, as sha256sum prints them, for what of each was moved.",
+	"AuditEntry.bytes":          "How many bytes of them.",
 	"AuditEntry.findings":       "The rules of the scan that found something in a run, the worst first; an ellipsis stands for what has no room here.",
 	"AuditEntry.severity":       "The highest severity of what was found; danger where the program could not be scanned.",
 	"AuditEntry.policy":         "What the operator's rules have made of it, where there were some.",

@@ -52,13 +52,11 @@ var notFile = map[string]string{
 type span struct{ first, length int64 }
 
 func (c *call) readFile(at place) error {
-	files, err := at.Files(c.r.Context())
-	if err != nil {
-		return err
-	}
-	return files.Fetch(c.r.Context(), at.path, func(info sandbox.FileInfo) (living.Part, error) {
-		setGate(c.w.Header(), files.Outcome())
-		return c.offer(info)
+	return at.Out(c.r.Context(), at.path, func(files *living.Files) error {
+		return files.Fetch(c.r.Context(), at.path, func(info sandbox.FileInfo) (living.Part, error) {
+			setGate(c.w.Header(), files.Outcome())
+			return c.offer(info)
+		})
 	})
 }
 
@@ -207,7 +205,10 @@ func (c *call) writeFile(at place) error {
 		return badRequest("Content-Range", "a part of a file cannot be written", "send the whole file")
 	}
 	in := c.timed(c.w, c.r.Body)
-	if err := at.WriteFile(c.r.Context(), at.path, c.query.mode("mode"), c.r.ContentLength, in); err != nil {
+	err := at.In(c.r.Context(), at.path, func(to *living.Incoming) error {
+		return to.WriteFile(c.r.Context(), at.path, c.query.mode("mode"), c.r.ContentLength, in)
+	})
+	if err != nil {
 		return in.reason(err)
 	}
 	return c.statFile(at)

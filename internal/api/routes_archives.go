@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"pinfold/internal/archive"
+	"pinfold/internal/engine/living"
 )
 
 // archiveBuffer gathers the small writes of headers between the large ones of
@@ -51,10 +52,10 @@ func (c *call) readArchive(at place) error {
 	if err != nil {
 		return err
 	}
-	files, err := at.Files(c.r.Context())
-	if err != nil {
-		return err
-	}
+	return at.Out(c.r.Context(), at.path, func(files *living.Files) error { return c.pack(at, format, files) })
+}
+
+func (c *call) pack(at place, format archive.Format, files *living.Files) error {
 	h := c.w.Header()
 	out := newOutlet(c.w)
 	late := bufio.NewWriterSize(&lateWriter{out: out, begin: func() {
@@ -90,6 +91,10 @@ func (c *call) writeArchive(at place) error {
 		return withStatus(http.StatusUnsupportedMediaType, "", "compressed bodies are not accepted", "say it with ?format=tar.gz")
 	}
 	in := c.timed(c.w, c.r.Body)
-	summary, err := archive.Unpack(c.r.Context(), in, at.path, format, archive.Limits{Dir: c.o.SpoolDir}, at)
+	var summary archive.Summary
+	err = at.In(c.r.Context(), at.path, func(to *living.Incoming) (err error) {
+		summary, err = archive.Unpack(c.r.Context(), in, at.path, format, archive.Limits{Dir: c.o.SpoolDir}, to)
+		return err
+	})
 	return c.ok(summary, in.reason(err))
 }

@@ -38,5 +38,5 @@ func (s *server) openAudit() (records.Auditor, error) {
 	s.audit = l
 	entries, _ := l.Head()
 	s.log.Info("audit log", "entries", entries, "key", l.PublicKey())
-	return l, s.watchKeys()
+	return l, s.watchChanges()
 }

@@ -84,7 +84,7 @@ type server struct {
 
 	store     *store.Store
 	audit     *audit.Log     // nil: there is none
-	keys      *keyWatch      // nil: there is no log
+	changes   *changeWatch   // nil: there is no log
 	watcher   *audit.Watcher // nil: it is nobody's witness
 	listeners []*listener
 	telemetry *telemetry.Telemetry
@@ -198,14 +198,14 @@ func (s *server) openEngine(ctx context.Context) error {
 	if err := s.openWatcher(); err != nil {
 		return err
 	}
+	if err := s.setPolicy(c); err != nil { // which the log then says
+		return err
+	}
 	auditor, err := s.openAudit()
 	if err != nil {
 		return err
 	}
 	output, err := readGate(c.Gate.File)
-	if err == nil {
-		err = s.setPolicy(c)
-	}
 	if err != nil {
 		return err
 	}
@@ -351,8 +351,8 @@ func (s *server) close() error {
 			s.log.Warn("the last traces were not sent", "error", err)
 		}
 	}
-	if s.keys != nil {
-		s.keys.end()
+	if s.changes != nil {
+		s.changes.end()
 	}
 	if s.audit != nil { // everything that it records has ended
 		errs = append(errs, s.audit.Close())

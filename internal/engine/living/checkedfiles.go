@@ -19,6 +19,7 @@ type Files struct {
 
 	gate execution.Gate // nil: nothing is looked at
 	room int64          // bytes that the caller's request has been given for a whole file
+	out  *transfer      // nil: nobody records what goes out
 }
 
 // Files begins an answer.
@@ -53,6 +54,19 @@ type Sized interface{ Sized(n int64) }
 // ReadFile is as the sandbox's, of what the gate lets out; a writer that is Sized learns how
 // much that is. A file that does not come out is an error of code withheld.
 func (f *Files) ReadFile(ctx context.Context, name string, offset, length int64, w io.Writer) (n int64, err error) {
+	if f.out != nil {
+		c := newTally()
+		defer func() {
+			if err == nil || c.n > 0 {
+				f.out.moved(f.Absolute(name), c)
+			}
+		}()
+		w = &talliedWriter{w, c}
+	}
+	return f.readFile(ctx, name, offset, length, w)
+}
+
+func (f *Files) readFile(ctx context.Context, name string, offset, length int64, w io.Writer) (n int64, err error) {
 	if f.gate == nil {
 		return f.Sandbox.ReadFile(ctx, name, offset, length, w)
 	}
@@ -76,6 +90,23 @@ func (f *Files) ReadFile(ctx context.Context, name string, offset, length int64,
 
 // Fetch is as the sandbox's, of what the gate lets out, which is described to choose.
 func (f *Files) Fetch(ctx context.Context, name string, choose func(sandbox.FileInfo) (Part, error)) error {
+	if f.out != nil {
+		c, wanted := newTally(), choose
+		defer func() {
+			if c.n > 0 {
+				f.out.moved(f.Absolute(name), c)
+			}
+		}()
+		choose = func(i sandbox.FileInfo) (Part, error) {
+			p, err := wanted(i)
+			p.To = &talliedWriter{p.To, c}
+			return p, err
+		}
+	}
+	return f.fetch(ctx, name, choose)
+}
+
+func (f *Files) fetch(ctx context.Context, name string, choose func(sandbox.FileInfo) (Part, error)) error {
 	if f.gate == nil {
 		return f.Sandbox.Fetch(ctx, name, choose)
 	}

@@ -214,6 +214,25 @@ func NetworkEvent(id string, n sandbox.Network, wider bool, at time.Time) Event 
 	return e
 }
 
+// FilesEvent is what is recorded when a request has brought files into a living sandbox, or
+// out of it. The digest files is of lines that name each, with its content's SHA-256.
+func FilesEvent(kind sandbox.AuditKind, box, path string, files, bytes int64, lines []byte) Event {
+	return Event{
+		Entry: sandbox.AuditEntry{Kind: kind, ID: path, Sandbox: box, Files: files, Bytes: bytes, StartedAt: time.Now()},
+		Parts: map[string][]byte{"files": lines},
+	}
+}
+
+// PolicyEvent is what is recorded when another policy holds from now on; without a digest,
+// none.
+func PolicyEvent(digest string, at time.Time) Event {
+	e := Event{Entry: sandbox.AuditEntry{Kind: sandbox.AuditPolicyRemoved, StartedAt: at}}
+	if digest != "" {
+		e.Entry.Kind, e.Entry.Policy = sandbox.AuditPolicySet, &sandbox.AuditPolicy{Digest: digest}
+	}
+	return e
+}
+
 // network adds what went on with endpoints, where there were some.
 func (e *Event) network(u *sandbox.NetworkUse) {
 	if u == nil {

@@ -3,10 +3,12 @@ package serve
 import (
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"pinfold/internal/access"
 	"pinfold/internal/audit"
+	"pinfold/internal/policy"
 	"pinfold/internal/store"
 	"pinfold/sandbox"
 )
@@ -46,11 +48,11 @@ func TestChangesOfKeysAreRecorded(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &server{access: keys, audit: l, log: slog.New(slog.DiscardHandler)}
-		if err := s.watchKeys(); err != nil {
+		if err := s.watchChanges(); err != nil {
 			t.Fatal(err)
 		}
 		f()
-		s.keys.end()
+		s.changes.end()
 		all, _, err := l.List(audit.Filter{}, 0, 100)
 		if err != nil {
 			t.Fatal(err)
@@ -80,5 +82,59 @@ func TestChangesOfKeysAreRecorded(t *testing.T) {
 		if !want[c] {
 			t.Errorf("%+v", c)
 		}
+	}
+}
+
+// A policy is recorded when it begins to hold, and when it does not any more; what held
+// before and holds again is recorded once.
+func TestPolicyChangesAreRecorded(t *testing.T) {
+	dir := t.TempDir()
+	st, err := store.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	keys := access.NewService(access.Options{Store: st})
+	none := (*policy.Policy)(nil)
+	ruled := func(rule string) *policy.Policy {
+		p, err := policy.New(sandbox.Policy{Rules: []sandbox.PolicyRule{{ID: rule, Then: sandbox.PolicyThen{Refuse: "no"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	one, two := ruled("one"), ruled("two")
+	var got []string
+	for _, lives := range [][]*policy.Policy{{none}, {one}, {one, one}, {two}, {none}, {none}, {one}} {
+		l, err := audit.Open(audit.Options{Dir: filepath.Join(dir, audit.Dir)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &server{access: keys, audit: l, log: slog.New(slog.DiscardHandler)}
+		s.policy.Store(lives[0])
+		if err := s.watchChanges(); err != nil {
+			t.Fatal(err)
+		}
+		s.policy.Store(lives[len(lives)-1])
+		s.changes.end()
+		all, _, err := l.List(audit.Filter{}, 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = nil
+		for _, e := range all {
+			what := string(e.Kind)
+			if e.Policy != nil {
+				what += " " + e.Policy.Digest
+			}
+			got = append(got, what)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{"policy_set " + one.Digest(), "policy_set " + two.Digest(), "policy_removed", "policy_set " + one.Digest()}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
 	}
 }

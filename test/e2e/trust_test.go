@@ -124,7 +124,8 @@ var others = []struct {
 	{regexp.MustCompile(`\bin \d+[sm]\b`), "IN"},
 	{regexp.MustCompile(`(?m)^\d+ +TIME\b`), "N TIME"}, // an entry of the audit log
 	{regexp.MustCompile(`\bentry \d+ of \d+ in\b`), "entry N of N in"},
-	{regexp.MustCompile(`\b\d+ (entries are|of them are signed|checkpoints?\b)`), "N ${1}"},
+	{regexp.MustCompile(`\b\d+ (entries are|of them are signed)`), "N ${1}"},
+	{regexp.MustCompile(`\b\d+ checkpoints?\b`), "N checkpoints"}, // one, where the server was busy
 }
 
 // differ is the first line in which two texts have other words, or nothing.

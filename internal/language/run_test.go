@@ -27,6 +27,7 @@ func TestPrograms(t *testing.T) {
 	pen := newPen(t)
 	for _, c := range languagetest.Cases() {
 		t.Run(c.Language+"/"+c.Name, func(t *testing.T) {
+			t.Parallel()
 			l, err := language.Find(c.Language)
 			if err != nil {
 				t.Fatal(err)

@@ -54,7 +54,7 @@ type Options struct {
 	Host bool
 	// Template is what is inside; nil: the host's programs.
 	Template func(tb testing.TB) image.Template
-	// Again says that machines with the host's programs are held to the whole contract
+	// Again says that other machines of the driver are held to the whole contract
 	// elsewhere, and take long: what does not depend on what is inside is left out.
 	Again bool
 	// Groups names the groups of tests that are run; nil: all.

@@ -14,17 +14,21 @@ import (
 const (
 	authorityFile = "/etc/pinfold/authority.pem"
 	trustFile     = "/etc/pinfold/trust.pem"
+	javaTrustFile = "/etc/pinfold/trust.p12" // the same, as Java reads it
 )
 
 // authorityEnv is how programs learn of it. Node's adds to what it trusts, the others'
-// take its place.
+// take its place. Java has no variable but those that add options; this one is of the java
+// command alone, so that compilers say nothing of it.
 var authorityEnv = map[string]string{
 	"SSL_CERT_FILE":       trustFile, // OpenSSL, Python, Go, Ruby
 	"REQUESTS_CA_BUNDLE":  trustFile,
 	"CURL_CA_BUNDLE":      trustFile,
 	"GIT_SSL_CAINFO":      trustFile,
 	"PIP_CERT":            trustFile,
+	"npm_config_cafile":   trustFile, // it does not heed Node's
 	"NODE_EXTRA_CA_CERTS": authorityFile,
+	"JDK_JAVA_OPTIONS":    "-Djavax.net.ssl.trustStore=" + javaTrustFile,
 }
 
 // AuthorityEnv are the variables of programs in a sandbox that WithAuthority was for.
@@ -34,9 +38,11 @@ func AuthorityEnv() map[string]string { return maps.Clone(authorityEnv) }
 // certificate is in PEM.
 func (t Template) WithAuthority(certificate []byte) Template {
 	t.Dirs = append(slices.Clone(t.Dirs), Dir{Path: "/etc/pinfold", Mode: 0o755})
+	everybody, bags := hostTrust.read()
 	t.Files = append(slices.Clone(t.Files),
 		File{Path: authorityFile, Mode: 0o644, Content: certificate},
-		File{Path: trustFile, Mode: 0o644, Content: slices.Concat(hostTrust.read(), []byte("\n"), certificate)})
+		File{Path: trustFile, Mode: 0o644, Content: slices.Concat(everybody, []byte("\n"), certificate)},
+		File{Path: javaTrustFile, Mode: 0o644, Content: javaTrust(bags, trustBags(certificate))})
 	return t
 }
 
@@ -55,12 +61,13 @@ type trusted struct {
 	size    int64
 	changed time.Time
 	content []byte
+	bags    []byte // of it
 }
 
 var hostTrust trusted
 
-// read returns it, or nothing where there is none.
-func (t *trusted) read() []byte {
+// read returns it, in PEM and as entries of a store for Java, or nothing where there is none.
+func (t *trusted) read() (content, bags []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, path := range trustFiles {
@@ -69,7 +76,7 @@ func (t *trusted) read() []byte {
 			continue
 		}
 		if path == t.path && st.Size() == t.size && st.ModTime().Equal(t.changed) {
-			return t.content
+			return t.content, t.bags
 		}
 		f, err := os.Open(path) //nolint:gosec // one of the list
 		if err != nil {
@@ -78,9 +85,9 @@ func (t *trusted) read() []byte {
 		content, err := io.ReadAll(io.LimitReader(f, maxTrust))
 		_ = f.Close()
 		if err == nil {
-			t.path, t.size, t.changed, t.content = path, st.Size(), st.ModTime(), content
-			return content
+			t.path, t.size, t.changed, t.content, t.bags = path, st.Size(), st.ModTime(), content, trustBags(content)
+			return t.content, t.bags
 		}
 	}
-	return nil
+	return nil, nil
 }

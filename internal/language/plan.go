@@ -40,7 +40,8 @@ type Step struct {
 // user. Caches go to the temporary files, so that the working directory holds only what
 // the program made. pip may
 // install for the user, which Debian's refuses so that nobody breaks the system:
-// here nobody can; and it does not try again for a network that there is not.
+// here nobody can. Neither it nor npm tries again for a network that there is not, which
+// npm would do for minutes, or asks whether there is a newer one.
 // Sanitizers do not look for leaks, for which they would need ptrace(2), and fail
 // without. That variable is heeded by AddressSanitizer, too, after its own, so that
 // one who sets ASAN_OPTIONS for another reason need not know.
@@ -55,6 +56,8 @@ func BaseEnv(p Places) []string {
 		"TERM=dumb",
 		"TMPDIR=" + p.Tmp,
 		"XDG_CACHE_HOME=" + p.Tmp + "/.cache",
+		"npm_config_fetch_retries=0",
+		"npm_config_update_notifier=false",
 	}
 	if p.HostRoot { // its /etc is there, and what is in it may not be read
 		env = append(env, "OPENSSL_CONF=/dev/null")

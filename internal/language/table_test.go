@@ -215,7 +215,7 @@ func TestPlanInterpreted(t *testing.T) {
 			"MPLCONFIGDIR=/tmp/.cache/matplotlib", "NUMEXPR_MAX_THREADS=2", "OMP_NUM_THREADS=2", "OPENBLAS_NUM_THREADS=2",
 			"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin", "PIP_BREAK_SYSTEM_PACKAGES=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_RETRIES=0", "POLARS_MAX_THREADS=2",
 			"PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1", "TERM=dumb", "TMPDIR=/tmp",
-			"XDG_CACHE_HOME=/tmp/.cache",
+			"XDG_CACHE_HOME=/tmp/.cache", "npm_config_fetch_retries=0", "npm_config_update_notifier=false",
 		},
 		Limits: sandbox.Limits{CPUs: 1.5}.WithDefaults(),
 	}, Files: []File{}}

@@ -51,6 +51,7 @@ func elsewhere(t *testing.T, d driver.Driver) *world {
 // What holds for the native driver holds where the agent opens the doors: the same
 // programs reach the same, and nothing else.
 func (w *world) holds(t *testing.T, has func(name string) bool) {
+	t.Run("clients", func(t *testing.T) { w.clientsOf(t) })
 	t.Run("programs", func(t *testing.T) { w.runPrograms(t, has) })
 	t.Run("nothing else", func(t *testing.T) { w.nothingElse(t) })
 	t.Run("proxies", func(t *testing.T) { w.proxies(t) })

@@ -143,10 +143,14 @@ func (i *Index) module(w http.ResponseWriter, r *http.Request) {
 		content = []byte("something else")
 	}
 	sum := sha512.Sum512(content)
+	scheme := "http"
+	if r.TLS != nil {
+		scheme = "https"
+	}
 	version := map[string]any{
 		"name": name, "version": m.version, "hasInstallScript": true,
 		"dist": map[string]string{
-			"tarball": "http://" + r.Host + "/npm/" + name + "/-/" + name + "-" + m.version + ".tgz", "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:]),
+			"tarball": scheme + "://" + r.Host + "/npm/" + name + "/-/" + name + "-" + m.version + ".tgz", "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:]),
 		},
 	}
 	if m.needs != "" {

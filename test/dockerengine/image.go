@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,8 +27,23 @@ find /etc/alternatives -lname '*.so.*' -printf '%l\n' -exec readlink -f {} \;
 find /etc/alternatives /usr/lib/locale/C.utf8
 [ ! -d /etc/R ] || find /etc/R`
 
+// PackageOf is the package of this host that a program is of, wherever links lead to it.
+func PackageOf(ctx context.Context, program string) (string, error) {
+	file, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		return "", err
+	}
+	said, err := exec.CommandContext(ctx, "dpkg-query", "-S", file).Output() //nolint:gosec // a test's own
+	if err != nil {
+		return "", fmt.Errorf("the package of %s: %w", file, err)
+	}
+	name, _, _ := strings.Cut(string(said), ":") // before the architecture, or the file
+	return name, nil
+}
+
 // HostImage makes an image of packages of this host, with its programs at their places. A
-// program that is there without its package is named by its path.
+// program that is there without its package is named by its path, and so is a directory, of
+// which all is taken.
 func (e *Engine) HostImage(ctx context.Context, name string, packages, programs []string) error {
 	files, err := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", script, "sh"}, packages...)...).Output() //nolint:gosec // a test's own
 	if err != nil {
@@ -35,6 +51,16 @@ func (e *Engine) HostImage(ctx context.Context, name string, packages, programs 
 	}
 	list := strings.Fields(string(files))
 	for _, p := range programs {
+		if st, err := os.Stat(p); err == nil && st.IsDir() {
+			err = filepath.WalkDir(p, func(file string, _ fs.DirEntry, err error) error {
+				list = append(list, file)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		said, err := exec.CommandContext(ctx, "ldd", p).Output() //nolint:gosec // a test's own
 		if err != nil {
 			return fmt.Errorf("ldd %s: %w", p, err)

@@ -217,7 +217,25 @@ func TestDocker(t *testing.T) {
 		t.Fatal(err)
 	}
 	const image = "pinfold-network"
-	if err := d.HostImage(t.Context(), image, []string{"bash", "dash", "coreutils", "python3-minimal", "libpython3-stdlib", "curl"}, nil); err != nil {
+	needClients(t)
+	packages := []string{"bash", "dash", "coreutils", "sed", "python3-minimal", "libpython3-stdlib", "python3-pip", "curl", "git", "postgresql-client-common"}
+	for _, program := range []string{"/usr/bin/node", "/usr/bin/npm", "/usr/bin/java", "/usr/lib/postgresql/*/bin/psql"} {
+		found, err := filepath.Glob(program)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s: %v", program, err)
+		}
+		name, err := dockerengine.PackageOf(t.Context(), found[len(found)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, name)
+	}
+	npm, err := filepath.EvalSymlinks("/usr/bin/npm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// All of npm: it can have renewed itself since its package was installed.
+	if err := d.HostImage(t.Context(), image, packages, []string{filepath.Dir(filepath.Dir(npm))}); err != nil {
 		t.Fatal(err)
 	}
 	agent := agenttest.Bytes(t)

@@ -1,8 +1,10 @@
 package image
 
 import (
+	"bytes"
 	"crypto/x509"
 	"encoding/asn1"
+	"encoding/binary"
 	"encoding/pem"
 	"slices"
 )
@@ -18,16 +20,6 @@ var (
 	oidTrustedKeyUsage  = asn1.ObjectIdentifier{2, 16, 840, 1, 113894, 746875, 1, 1}
 	oidAnyExtendedUsage = asn1.ObjectIdentifier{2, 5, 29, 37, 0}
 )
-
-type contentInfo struct {
-	Type    asn1.ObjectIdentifier
-	Content []byte `asn1:"tag:0,explicit"`
-}
-
-type trustStore struct {
-	Version int
-	Safe    contentInfo
-}
 
 type certificateBag struct {
 	Type    asn1.ObjectIdentifier
@@ -60,12 +52,39 @@ func trustBags(certificates []byte) (bags []byte) {
 	return bags
 }
 
-// javaTrust is a store of such entries.
+// javaTrust is a store of such entries. All that is around them comes before them, so that
+// they are copied once.
 func javaTrust(bags ...[]byte) []byte {
-	entries := marshal(asn1.RawValue{Tag: asn1.TagSequence, IsCompound: true, Bytes: slices.Concat(bags...)})
-	return marshal(trustStore{Version: 3, Safe: contentInfo{
-		Type: oidData, Content: marshal([]contentInfo{{Type: oidData, Content: entries}}),
-	}})
+	size := 0
+	for _, b := range bags {
+		size += len(b)
+	}
+	const sequence, octets, content = 0x30, 0x04, 0xa0
+	var head []byte
+	begin := func(what ...byte) { head = append(what, head...) }
+	within := func(tag byte) { begin(header(tag, len(head)+size)...) }
+	contentInfo := func() {
+		within(octets)
+		within(content)
+		begin(marshal(oidData)...)
+		within(sequence)
+	}
+	within(sequence)
+	contentInfo()
+	within(sequence)
+	contentInfo()
+	begin(marshal(3)...) // the version
+	within(sequence)
+	return slices.Concat(append([][]byte{head}, bags...)...)
+}
+
+// header is what comes before a value of so many bytes, in DER.
+func header(tag byte, size int) []byte {
+	if size < 0x80 {
+		return []byte{tag, byte(size)}
+	}
+	length := bytes.TrimLeft(binary.BigEndian.AppendUint32(nil, uint32(size)), "\x00") //nolint:gosec // maxTrust bounds it
+	return append([]byte{tag, 0x80 | byte(len(length))}, length...)
 }
 
 // marshal encodes values of these types, all of which can be.

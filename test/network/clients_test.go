@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"pinfold/internal/driver/drivertest"
 	"pinfold/internal/driver/native"
 	"pinfold/internal/driver/process"
+	"pinfold/internal/driver/qemu"
 	"pinfold/internal/engine/living"
 	"pinfold/sandbox"
 	"pinfold/test/ledger"
@@ -42,6 +44,10 @@ var clients = []struct {
 	{"curl", `curl -sS --http2 https://{at}/text`, "reached over HTTP/2.0", false},
 	{"psql", `psql "host={host} port={pg} user=u dbname=d sslmode=verify-full sslrootcert=$HOME/ca.pem" -At -c 'select 1'`, "reached by select 1", true},
 }
+
+// slowClients take half a minute in an emulated machine: where TLS is ended they are tried by
+// the other drivers only. What they find inside comes there in the same way.
+var slowClients = []string{"pip", "npm", "websocket"}
 
 // Where a client finds whom to trust at endpoints at which TLS goes from end to end. Where
 // it is ended Pinfold's own variables say so, and programs have to be told nothing.
@@ -88,7 +94,7 @@ func (w *world) clientsOf(t *testing.T) {
 			if p.Status != sandbox.StatusSucceeded || !strings.Contains(p.Stdout, c.want) {
 				t.Errorf("declared: %s %+v\n%s%s%+v", p.Status, p.Cause, p.Stdout, p.Stderr, box.Info().Network.Endpoints)
 			}
-			if !c.unread {
+			if !c.unread && (w.driver != qemu.Name || !slices.Contains(slowClients, c.name)) {
 				p = run(t, c.script, ruled.Host, nil)
 				if p.Status != sandbox.StatusSucceeded || !strings.Contains(p.Stdout, c.want) {
 					t.Errorf("where TLS is ended: %s %+v\n%s%s%+v", p.Status, p.Cause, p.Stdout, p.Stderr, box.Info().Network.Endpoints)

@@ -41,7 +41,7 @@ func serveClients(t *testing.T, certificate tls.Certificate) net.Listener {
 		if err != nil {
 			return
 		}
-		defer c.CloseNow() //nolint:errcheck // it is gone
+		defer c.CloseNow()
 		_ = c.Write(r.Context(), websocket.MessageText, []byte("reached by WebSocket"))
 		_, _, _ = c.Read(r.Context()) // until it goes
 	})
@@ -84,7 +84,7 @@ func servePostgres(t *testing.T, certificate tls.Certificate) net.Listener {
 			}
 			go func() {
 				defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-				defer c.Close() //nolint:errcheck // its end is seen by the other
+				defer c.Close()
 				if err := postgresSession(c, certificate); err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
 					t.Log("psql's connection:", err)
 				}

@@ -2,18 +2,25 @@
 package main
 
 import (
+	"fmt"
 	"io"
-	"log"
 	"net/http"
 	"os"
 )
 
 func main() {
-	answer, err := http.Get(os.Args[1])
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(url string) error {
+	answer, err := http.Get(url) //nolint:forbidigo // what is tried is the client that programs have
 	if err != nil {
-		log.Fatal(err)
+		return err
 	}
-	if _, err := io.Copy(os.Stdout, answer.Body); err != nil {
-		log.Fatal(err)
-	}
+	defer answer.Body.Close() //nolint:errcheck // only read
+	_, err = io.Copy(os.Stdout, answer.Body)
+	return err
 }

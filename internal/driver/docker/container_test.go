@@ -79,7 +79,7 @@ func TestContainerWithDoors(t *testing.T) {
 			t.Errorf("%+v", m)
 		}
 	}
-	if want := []string{"/etc/hosts", "/etc/resolv.conf", "/etc/pinfold/authority.pem", "/etc/pinfold/trust.pem"}; !slices.Equal(more, want) {
+	if want := []string{"/etc/hosts", "/etc/resolv.conf", "/etc/pinfold/authority.pem", "/etc/pinfold/trust.pem", "/etc/pinfold/trust.p12"}; !slices.Equal(more, want) {
 		t.Errorf("it shows %q, not %q", more, want)
 	}
 	if h := with.HostConfig; h.NetworkMode != "none" || !with.Config.NetworkDisabled || len(h.CapAdd) > 0 || len(h.Sysctls) != 1 || without.HostConfig.Sysctls != nil {

@@ -108,6 +108,7 @@ func (h *harness) fillBoth(b *box) (fault string) {
 
 // The probe's own threads count too, so the refusal comes a little earlier.
 func (h *harness) testProcesses() {
+	const spareProcesses = 2 // where the limit is the sandbox's own kernel's: its report says "to within six"
 	const limit, most = 24, 12
 	b := h.probed(sandbox.Limits{Processes: limit})
 	if !h.enforced(sandbox.FeatureProcesses) && h.suite.o.Watched {
@@ -127,12 +128,12 @@ func (h *harness) testProcesses() {
 	})
 	over := int64(0)
 	if u.ProcessesFull { // watched, not counted by the kernel: it refuses a little later
-		over = wire.MaxTasks
+		over = wire.MaxTasks + spareProcesses
 	}
 	if made.Errno != "EAGAIN" || made.N > limit-1+over || made.N < limit-most {
 		h.Errorf("with %d processes, %d forks succeeded, then %s", limit, made.N, made.Errno)
 	}
-	if u.Processes > limit+wire.MaxTasks {
+	if u.Processes > limit+max(over, wire.MaxTasks) {
 		h.Errorf("counted %d processes; %d were made", u.Processes, made.N)
 	}
 	if err := b.KillAll(h.ctx); err != nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -64,7 +63,7 @@ func CheckContent(r sandbox.Receipt, e sandbox.AuditEntry, name string, content 
 	said, ok := e.Digests[name]
 	switch {
 	case r.Salt == "":
-		return invalid("salt", "was deleted: what the digests are of cannot be checked any more", nil)
+		return noSaltLeft()
 	case !ok && len(content) == 0:
 		return nil
 	case !ok:
@@ -73,6 +72,10 @@ func CheckContent(r sandbox.Receipt, e sandbox.AuditEntry, name string, content 
 		return another(name, "is not what the entry has the digest of")
 	}
 	return nil
+}
+
+func noSaltLeft() error {
+	return invalid("salt", "is not there: what the digests are of cannot be checked", nil).WithHint("verify the receipt by itself, or with the salt that it came with; one whose texts were deleted has none any more")
 }
 
 // CheckResult says whether a result is the one that its receipt is about: its id, how it
@@ -106,7 +109,7 @@ func CheckProcess(p *sandbox.Process, e sandbox.AuditEntry) error {
 		return err
 	}
 	names, outputs := []string{"args"}, []output(nil)
-	if p.HasOutput {
+	if p.HasOutput || p.Stdout != "" || p.Stderr != "" || len(p.StdoutRaw)+len(p.StderrRaw) > 0 {
 		names = append(names, "stdout", "stderr")
 		outputs = []output{{"stdout", p.Stdout, p.StdoutRaw}, {"stderr", p.Stderr, p.StderrRaw}}
 	}
@@ -151,8 +154,8 @@ func sameParts(r sandbox.Receipt, e sandbox.AuditEntry, want records.Event, name
 			return another(o.name+"_base64", "is not what "+o.name+" is the text of")
 		}
 	}
-	if r.Salt == "" {
-		return nil
+	if r.Salt == "" { // else who takes it out of a receipt could change all that it has digests of
+		return noSaltLeft()
 	}
 	var wrong []error
 	for _, name := range names {
@@ -173,48 +176,4 @@ func sameParts(r sandbox.Receipt, e sandbox.AuditEntry, want records.Event, name
 func sum(content []byte) []byte {
 	s := sha256.Sum256(content)
 	return s[:]
-}
-
-// ParseReceipt reads a receipt, also one with its entry, or the result of a run or a process
-// that has one. Then check compares that with the entry that the receipt proves; otherwise it
-// is nil.
-func ParseReceipt(text []byte) (r sandbox.Receipt, check func(sandbox.AuditEntry) error, err error) {
-	var both struct {
-		ID         string          `json:"id"`
-		Checkpoint string          `json:"checkpoint"`
-		Receipt    json.RawMessage `json:"receipt"`
-		Entry      json.RawMessage `json:"entry"`
-	}
-	err = json.Unmarshal(text, &both)
-	switch {
-	case err == nil && both.Checkpoint != "":
-		err = json.Unmarshal(text, &r)
-		return r, nil, badReceipt(err)
-	case err == nil && len(both.Entry) > 0: // as "audit show --json" and GET /v1/audit/N have it
-		err = json.Unmarshal(both.Receipt, &r)
-		return r, nil, badReceipt(err)
-	case err == nil && len(both.Receipt) > 0 && strings.HasPrefix(both.ID, "prc_"):
-		var p sandbox.Process
-		if err = json.Unmarshal(text, &p); err == nil && p.Receipt != nil {
-			return *p.Receipt, func(e sandbox.AuditEntry) error { return CheckProcess(&p, e) }, nil
-		}
-	case err == nil && len(both.Receipt) > 0:
-		var result sandbox.Result
-		if err = json.Unmarshal(text, &result); err == nil && result.Receipt != nil {
-			return *result.Receipt, func(e sandbox.AuditEntry) error { return CheckResult(&result, e) }, nil
-		}
-	case err == nil:
-		err = errors.New("it has neither a checkpoint nor a receipt")
-	}
-	return r, nil, badReceipt(err)
-}
-
-func badReceipt(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &sandbox.Error{
-		Code: sandbox.CodeReceiptInvalid, Message: fmt.Sprintf("this is neither a receipt nor a result with one: %s", strings.TrimPrefix(err.Error(), "json: ")), Err: err,
-		Hint: "pinfold run --receipt FILE writes one, and every result of a server with an audit log has one",
-	}
 }

@@ -41,6 +41,19 @@ func TestFilesMovedAreRecorded(t *testing.T) {
 	}); err == nil {
 		t.Error("a body that broke off was written")
 	}
+	if err := box.In(ctx, "cut.txt", func(to *living.Incoming) error {
+		return to.WriteFile(ctx, "cut.txt", 0o644, 4, io.MultiReader(strings.NewReader("two"), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	}); err == nil {
+		t.Error("a body that broke off was written")
+	}
+	if err := box.In(ctx, ".", func(to *living.Incoming) error { // the program in it does not let it be tidied up
+		if err := to.WriteFile(ctx, "whole", 0o644, 3, strings.NewReader("six")); err != nil {
+			return err
+		}
+		return io.ErrNoProgress
+	}); !errors.Is(err, io.ErrNoProgress) {
+		t.Error(err)
+	}
 	if err := box.Out(ctx, "a.txt", func(f *living.Files) error {
 		return f.Fetch(ctx, "a.txt", func(sandbox.FileInfo) (living.Part, error) {
 			return living.Part{Offset: 1, Length: 2, To: io.Discard}, nil
@@ -77,9 +90,11 @@ func TestFilesMovedAreRecorded(t *testing.T) {
 	want := []string{
 		"files_in a.txt 1 3\n" + line("one", "a.txt"),
 		"files_in b.txt 1 0\n" + line("", "b.txt"),
+		"files_in cut.txt 1 3 internal\n" + line("two", "cut.txt"),
+		"files_in . 1 3 internal\n" + line("six", "whole"),
 		"files_out a.txt 1 2\n" + line("ne", "a.txt"),
-		"files_out . 1 3\n" + line("one", "a.txt"), // of the empty one nothing went out
-		"files_in copy 2 3\n" + line("one", "copy/a.txt") + line("", "copy/b.txt"),
+		"files_out . 2 6\n" + line("one", "a.txt") + line("six", "whole"), // of the empty one nothing went out
+		"files_in copy 3 6\n" + line("one", "copy/a.txt") + line("", "copy/b.txt") + line("six", "copy/whole"),
 		"files_out a.txt 1 3 internal\n" + line("one", "a.txt"),
 	}
 	var got []string

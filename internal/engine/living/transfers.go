@@ -100,8 +100,8 @@ type Incoming struct {
 	at map[string]int // where a path's file is in it
 }
 
-// In has f write files, and records what came in. What a failed request has written it has
-// removed.
+// In has f write files, and records what came in, also where it failed: what a failed request
+// has written it removes, as far as the program lets it, which may have read it before.
 func (s *Sandbox) In(ctx context.Context, name string, f func(*Incoming) error) error {
 	if s.manager.auditor == nil {
 		return f(&Incoming{Sandbox: s})
@@ -110,10 +110,11 @@ func (s *Sandbox) In(ctx context.Context, name string, f func(*Incoming) error) 
 		return err
 	}
 	i := &Incoming{Sandbox: s, in: &transfer{}, at: map[string]int{}}
-	if err := f(i); err != nil {
-		return err
+	err := f(i)
+	if unrecorded := s.attestFiles(ctx, sandbox.AuditFilesIn, name, i.in, err); err == nil {
+		err = unrecorded
 	}
-	return s.attestFiles(ctx, sandbox.AuditFilesIn, name, i.in, nil)
+	return err
 }
 
 // WriteFile is as the sandbox's.
@@ -123,7 +124,7 @@ func (i *Incoming) WriteFile(ctx context.Context, name string, mode uint32, size
 	}
 	c := newTally()
 	err := i.Sandbox.WriteFile(ctx, name, mode, size, &talliedReader{r, c})
-	if err == nil {
+	if err == nil || c.n > 0 {
 		i.at[i.Absolute(name)] = len(i.in.files)
 		i.in.moved(i.Absolute(name), c)
 	}

@@ -27,7 +27,7 @@ func (s *Sandbox) recordMachine() {
 	}
 	m := records.Machine{Key: s.key}
 	if outlives {
-		m.Driver, m.ID, m.Request = name, s.machine.Plan.ID, s.requested()
+		m.Driver, m.ID, m.Request, m.Secrets = name, s.machine.Plan.ID, s.requested(), s.hasSecrets()
 	}
 	if !s.idles {
 		m.Request.IdleMS = 0
@@ -125,7 +125,6 @@ func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, keeper driver.K
 		mg.log.Warn("what comes out of a sandbox cannot be checked as it has to be, so it ends", "sandbox", o.Info.ID, "error", err)
 		return false
 	}
-	output.names(o.Machine.Request.Network)
 	session := execution.Ungreeted(m, plan, nil)
 	recorded := o.Info.State
 	var agent *guest.Guest
@@ -143,7 +142,7 @@ func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, keeper driver.K
 	now := time.Now()
 	life, end := context.WithCancel(context.Background())
 	s := &Sandbox{
-		manager: mg, tenant: o.Tenant, key: o.Key(), level: mg.level(plan.Posture.Driver), request: o.Machine.Request, life: life, end: end, machine: &pool.Machine{Session: session}, guest: agent, kept: true, gate: output,
+		manager: mg, tenant: o.Tenant, key: o.Key(), level: mg.level(plan.Posture.Driver), request: o.Machine.Request, life: life, end: end, machine: &pool.Machine{Session: session}, guest: agent, kept: true, gate: output, secrets: named(o.Machine.Secrets, o.Machine.Request.Network),
 		release: mg.gate.Admit(o.Tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs}),
 		expires: now.Add(time.Until(o.Info.ExpiresAt)), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
 		judge: verdict.Judge{Limits: o.Info.Limits, KillOne: plan.KillOne}, info: o.Info, idles: o.Machine.Request.IdleMS != 0,

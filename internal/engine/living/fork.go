@@ -22,6 +22,16 @@ type origin struct {
 	forkOf  string // the sandbox that it was forked of, if it was
 	// packages are those that the sandbox had, where the new one is to have the same.
 	packages sandbox.Packages
+	secrets  []string // names of those that can be in what it begins with
+}
+
+// knew are the secrets that can be in what a sandbox with this origin, of which there may be
+// none, begins with.
+func (o *origin) knew() []string {
+	if o == nil {
+		return nil
+	}
+	return o.secrets
 }
 
 // had are the packages that a sandbox with this origin, of which there may be none, has.
@@ -67,7 +77,7 @@ func (mg *Manager) fork(ctx context.Context, s *Sandbox, f sandbox.ForkSandbox) 
 	if f.Metadata != nil {
 		c.Metadata = f.Metadata
 	}
-	from := &origin{content: w.Content(), image: s.machine.Plan.Template.ID, limits: s.info.Limits, memory: done.memory, forkOf: s.info.ID, packages: s.hasPackages()}
+	from := &origin{content: w.Content(), image: s.machine.Plan.Template.ID, limits: s.info.Limits, memory: done.memory, forkOf: s.info.ID, packages: s.hasPackages(), secrets: s.hasSecrets()}
 	return mg.forked(ctx, s.tenant, c, from, max(f.Count, 1))
 }
 
@@ -117,7 +127,7 @@ func (mg *Manager) fromSnapshot(ctx context.Context, tenant string, c sandbox.Cr
 		}
 		return c, nil, e
 	}
-	from := &origin{content: content, image: r.Image, limits: r.Info.Limits, memory: hasMemory(r.Info)}
+	from := &origin{content: content, image: r.Image, limits: r.Info.Limits, memory: hasMemory(r.Info), secrets: named(r.Secrets, r.Request.Network)}
 	if c.Packages.IsZero() {
 		from.packages = r.Packages
 	}

@@ -24,8 +24,6 @@ type outputGate struct {
 	make    execution.Gates
 	holds   bool          // nothing comes out before it is checked
 	reading chan struct{} // has room for one: who has a whole file in memory
-
-	secrets []string // that its endpoints name, or have named; guarded by the sandbox's lock
 }
 
 // gateOf is what checks the output of a sandbox that asks for a gate, or nil. own is for
@@ -52,26 +50,29 @@ func (mg *Manager) gateOf(asked *sandbox.Gate, own bool) (*outputGate, error) {
 	return &outputGate{asked: *asked, make: mg.gates, holds: g.Holds(), reading: make(chan struct{}, 1)}, nil
 }
 
-// names notes secrets that can have come into the sandbox. The sandbox's lock is held, or
-// nobody else has it.
-func (g *outputGate) names(n sandbox.Network) {
-	if g == nil {
-		return
-	}
+// named adds the secrets that endpoints name to those that can have come into a sandbox.
+func named(secrets []string, n sandbox.Network) []string {
 	for _, e := range n.Endpoints {
-		if e.Secret != "" && !slices.Contains(g.secrets, e.Secret) {
-			g.secrets = append(g.secrets, e.Secret)
+		if e.Secret != "" && !slices.Contains(secrets, e.Secret) {
+			secrets = append(slices.Clip(secrets), e.Secret)
 		}
 	}
+	return secrets
+}
+
+// hasSecrets are the names of those that can have come into the sandbox, and so into what
+// is made of it.
+func (s *Sandbox) hasSecrets() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.secrets)
 }
 
 // newGate makes the gate of one output of the sandbox, which has one.
 func (s *Sandbox) newGate(ctx context.Context) (execution.Gate, error) {
 	var names []string
 	if s.gate.asked.Secrets != "" {
-		s.mu.Lock()
-		names = slices.Clone(s.gate.secrets)
-		s.mu.Unlock()
+		names = s.hasSecrets()
 	}
 	known, err := execution.SecretsFor(ctx, s.manager.secrets, s.tenant, names)
 	if err != nil {

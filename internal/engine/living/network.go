@@ -35,7 +35,7 @@ func (s *Sandbox) ChangeNetwork(ctx context.Context, c sandbox.NetworkChange) (s
 		return sandbox.Info{}, fieldOf(c, err)
 	}
 	s.mu.Lock()
-	s.gate.names(changed.Now)
+	s.secrets = named(s.secrets, changed.Now)
 	s.mu.Unlock()
 	asked := time.Now()
 	if !wider { // which waits for nothing

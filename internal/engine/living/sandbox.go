@@ -46,6 +46,7 @@ type Sandbox struct {
 	guest   *guest.Guest  // its agent, set with it
 	release func()        // gives back what admission granted, and lets go of packages
 	gate    *outputGate   // nil: what comes out is not checked
+	secrets []string      // that its endpoints name, or have named, there and in what it began with; guarded by mu
 	kept    bool          // the machine outlives us, and is recorded
 
 	declaring sync.Mutex // held while what it can reach is changed, before mu
@@ -130,8 +131,7 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	if err != nil {
 		return nil, err
 	}
-	output.names(c.Network)
-	s.gate = output
+	s.gate, s.secrets = output, named(from.knew(), c.Network)
 	s.key, s.level = records.KeyOf(ctx), mg.level(p.plan.Posture.Driver)
 	s.idles, s.info.Profile, s.info.Policy = idles, profile, ruled
 	if from != nil {

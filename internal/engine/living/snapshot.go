@@ -62,7 +62,7 @@ func (s *Sandbox) Snapshot(ctx context.Context, t sandbox.TakeSnapshot) (sandbox
 	}
 	now := time.Now().UTC().Round(0)
 	r, err := w.Keep(context.WithoutCancel(ctx), records.Snapshot{
-		Request: s.asked(), Image: s.machine.Plan.Template.ID, Packages: s.hasPackages(),
+		Request: s.asked(), Image: s.machine.Plan.Template.ID, Packages: s.hasPackages(), Secrets: s.hasSecrets(),
 		Info: sandbox.Snapshot{
 			ID: records.NewID("snp_"), Name: t.Name, Sandbox: s.info.ID, Holds: holds, Driver: s.machine.Plan.Posture.Driver,
 			Template: s.request.Template, Limits: s.info.Limits, Metadata: t.Metadata, CreatedAt: now, ExpiresAt: now.Add(ttl),

@@ -99,6 +99,7 @@ type Machine struct {
 	Driver  string         `json:"driver"`
 	ID      string         `json:"id"`
 	Request sandbox.Create `json:"request"`
+	Secrets []string       `json:"secrets,omitempty"` // names of those that can be in it
 }
 
 // Run is what is known of a run.

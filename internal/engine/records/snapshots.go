@@ -15,7 +15,9 @@ type Snapshot struct {
 	Image   string           `json:"image"`   // the ID of what its template was then
 	// Packages are those that it had, with versions and digests.
 	Packages sandbox.Packages `json:"packages,omitzero"`
-	SHA256   []byte           `json:"sha256"` // of the content
+	// Secrets are the names of those that can be in it.
+	Secrets []string `json:"secrets,omitempty"`
+	SHA256  []byte   `json:"sha256"` // of the content
 }
 
 // SnapshotStore keeps what is known of snapshots, which outlive their sandboxes and stay

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -39,26 +40,27 @@ func eachCheckpoint(name string, f func(signed []byte) error) error {
 		return err
 	}
 	defer file.Close() //nolint:errcheck // only read
-	b, err := io.ReadAll(io.LimitReader(file, maxCheckpoints+1))
-	if err != nil {
-		return err
-	}
-	if len(b) > maxCheckpoints {
-		return errors.New("its checkpoints are larger than 1 GiB")
-	}
+	lines := bufio.NewReaderSize(file, maxNote)
+	var signed []byte
 	for {
-		signed, rest, whole := bytes.Cut(b, []byte("\n"+endOfNote))
-		if !whole {
+		line, err := lines.ReadSlice('\n')
+		switch {
+		case errors.Is(err, io.EOF): // the rest is of one that a crash has cut off
 			return nil
+		case errors.Is(err, bufio.ErrBufferFull) || len(signed)+len(line) > 2*maxNote:
+			return errors.New("it has something else than checkpoints")
+		case err != nil:
+			return err
+		case string(line) != endOfNote || len(signed) == 0:
+			signed = append(signed, line...)
+			continue
 		}
-		if err := f(append(signed[:len(signed):len(signed)], '\n')); err != nil {
+		if err := f(signed); err != nil {
 			return err
 		}
-		b = rest
+		signed = nil
 	}
 }
-
-const maxCheckpoints = 1 << 30
 
 // publish writes checkpoints down and tells the witnesses, at most once a second, until
 // the log is closed, and then a last time.

@@ -2,6 +2,8 @@ package audit
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -108,5 +110,61 @@ func TestForgedOutputOfProcessProvesNothing(t *testing.T) {
 		if err := verify(t, forged, key); code(err) != sandbox.CodeReceiptInvalid {
 			t.Errorf("%s: %v", forged, err)
 		}
+	}
+}
+
+// A witness's file with no checkpoint in it would agree with every log: it is refused.
+func TestWitnessWithoutACheckpointProvesNothing(t *testing.T) {
+	l := open(t, Options{})
+	if _, err := l.Record(t.Context(), event(1)); err != nil {
+		t.Fatal(err)
+	}
+	key, err := ParseKey(l.PublicKey())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, signed := l.Head()
+	for content, good := range map[string]bool{signed + endOfNote: true, signed: false, "": false, "nothing": false} {
+		name := filepath.Join(t.TempDir(), "witness")
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		report, err := Verify(l.o.Dir, Evidence{Key: key, Checkpoints: []string{name}})
+		if (err == nil && report.Problem == nil) != good {
+			t.Errorf("%q: %+v %v", content, report, err)
+		}
+	}
+}
+
+// A log's checkpoints are read one by one: however many there are, the log opens.
+func TestCheckpointsAreReadOneByOne(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "checkpoints")
+	text := strings.Repeat("name\n1\nroot\n\nsignature\n.\n", 3) + "name\n1\nro"
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	err := eachCheckpoint(name, func(signed []byte) error {
+		if n++; string(signed) != "name\n1\nroot\n\nsignature\n" {
+			t.Errorf("%q", signed)
+		}
+		return nil
+	})
+	if err != nil || n != 3 {
+		t.Errorf("%d, %v", n, err)
+	}
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(3 << 30); err != nil { // it has no blocks on the disk
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("\n"), int64(len(text))); err != nil {
+		t.Fatal(err)
+	}
+	if err := eachCheckpoint(name, func([]byte) error { return nil }); err == nil {
+		t.Error("a line without an end was read")
 	}
 }

@@ -124,7 +124,8 @@ type verifier struct {
 }
 
 func (v *verifier) readCheckpoints() error {
-	files := []string{filepath.Join(v.dir, checkpointsName)}
+	own := filepath.Join(v.dir, checkpointsName)
+	files := []string{own}
 	for _, name := range v.against.Checkpoints {
 		all, err := witnessFiles(name)
 		if err != nil {
@@ -133,6 +134,7 @@ func (v *verifier) readCheckpoints() error {
 		files = append(files, all...)
 	}
 	for _, name := range files {
+		before := len(v.checkpoints)
 		err := eachCheckpoint(name, func(signed []byte) error {
 			c, err := openCheckpoint(signed, v.against.Key)
 			if err == nil {
@@ -143,6 +145,12 @@ func (v *verifier) readCheckpoints() error {
 		if err != nil {
 			v.report.Problem = &Problem{ProblemCheckpoint, int64(len(v.checkpoints)), fmt.Sprintf("checkpoint %d in %s is not signed by the key %s: %s", len(v.checkpoints), name, v.against.Key.Name(), err)}
 			return nil
+		}
+		if name != own && len(v.checkpoints) == before { // then it would contradict nothing, whatever the log is
+			return &sandbox.Error{
+				Code: sandbox.CodeSpecInvalid, Field: "witness", Message: sandbox.SafeText(name, 200) + " has no checkpoint that ends with a line that is a dot",
+				Hint: "give the file as the witness has it; a checkpoint by itself needs that line behind it",
+			}
 		}
 	}
 	for _, r := range v.against.Receipts {

@@ -20,15 +20,16 @@ const changesEvery = time.Second
 // beginning it is run's goroutine's.
 type changeWatch struct {
 	s       *server
-	revoked map[string]bool // the keys in the log, and whether their end is
-	policy  string          // the digest of the last policy in the log; empty: none held
+	revoked map[string]bool    // the keys in the log, and whether their end is
+	policy  string             // the digest of the last policy in the log; empty: none held
+	asked   chan chan struct{} // closes each when it has looked at the policy
 	quit    chan struct{}
 	done    chan struct{}
 }
 
 // watchChanges begins to record changes of keys and of the policy.
 func (s *server) watchChanges() error {
-	w := &changeWatch{s: s, revoked: map[string]bool{}, quit: make(chan struct{}), done: make(chan struct{})}
+	w := &changeWatch{s: s, revoked: map[string]bool{}, asked: make(chan chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
 	kinds := audit.Filter{Kinds: []sandbox.AuditKind{sandbox.AuditKeyCreated, sandbox.AuditKeyRevoked, sandbox.AuditPolicySet, sandbox.AuditPolicyRemoved}}
 	for from := int64(0); from >= 0; {
 		page, next, err := s.audit.List(kinds, from, 1000)
@@ -65,7 +66,21 @@ func (w *changeWatch) run() {
 			w.look(context.Background())
 			return
 		case <-ticker.C:
+		case looked := <-w.asked:
+			w.lookAtPolicy(context.Background())
+			close(looked)
 		}
+	}
+}
+
+// recordPolicy returns when the policy that holds now is recorded, or it was tried: one that
+// holds for a moment is a policy, too.
+func (w *changeWatch) recordPolicy() {
+	looked := make(chan struct{})
+	select {
+	case w.asked <- looked:
+		<-looked
+	case <-w.done:
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"pinfold/internal/access"
 	"pinfold/internal/audit"
+	"pinfold/internal/config"
 	"pinfold/internal/policy"
 	"pinfold/internal/store"
 	"pinfold/sandbox"
@@ -134,6 +135,46 @@ func TestPolicyChangesAreRecorded(t *testing.T) {
 		}
 	}
 	want := []string{"policy_set " + one.Digest(), "policy_set " + two.Digest(), "policy_removed", "policy_set " + one.Digest()}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
+	}
+}
+
+// A policy that held only between two looks is recorded all the same.
+func TestPolicyOfAMomentIsRecorded(t *testing.T) {
+	dir := t.TempDir()
+	st, err := store.Open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	l, err := audit.Open(audit.Options{Dir: filepath.Join(dir, audit.Dir)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := &server{access: access.NewService(access.Options{Store: st}), audit: l, log: slog.New(slog.DiscardHandler)}
+	if err := s.watchChanges(); err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	for _, rule := range []string{"one", "two", "one"} {
+		c := config.Default()
+		c.Policy.Rules = []sandbox.PolicyRule{{ID: rule, Then: sandbox.PolicyThen{Refuse: "no"}}}
+		if err := s.setPolicy(c); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, s.rules().Digest())
+	}
+	s.changes.end()
+	all, _, err := l.List(audit.Filter{Kinds: []sandbox.AuditKind{sandbox.AuditPolicySet}}, 0, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range all {
+		got = append(got, e.Policy.Digest)
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, not %q", got, want)
 	}

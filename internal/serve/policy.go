@@ -21,5 +21,8 @@ func (s *server) setPolicy(c *config.Config) error {
 	if p == nil && was != nil {
 		s.log.Warn("there is no policy any more", "digest", was.Digest())
 	}
+	if s.changes != nil {
+		s.changes.recordPolicy()
+	}
 	return nil
 }

@@ -39,7 +39,7 @@ func ParseReceipt(text []byte) (r sandbox.Receipt, check func(sandbox.AuditEntry
 			return *said.Receipt, func(e sandbox.AuditEntry) error { return sameEntry(said.Entry, e) }, nil
 		}
 	case entry:
-		err = errors.New("beside an entry and its receipt stands something else")
+		err = errors.New("beside an entry and its receipt stands something else, which nobody compares (audit show --texts); take it out")
 	case receipt && strings.HasPrefix(id, "prc_"):
 		var p sandbox.Process
 		if err = json.Unmarshal(text, &p); err == nil && p.Receipt != nil {

@@ -122,8 +122,12 @@ func badReceipt(err error) error {
 	if err == nil {
 		return nil
 	}
+	why := strings.TrimPrefix(err.Error(), "json: ")
+	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+		why = fmt.Sprintf("it is no JSON from byte %d on", syntax.Offset)
+	}
 	return &sandbox.Error{
-		Code: sandbox.CodeReceiptInvalid, Message: fmt.Sprintf("this is neither a receipt nor a result with one: %s", strings.TrimPrefix(err.Error(), "json: ")), Err: err,
+		Code: sandbox.CodeReceiptInvalid, Message: "this is neither a receipt nor a result with one: " + why, Err: err,
 		Hint: "pinfold run --receipt FILE writes one, and every result of a server with an audit log has one",
 	}
 }

@@ -96,7 +96,7 @@ func (a *app) showApproval(one sandbox.Approval, raw bool) error {
 		{"tenant", one.Tenant},
 		{"key", one.Key},
 		{"asked", since(one.AskedAt)},
-		{"refused", until(one.ExpiresAt)},
+		{"expires", until(one.ExpiresAt)},
 		{"language", one.Language},
 		{"behind", one.Driver + " (" + one.Isolation + ")"},
 		{"network", strings.Join(one.Network, " ")},

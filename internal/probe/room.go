@@ -135,6 +135,7 @@ func (h *host) room(d Demand) []Finding {
 			f.Fix += fmt.Sprintf("capacity.sandboxes: %d in the server's configuration", fits)
 		case r.extra != nil:
 			if more := r.extra(h, d, have); more != nil {
+				f.Title = "there are enough for " + count(n) + " that idle: " + r.name
 				f.Severity, f.Probed, f.Means, f.Fix = Info, more.probed, more.means, more.fix
 			}
 		}

@@ -51,7 +51,7 @@ type kernel struct {
 	release       string
 }
 
-const installKernel = "sudo apt-get install linux-image-cloud-amd64"
+const installKernel = "sudo apt-get install --no-install-recommends linux-image-cloud-amd64"
 
 // findKernel returns the kernel that is named, or the newest of this host that has modules.
 func findKernel(file, modules string) (kernel, error) {

@@ -107,8 +107,8 @@ type Abilities struct {
 	// is known without a look at the host.
 	Level string
 
-	// Mounts says that its machines can show directories of the host's (Plan.Mounts).
-	Mounts bool
+	// Shows says that its machines can show directories that the engine keeps (Plan.Kept).
+	Shows bool
 
 	// Pauses says that its machines can be paused (MachineAbilities.Pauser), where the
 	// host has what that takes.
@@ -231,6 +231,10 @@ type Plan struct {
 	Template image.Template // what is inside
 	Limits   sandbox.Limits // complete: no field is zero
 	Mounts   []sandbox.Mount
+	// Kept is how many of the Mounts, at the end, show directories that the engine keeps:
+	// read-only, of regular files that everybody may read, and the same as long as the
+	// machine is there.
+	Kept int
 	Hostname string
 
 	// KillOne says that the kernel is to end one process when there is no memory

@@ -114,7 +114,7 @@ func MakePlan(spec sandbox.MachineSpec, template image.Template, report Report, 
 	}
 	plan := Plan{
 		Network: spec.Network, Doors: doors,
-		Template: template, User: template.User, Limits: spec.Limits, Mounts: spec.Mounts, Places: report.Places,
+		Template: template, User: template.User, Limits: spec.Limits, Mounts: spec.Mounts, Kept: spec.Kept, Places: report.Places,
 		Hostname: "sandbox", Processors: report.Processors, SwitchUser: report.SwitchUser && (!report.MountsAsSelf || len(spec.Mounts) == 0),
 		Posture: sandbox.Isolation{Driver: report.Driver, Enforced: []string{}, NotEnforced: []sandbox.Gap{}},
 	}

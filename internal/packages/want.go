@@ -212,7 +212,8 @@ func (w *Sets) Mounts() (all []sandbox.Mount) {
 
 // Within is a machine with these mounts.
 func (w *Sets) Within(m sandbox.MachineSpec) sandbox.MachineSpec {
-	m.Mounts = append(slices.Clone(m.Mounts), w.Mounts()...)
+	kept := w.Mounts()
+	m.Mounts, m.Kept = append(slices.Clone(m.Mounts), kept...), len(kept)
 	return m
 }
 
@@ -242,7 +243,7 @@ func (in Inside) template() string {
 
 // Showable refuses sets for a driver that cannot show them.
 func (w *Sets) Showable(d driver.Driver) error {
-	if w == nil || d.Abilities().Mounts {
+	if w == nil || d.Abilities().Shows {
 		return nil
 	}
 	return (&sandbox.Error{

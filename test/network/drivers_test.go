@@ -189,20 +189,25 @@ func (w *world) theEnd(t *testing.T) {
 	}
 }
 
+func newGVisor(t *testing.T) driver.Driver {
+	agent := agenttest.Bytes(t)
+	return gvisor.New(gvisor.Options{
+		Runsc: drivertest.Runsc(t), Agent: func() ([]byte, error) { return agent, nil }, Blocks: filepath.Join(t.TempDir(), "blocks"),
+	})
+}
+
 func TestGVisor(t *testing.T) {
 	ledger.Check(t)
 	if os.Geteuid() != 0 {
 		t.Skip("the gvisor driver is root's")
 	}
-	agent := agenttest.Bytes(t)
-	w := elsewhere(t, gvisor.New(gvisor.Options{
-		Runsc: drivertest.Runsc(t), Agent: func() ([]byte, error) { return agent, nil }, Blocks: filepath.Join(t.TempDir(), "blocks"),
-	}))
+	w := elsewhere(t, newGVisor(t))
 	w.holds(t, func(string) bool { return true })
 }
 
-func TestDocker(t *testing.T) {
-	ledger.Check(t)
+// newDocker is of an engine with an image that has the host's clients.
+func newDocker(t *testing.T) driver.Driver {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("the docker driver is root's")
 	}
@@ -239,12 +244,17 @@ func TestDocker(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent := agenttest.Bytes(t)
-	w := elsewhere(t, docker.New(docker.Options{Engine: d.Address(), Image: image, StateDir: d.StateDir(t), Agent: func() ([]byte, error) { return agent, nil }}))
+	return docker.New(docker.Options{Engine: d.Address(), Image: image, StateDir: d.StateDir(t), Agent: func() ([]byte, error) { return agent, nil }})
+}
+
+func TestDocker(t *testing.T) {
+	ledger.Check(t)
+	w := elsewhere(t, newDocker(t))
 	w.holds(t, func(name string) bool { return strings.HasPrefix(name, "curl") || strings.HasPrefix(name, "Python") })
 }
 
-func TestQEMU(t *testing.T) {
-	ledger.Check(t)
+func newQEMU(t *testing.T) driver.Driver {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("the qemu driver is root's here")
 	}
@@ -256,9 +266,14 @@ func TestQEMU(t *testing.T) {
 		t.Fatal(err)
 	}
 	agent, warden := agenttest.Bytes(t), agenttest.Program(t, agenttest.Warden)
-	w := elsewhere(t, qemu.New(qemu.Options{
+	return qemu.New(qemu.Options{
 		Kernel: kernel, Modules: vm.Modules(kernel), CacheDir: vm.Machines(), StateDir: filepath.Join(t.TempDir(), "qemu"),
 		Agent: func() ([]byte, error) { return agent, nil }, Warden: func() ([]byte, error) { return warden, nil },
-	}))
+	})
+}
+
+func TestQEMU(t *testing.T) {
+	ledger.Check(t)
+	w := elsewhere(t, newQEMU(t))
 	w.holds(t, func(name string) bool { return name == "curl" || name == "Python over TLS" || name == "Python" }) // emulated, each takes seconds
 }

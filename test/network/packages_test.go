@@ -30,6 +30,15 @@ import (
 // server on loopback, or none where that is nil.
 func indexed(t *testing.T, index *packageindex.Index) (*engine.Engine, *packages.Store) {
 	t.Helper()
+	agent := agenttest.Bytes(t)
+	return indexedWith(t, index, func(state string) driver.Driver {
+		return native.New(native.Options{StateDir: filepath.Join(state, "native"), Agent: func() ([]byte, error) { return agent, nil }})
+	})
+}
+
+// indexedWith is the same with another driver.
+func indexedWith(t *testing.T, index *packageindex.Index, made func(state string) driver.Driver) (*engine.Engine, *packages.Store) {
+	t.Helper()
 	for _, program := range []string{"/usr/bin/python3", "/usr/bin/npm"} {
 		if _, err := os.Stat(program); err != nil {
 			drivertest.Missing(t, "%s is not here", program)
@@ -48,10 +57,9 @@ func indexed(t *testing.T, index *packageindex.Index) (*engine.Engine, *packages
 			sandbox.PackagesNPM:    {URL: "http://index.test:" + port + "/npm/", Endpoints: at},
 		}
 	}
-	agent := agenttest.Bytes(t)
 	store := packages.New(o)
 	e := engine.New(engine.Options{
-		Drivers: []driver.Driver{native.New(native.Options{StateDir: filepath.Join(state, "native"), Agent: func() ([]byte, error) { return agent, nil }})},
+		Drivers: []driver.Driver{made(state)},
 		Host:    os.DirFS("/"), Template: imagetest.Templates, Packages: store, Store: memstore.New(memstore.Options{}),
 	})
 	if err := e.Open(t.Context()); err != nil {
@@ -187,5 +195,53 @@ func TestBundleOfPackages(t *testing.T) {
 	r, err = to.Run(t.Context(), withPackages("b", "javascript", "console.log(require('left'))", left))
 	if err != nil || r.Stdout != "hello from left\n" {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// What holds for the native driver holds for each that can show packages: the real pip and
+// npm install them in its sandboxes, which then show them, and let nobody write to them.
+func TestPackagesOfDrivers(t *testing.T) {
+	ledger.Check(t)
+	if os.Geteuid() != 0 {
+		t.Skip("these drivers are root's")
+	}
+	for name, made := range map[string]func(t *testing.T) driver.Driver{
+		"gvisor": newGVisor, "qemu": newQEMU, "docker": newDocker,
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := made(t)
+			e, _ := indexedWith(t, packageindex.New(t), func(string) driver.Driver { return d })
+			both := sandbox.Packages{Python: greet.Python, NPM: left.NPM}
+			s, err := e.Create(t.Context(), "a", sandbox.Create{Packages: both})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Destroy(context.Background())
+			for _, c := range []struct{ want, program, code string }{
+				{"hello from words\nRead-only file system\nRead-only file system\nmine\n", "python3", `
+import greet, os
+print(greet.hello())
+for path in greet.__file__, os.path.dirname(greet.__file__) + '/new.py', os.environ['HOME'] + '/new.py':
+    try: open(path, 'a'); print('mine' if path.startswith('/home') else 'WRITTEN')
+    except OSError as e: print(e.strerror)`},
+				{"hello from left\nEROFS\nno script ran\n", "node", `
+const fs = require('fs'); console.log(require('left'));
+try { fs.appendFileSync('/node_modules/left/index.js', 'x'); console.log('WRITTEN') } catch (e) { console.log(e.code) }
+console.log(fs.existsSync('/node_modules/left/ran') ? 'A SCRIPT RAN' : 'no script ran')`},
+			} {
+				args := []string{c.program, "-c", c.code}
+				if c.program == "node" {
+					args[1] = "-e"
+				}
+				p, err := s.Exec(t.Context(), sandbox.Command{Args: args})
+				if err != nil || p.Stdout != c.want {
+					t.Errorf("%s: %+v, %v", c.program, p, err)
+				}
+			}
+			r, err := e.Run(t.Context(), withPackages("a", "python", "import greet; print(greet.hello())", greet))
+			if err != nil || r.Stdout != "hello from words\n" || r.Isolation.Driver != name {
+				t.Errorf("%+v, %v", r, err)
+			}
+		})
 	}
 }

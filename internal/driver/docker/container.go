@@ -133,6 +133,9 @@ func mounts(plan driver.Plan, dir string) []mount.Mount {
 	for _, f := range []string{"/sys", "/sys/fs/cgroup"} {
 		show(filepath.Join(dir, shownDir, f), f, true)
 	}
+	for _, m := range plan.Mounts { // that the engine keeps: Create refuses others
+		show(m.Host, m.Guest, true)
+	}
 	for _, f := range ownFiles(plan) {
 		show(filepath.Join(dir, shownDir, f.Path), f.Path, true)
 	}

@@ -140,7 +140,7 @@ func (d *Driver) machine(id string) *machine {
 // Create makes the container. What is asked of the engine is always waited for, however
 // ctx ends: else it might make what nobody knows of any more.
 func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, error) {
-	if len(plan.Mounts) > 0 {
+	if len(plan.Mounts) > plan.Kept {
 		return nil, failed("show directories of the host", errors.New("the docker driver does not do that yet")).
 			WithAdvice(sandbox.Advise("copy in what is needed, or %s", sandbox.Set("driver", "native")))
 	}

@@ -24,6 +24,7 @@ var isolationTests = []test{
 	{"no network", (*harness).testNetwork},
 	{"no host files", (*harness).testHostFiles},
 	{"writable places", (*harness).testWritable},
+	{"what the engine keeps", (*harness).testKept},
 	{"two sandboxes", (*harness).testTwo},
 	{"a computer of its own", (*harness).testComputer},
 	{"nothing else of the host's computer", (*harness).testNothingElse},

@@ -137,9 +137,9 @@ func (d *Driver) Leftovers(context.Context) ([]driver.Leftover, error) { return 
 // Abilities implements driver.Driver.
 func (d *Driver) Abilities() driver.Abilities {
 	if d.o.Zygote == nil {
-		return driver.Abilities{Level: d.o.Level, Mounts: !d.o.NoMounts, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}}
+		return driver.Abilities{Level: d.o.Level, Shows: !d.o.NoMounts, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}}
 	}
-	return driver.Abilities{Level: d.o.Level, Mounts: !d.o.NoMounts, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Zygoter: d}
+	return driver.Abilities{Level: d.o.Level, Shows: !d.o.NoMounts, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Zygoter: d}
 }
 
 // Close does nothing.

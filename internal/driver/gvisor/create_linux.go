@@ -23,6 +23,7 @@ import (
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/layers"
 	"pinfold/internal/linux/memfd"
+	"pinfold/internal/linux/mount"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/linux/unixpair"
 	"pinfold/internal/linux/userns"
@@ -98,7 +99,7 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 	if e := usableHere(); e != nil {
 		return nil, e
 	}
-	if len(plan.Mounts) > 0 {
+	if len(plan.Mounts) > plan.Kept {
 		return nil, failed("show directories of the host", errors.New("the gvisor driver does not do that yet")).
 			WithAdvice(sandbox.Advise("copy in what is needed, or %s", sandbox.Set("driver", "native")))
 	}
@@ -215,9 +216,14 @@ func (m *machine) start(runsc, log *os.File) error {
 	}
 	m.conn = ours
 	defer theirs.Close() //nolint:errcheck // the child has its own
+	kept, err := m.openKept()
+	if err != nil {
+		return err
+	}
+	defer closeFiles(kept)
 	s := &stage{
 		template: m.plan.Inside(), plan: m.plan, layers: m.layers.Files,
-		socket: int(theirs.Fd()), runsc: int(runsc.Fd()), agent: int(m.common.agent.Fd()), log: int(log.Fd()),
+		kept: kept, socket: int(theirs.Fd()), runsc: int(runsc.Fd()), agent: int(m.common.agent.Fd()), log: int(log.Fd()),
 	}
 	if s.config, err = config(m.plan); err != nil {
 		return err
@@ -240,6 +246,27 @@ func (m *machine) start(runsc, log *os.File) error {
 	m.child, err = s.program().Start(clone)
 	runtime.KeepAlive(m.common.agent)
 	return err
+}
+
+// openKept opens the views of what the engine keeps: the way there is closed to the
+// machine's users.
+func (m *machine) openKept() ([]*os.File, error) {
+	var all []*os.File
+	for _, want := range m.plan.Mounts {
+		view, err := mount.Plain(want.Host, mount.ReadOnly|mount.NoSuid|mount.NoDev)
+		if err != nil {
+			closeFiles(all)
+			return nil, failed("show "+sandbox.SafeText(want.Guest, 200), err)
+		}
+		all = append(all, view)
+	}
+	return all, nil
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
 }
 
 func closeAll(fds []int) {

@@ -72,7 +72,7 @@ func (d *Driver) Name() string { return Name }
 
 // Abilities say that programs meet another kernel than the host's.
 func (d *Driver) Abilities() driver.Abilities {
-	return driver.Abilities{Level: sandbox.LevelKernel, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}}
+	return driver.Abilities{Level: sandbox.LevelKernel, Shows: true, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}}
 }
 
 func unavailable(message string) *sandbox.Error {

@@ -36,6 +36,7 @@ type stage struct {
 	template image.Template
 	plan     driver.Plan
 	layers   []*os.File // of the template, where it is an image: the topmost first
+	kept     []*os.File // views, as many as the plan's mounts
 	config   []byte
 	shown    []image.File
 
@@ -49,7 +50,7 @@ type stage struct {
 // program is the table. Names of steps appear in error messages.
 func (s *stage) program() *spawn.Program {
 	keep := append([]int{s.socket, s.runsc, s.agent, s.log}, s.join...)
-	for _, l := range s.layers {
+	for _, l := range slices.Concat(s.layers, s.kept) {
 		keep = append(keep, int(l.Fd()))
 	}
 	p := spawn.New(keep...)
@@ -148,8 +149,14 @@ func (s *stage) rootfs(p *spawn.Program, views []mount.Tree, made map[string]boo
 		}
 		views[i].Attach(p, rel(root+b.Target))
 	}
+	for _, m := range s.plan.Mounts {
+		mkdirs(p, root+m.Guest, made)
+	}
 	if len(s.layers) > 0 {
 		mount.Overlay(p, append([]string{rel(skeletonDir)}, layers.Lowers(s.layers)...), rel(rootDir), unix.MS_NOSUID|unix.MS_NODEV)
+	}
+	for i, m := range s.plan.Mounts {
+		mount.Opened(int(s.kept[i].Fd())).Attach(p, rel(rootDir+m.Guest))
 	}
 }
 

@@ -64,7 +64,7 @@ type zygoteMachine struct {
 
 // Abilities implements driver.Driver.
 func (d *Driver) Abilities() driver.Abilities {
-	return driver.Abilities{Level: sandbox.LevelNamespace, Mounts: true, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Zygoter: d}
+	return driver.Abilities{Level: sandbox.LevelNamespace, Shows: true, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Zygoter: d}
 }
 
 // NewZygote implements driver.Zygoter.

@@ -29,7 +29,7 @@ func (d *Driver) CreateOriginal(ctx context.Context, plan driver.Plan) (driver.O
 	if d.o.cold {
 		return nil, errors.ErrUnsupported
 	}
-	key, err := d.keyOf(ctx, plan.Template, shapeOf(plan))
+	key, err := d.keyOf(ctx, plan.Template, shapeOf(plan), plan.Mounts...)
 	if err != nil {
 		return nil, createError(err)
 	}
@@ -78,7 +78,7 @@ func (k *kept) Copy(ctx context.Context, plan driver.Plan) (driver.Machine, erro
 		return nil, err
 	}
 	d := k.driver
-	key, err := d.keyOf(ctx, plan.Template, shapeOf(plan))
+	key, err := d.keyOf(ctx, plan.Template, shapeOf(plan), plan.Mounts...)
 	if err != nil {
 		return nil, createError(err)
 	}

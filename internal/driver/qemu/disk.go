@@ -16,12 +16,13 @@ import (
 
 	"pinfold/internal/image"
 	"pinfold/internal/linux/erofs"
+	"pinfold/sandbox"
 )
 
 // disks keeps the templates' disks. It is safe for concurrent use.
 type disks struct {
 	mu    sync.Mutex
-	known map[string]*place // by Template.ID
+	known map[string]*place // by Template.ID, and what is kept beside it
 	turn  int
 }
 
@@ -36,6 +37,7 @@ type place struct {
 type disk struct {
 	*erofs.Image
 	template image.Template
+	kept     []sandbox.Mount // directories of the engine's beside it
 	inside   image.Template // the same, as the machine finds it
 	stamp    string
 	changed  atomic.Bool // something that it shows is not what it was
@@ -58,11 +60,23 @@ func isImage(t image.Template) bool { return len(t.Layers.Dirs) > 0 }
 
 // stampOf changes with what a template shows, as far as a quick look tells. Of an image
 // that is its record, which goes with it: what is in its layers never changes.
-func stampOf(t image.Template) string {
+func stampOf(t image.Template, kept []sandbox.Mount) string {
+	stamp := templateStamp(t)
+	for _, m := range kept {
+		stamp += " " + inodeStamp(m.Host)
+	}
+	return stamp
+}
+
+func templateStamp(t image.Template) string {
 	if t.Layers.Record == "" {
 		return t.Stamp(os.DirFS("/"), nil)
 	}
-	info, err := os.Lstat(t.Layers.Record)
+	return inodeStamp(t.Layers.Record)
+}
+
+func inodeStamp(name string) string {
+	info, err := os.Lstat(name)
 	if err != nil {
 		return ""
 	}
@@ -75,7 +89,7 @@ func stampOf(t image.Template) string {
 
 // current says whether the disk shows what the template is now.
 func (d *disk) current() bool {
-	return d != nil && !d.changed.Load() && d.stamp == stampOf(d.template)
+	return d != nil && !d.changed.Load() && d.stamp == stampOf(d.template, d.kept)
 }
 
 // at returns the place of a template's disk, and has the one that was not used for longest
@@ -107,8 +121,8 @@ func (d *disks) at(id string) *place {
 
 // diskOf returns a template's disk. It is made anew when packages were installed or
 // removed since, or an image was and came back, or somebody found a file changed.
-func (d *Driver) diskOf(ctx context.Context, h *host, t image.Template) (*disk, error) {
-	p := h.disk.at(t.ID)
+func (d *Driver) diskOf(ctx context.Context, h *host, t image.Template, kept []sandbox.Mount) (*disk, error) {
+	p := h.disk.at(fmt.Sprint(t.ID, kept))
 	select {
 	case p.making <- struct{}{}:
 		defer func() { <-p.making }()
@@ -124,12 +138,12 @@ func (d *Driver) diskOf(ctx context.Context, h *host, t image.Template) (*disk, 
 		return nil, err
 	}
 	defer held.Close() //nolint:errcheck // only a lock
-	made := &disk{template: t, inside: t, stamp: stampOf(t)}
+	made := &disk{template: t, kept: kept, inside: t, stamp: stampOf(t, kept)}
 	if isImage(t) {
 		made.inside.Layers = image.Layers{Under: "/", Dirs: []string{imageDir}}
-		made.Image, err = imageDisk(ctx, t)
+		made.Image, err = imageDisk(ctx, t, kept)
 	} else {
-		made.Image, err = hostDisk(ctx, t)
+		made.Image, err = hostDisk(ctx, t, kept)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
@@ -193,10 +207,18 @@ func (d *Driver) dropRemoved() (left bool) {
 // mountPoints are directories that the warden mounts something at.
 var mountPoints = []string{"/proc", "/sys", "/dev", "/run", "/tmp"}
 
-func newDisk() (*erofs.Builder, error) {
+// keptAt is where a machine's disk has a directory that the engine keeps.
+func keptAt(i int) string { return fmt.Sprintf("/kept/%d", i) }
+
+func newDisk(ctx context.Context, kept []sandbox.Mount) (*erofs.Builder, error) {
 	b := erofs.New()
 	for _, dir := range mountPoints {
 		if err := b.Dir(dir, 0o755, 0, 0); err != nil {
+			return nil, err
+		}
+	}
+	for i, m := range kept {
+		if err := b.Tree(ctx, keptAt(i), m.Host); err != nil {
 			return nil, err
 		}
 	}
@@ -208,8 +230,8 @@ const imageDir = "image"
 
 // imageDisk shows an image's layers merged into one directory, beside the machine's own:
 // nothing that an image has is where the warden mounts something.
-func imageDisk(ctx context.Context, t image.Template) (*erofs.Image, error) {
-	b, err := newDisk()
+func imageDisk(ctx context.Context, t image.Template, kept []sandbox.Mount) (*erofs.Image, error) {
+	b, err := newDisk(ctx, kept)
 	if err != nil {
 		return nil, err
 	}
@@ -225,8 +247,8 @@ func imageDisk(ctx context.Context, t image.Template) (*erofs.Image, error) {
 
 // hostDisk shows what the template shows of the host, under the same names. What the
 // template makes up comes on top of it inside.
-func hostDisk(ctx context.Context, t image.Template) (*erofs.Image, error) {
-	b, err := newDisk()
+func hostDisk(ctx context.Context, t image.Template, kept []sandbox.Mount) (*erofs.Image, error) {
+	b, err := newDisk(ctx, kept)
 	if err != nil {
 		return nil, err
 	}

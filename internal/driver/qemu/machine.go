@@ -62,7 +62,7 @@ func newMachine(plan driver.Plan, q *process, base driver.Usage) *machine {
 
 // refused says why there can be no machine of a plan.
 func refused(plan driver.Plan) error {
-	if len(plan.Mounts) > 0 {
+	if len(plan.Mounts) > plan.Kept {
 		return (&sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "mounts", Message: "a virtual machine shows no directory of the host's"}).
 			WithAdvice(sandbox.Advise("copy the files in, or take %s", sandbox.Set("driver", "native")))
 	}

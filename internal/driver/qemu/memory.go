@@ -176,7 +176,7 @@ func (d *Driver) RestoreMemory(ctx context.Context, plan driver.Plan, from io.Re
 	if err := refused(plan); err != nil {
 		return nil, err
 	}
-	key, err := d.keyOf(ctx, plan.Template, shapeOf(plan))
+	key, err := d.keyOf(ctx, plan.Template, shapeOf(plan), plan.Mounts...)
 	if err != nil {
 		return nil, createError(err)
 	}

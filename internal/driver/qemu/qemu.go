@@ -133,7 +133,7 @@ func (d *Driver) Name() string { return Name }
 
 // Abilities implements driver.Driver.
 func (d *Driver) Abilities() driver.Abilities {
-	return driver.Abilities{Level: sandbox.LevelVM, Pauses: true, Snapshots: []string{sandbox.SnapshotMemory}, Copier: d, MemoryRestorer: d}
+	return driver.Abilities{Level: sandbox.LevelVM, Shows: true, Pauses: true, Snapshots: []string{sandbox.SnapshotMemory}, Copier: d, MemoryRestorer: d}
 }
 
 // prepare finds out about the host and opens what every machine needs, once. What is

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"pinfold/internal/driver"
@@ -22,7 +23,7 @@ const maxAsked = 256
 // baseFor returns what a machine is best made from: the one with the sandbox in it, where
 // the plan was asked for before. A plan is the same as another that differs in its ID.
 func (d *Driver) baseFor(ctx context.Context, plan driver.Plan) (*base, error) {
-	key, err := d.keyOf(ctx, plan.Template, shapeOf(plan))
+	key, err := d.keyOf(ctx, plan.Template, shapeOf(plan), plan.Mounts...)
 	if err != nil {
 		return nil, err
 	}
@@ -44,9 +45,13 @@ func (d *Driver) baseFor(ctx context.Context, plan driver.Plan) (*base, error) {
 	return d.baseOf(ctx, key)
 }
 
-// untold is a plan without the template, which the machine knows.
+// untold is a plan without the template, which the machine knows, and with the places of
+// its disk where that has what the engine keeps.
 func untold(plan driver.Plan) *driver.Plan {
-	plan.Template = image.Template{}
+	plan.Template, plan.Mounts = image.Template{}, slices.Clone(plan.Mounts)
+	for i := range plan.Mounts {
+		plan.Mounts[i].Host = keptAt(i)
+	}
 	return &plan
 }
 

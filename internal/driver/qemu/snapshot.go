@@ -14,6 +14,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
 	"pinfold/internal/warden/wardenwire"
+	"pinfold/sandbox"
 )
 
 // # Snapshots
@@ -80,7 +81,7 @@ type bases struct {
 }
 
 // keyOf returns what the base for a template and a shape is known by.
-func (d *Driver) keyOf(ctx context.Context, t image.Template, s shape) (key baseKey, err error) {
+func (d *Driver) keyOf(ctx context.Context, t image.Template, s shape, kept ...sandbox.Mount) (key baseKey, err error) {
 	h, err := d.prepare()
 	if err == nil {
 		err = d.claim()
@@ -88,7 +89,7 @@ func (d *Driver) keyOf(ctx context.Context, t image.Template, s shape) (key base
 	if err != nil {
 		return key, err
 	}
-	shows, err := d.diskOf(ctx, h, t)
+	shows, err := d.diskOf(ctx, h, t, kept)
 	if err != nil {
 		return key, err
 	}

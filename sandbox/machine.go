@@ -11,7 +11,7 @@ type MachineSpec struct {
 	Limits    Limits // complete: no field is zero
 	Network   Network
 	Mounts    []Mount
-	Kept      int // of the Mounts, at the end: those that the engine keeps, of packages
+	Kept      int      // of the Mounts, at the end: those that the engine keeps, of packages
 	Require   []string // features that must be enforced
 }
 

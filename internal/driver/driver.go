@@ -110,6 +110,9 @@ type Abilities struct {
 	// Shows says that its machines can show directories that the engine keeps (Plan.Kept).
 	Shows bool
 
+	// Elsewhere says that the template host is not this host's programs in its machines.
+	Elsewhere bool
+
 	// Pauses says that its machines can be paused (MachineAbilities.Pauser), where the
 	// host has what that takes.
 	Pauses bool
@@ -234,7 +237,7 @@ type Plan struct {
 	// Kept is how many of the Mounts, at the end, show directories that the engine keeps:
 	// read-only, of regular files that everybody may read, and the same as long as the
 	// machine is there.
-	Kept int
+	Kept     int
 	Hostname string
 
 	// KillOne says that the kernel is to end one process when there is no memory

@@ -35,8 +35,10 @@ var kinds = map[string]struct {
 // Inside says in what the packages are to be used.
 type Inside struct {
 	Template image.Template
-	Lookup   language.Lookup
-	Host     fs.FS
+	// Where is what a driver shows as the template host, where that is not this host's.
+	Where  string
+	Lookup language.Lookup
+	Host   fs.FS
 	// Driver and Isolation are the request's: a set is installed behind the same wall.
 	Driver, Isolation string
 	// Had are the packages, with versions and digests, that the sets are to have: those of a
@@ -187,7 +189,8 @@ func (in Inside) platform(kind string) (string, error) {
 	if len(in.Template.Layers.Dirs) > 0 {
 		return in.Template.ID + " " + runtime.GOARCH, nil
 	}
-	return path.Base(in.Template.End(in.Host, at)) + " " + runtime.GOARCH, nil
+	platform := path.Base(in.Template.End(in.Host, at)) + " " + runtime.GOARCH
+	return strings.TrimPrefix(in.Where+" "+platform, " "), nil
 }
 
 // dir is where a set's files are, or will be.

@@ -16,7 +16,7 @@ import (
 
 // Abilities says that machines outlive the process that made them.
 func (d *Driver) Abilities() driver.Abilities {
-	return driver.Abilities{Level: sandbox.LevelContainer, Shows: true, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Keeper: d}
+	return driver.Abilities{Level: sandbox.LevelContainer, Shows: true, Elsewhere: true, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Keeper: d}
 }
 
 // load reads what is known of a machine.

@@ -33,5 +33,5 @@ func (d *Driver) Leftovers(context.Context) ([]driver.Leftover, error) { return 
 
 // Abilities says that machines outlive the process that made them.
 func (d *Driver) Abilities() driver.Abilities {
-	return driver.Abilities{Level: sandbox.LevelContainer, Shows: true, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}}
+	return driver.Abilities{Level: sandbox.LevelContainer, Shows: true, Elsewhere: true, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}}
 }

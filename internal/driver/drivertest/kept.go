@@ -16,7 +16,7 @@ import (
 func (h *harness) testKept() {
 	closed := filepath.Join(h.TempDir(), "closed")
 	dir := filepath.Join(closed, "files")
-	for path, mode := range map[string]os.FileMode{closed: 0o700, dir: 0o755, filepath.Join(dir, "below"): 0o755} {
+	for path, mode := range map[string]os.FileMode{closed: 0o700, dir: 0o777, filepath.Join(dir, "below"): 0o777} {
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			h.Fatal(err)
 		}
@@ -27,6 +27,9 @@ func (h *harness) testKept() {
 	words := strings.Repeat("words\n", 10_000)
 	file := filepath.Join(dir, "below", "words")
 	if err := os.WriteFile(file, []byte(words), 0o644); err != nil {
+		h.Fatal(err)
+	}
+	if err := os.Chmod(file, 0o666); err != nil { // nothing but the view keeps anybody from writing
 		h.Fatal(err)
 	}
 	spec := sandbox.Spec{Code: "x", Driver: h.driver.Name()}.WithDefaults().Machine()

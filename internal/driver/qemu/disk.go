@@ -38,7 +38,7 @@ type disk struct {
 	*erofs.Image
 	template image.Template
 	kept     []sandbox.Mount // directories of the engine's beside it
-	inside   image.Template // the same, as the machine finds it
+	inside   image.Template  // the same, as the machine finds it
 	stamp    string
 	changed  atomic.Bool // something that it shows is not what it was
 }

@@ -136,16 +136,22 @@ func (mg *Manager) adopt(ctx context.Context, o records.Sandbox, keeper driver.K
 		mg.log.Warn("an adopted machine's agent does not answer", "sandbox", o.Info.ID, "machine", o.Machine.ID, "error", err)
 		return false
 	}
+	sets, used, err := mg.adoptPackages(ctx, o, plan)
+	if err != nil {
+		mg.log.Warn("the packages of a sandbox are not here any more, so it ends", "sandbox", o.Info.ID, "error", err)
+		return false
+	}
 	if o.Info.Declared != nil { // its doors were closed
 		o.Info.Declared = &sandbox.Network{Mode: sandbox.NetworkNone}
 	}
+	room := mg.gate.Admit(o.Tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs})
 	now := time.Now()
 	life, end := context.WithCancel(context.Background())
 	s := &Sandbox{
 		manager: mg, tenant: o.Tenant, key: o.Key(), level: mg.level(plan.Posture.Driver), request: o.Machine.Request, life: life, end: end, machine: &pool.Machine{Session: session}, guest: agent, kept: true, gate: output, secrets: named(o.Machine.Secrets, o.Machine.Request.Network),
-		release: mg.gate.Admit(o.Tenant, admission.Demand{MemoryBytes: plan.Limits.MemoryBytes, CPUs: plan.Limits.CPUs}),
+		release: func() { used.Release(); room() },
 		expires: now.Add(time.Until(o.Info.ExpiresAt)), used: now, processes: map[string]*Process{}, wake: make(chan struct{}, 1),
-		judge: verdict.Judge{Limits: o.Info.Limits, KillOne: plan.KillOne}, info: o.Info, idles: o.Machine.Request.IdleMS != 0,
+		judge: verdict.Judge{Limits: o.Info.Limits, KillOne: plan.KillOne}, info: o.Info, sets: sets, idles: o.Machine.Request.IdleMS != 0,
 	}
 	s.mu.Lock() // until there is a timer, for who finds it at once
 	defer s.mu.Unlock()

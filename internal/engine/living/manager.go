@@ -50,7 +50,7 @@ type Options struct {
 
 // Packages has what programs can import, see runs.Runner.
 type Packages interface {
-	Packages(tenant string, p, had sandbox.Packages, in sandbox.MachineSpec) (*packages.Sets, error)
+	Packages(ctx context.Context, tenant string, p, had sandbox.Packages, in sandbox.MachineSpec) (*packages.Sets, error)
 	Fetch(ctx context.Context, tenant string, sets *packages.Sets) (*packages.Use, error)
 }
 

@@ -2,8 +2,11 @@ package living
 
 import (
 	"context"
+	"io"
 	"maps"
 
+	"pinfold/internal/driver"
+	"pinfold/internal/engine/records"
 	"pinfold/internal/packages"
 	"pinfold/sandbox"
 )
@@ -19,6 +22,27 @@ func (mg *Manager) fetch(ctx context.Context, tenant string, sets *packages.Sets
 		return nil, nil //nolint:nilnil // there are none
 	}
 	return mg.packages.Fetch(ctx, tenant, sets)
+}
+
+// adoptPackages are the sets that an adopted sandbox shows. None is fetched: what is gone
+// here is gone inside.
+func (mg *Manager) adoptPackages(ctx context.Context, o records.Sandbox, plan driver.Plan) (*packages.Sets, *packages.Use, error) {
+	if o.Info.Packages == nil {
+		return nil, nil, nil //nolint:nilnil // there are none
+	}
+	c := o.Machine.Request
+	spec := c.Machine()
+	if spec.Driver = plan.Posture.Driver; len(plan.Template.Layers.Dirs) > 0 {
+		spec.Template = plan.Template.ID // whatever the name stands for now
+	}
+	sets, err := mg.packages.Packages(ctx, o.Tenant, c.Packages, *o.Info.Packages, spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	used, err := sets.Fetch(ctx, func(context.Context, sandbox.Spec, func(sandbox.Artifact, io.Reader) error) (*sandbox.Result, error) {
+		return nil, sandbox.Errorf(sandbox.CodePackagesFailed, "the packages are gone")
+	})
+	return sets, used, err
 }
 
 // hasPackages are the packages that the sandbox shows, with versions and digests.

@@ -31,7 +31,7 @@ func (mg *Manager) planSandbox(ctx context.Context, tenant string, c sandbox.Cre
 	if ofImage {
 		spec.Template = from.image
 	}
-	if p.sets, err = mg.packages.Packages(tenant, c.Packages, from.had(), spec); err != nil {
+	if p.sets, err = mg.packages.Packages(ctx, tenant, c.Packages, from.had(), spec); err != nil {
 		return p, err
 	}
 	d, plan, err := mg.planner.Plan(ctx, p.sets.Within(spec), records.NewID(""))

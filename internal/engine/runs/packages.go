@@ -12,7 +12,7 @@ import (
 
 // Packages says which sets of packages a machine is to show; nil: none. It fetches nothing.
 // had is as packages.Inside has it.
-func (rn *Runner) Packages(tenant string, p, had sandbox.Packages, in sandbox.MachineSpec) (*packages.Sets, error) {
+func (rn *Runner) Packages(ctx context.Context, tenant string, p, had sandbox.Packages, in sandbox.MachineSpec) (*packages.Sets, error) {
 	if p.Empty() {
 		return nil, nil //nolint:nilnil // there are none
 	}
@@ -20,8 +20,15 @@ func (rn *Runner) Packages(tenant string, p, had sandbox.Packages, in sandbox.Ma
 	if err != nil {
 		return nil, err
 	}
+	shown, where := t, ""
+	if d, plan, err := rn.planner.Plan(ctx, in, ""); err == nil && d.Abilities().Elsewhere && len(t.Layers.Dirs) == 0 {
+		where = d.Name()
+		if shown = plan.Template; shown.ID != t.ID {
+			where = shown.ID
+		}
+	} // an error is said by who plans the machine with the packages
 	return rn.packages.Want(tenant, p, packages.Inside{
-		Template: t, Lookup: rn.planner.Lookup(t), Host: rn.host, Driver: in.Driver, Isolation: in.Isolation, Had: had,
+		Template: t, Where: where, Lookup: rn.planner.Lookup(shown), Host: rn.host, Driver: in.Driver, Isolation: in.Isolation, Had: had,
 	})
 }
 
@@ -34,7 +41,7 @@ type planned struct {
 
 // plan says what a run takes, packages included. It fetches none.
 func (rn *Runner) plan(ctx context.Context, tenant string, spec sandbox.Spec, id string) (p planned, err error) {
-	if p.packages, err = rn.Packages(tenant, spec.Packages, sandbox.Packages{}, spec.Machine()); err != nil {
+	if p.packages, err = rn.Packages(ctx, tenant, spec.Packages, sandbox.Packages{}, spec.Machine()); err != nil {
 		return p, err
 	}
 	p.driver, p.plan, err = rn.planner.Plan(ctx, p.packages.Within(spec.Machine()), id)
@@ -52,7 +59,7 @@ func (rn *Runner) Fetch(ctx context.Context, tenant string, sets *packages.Sets)
 
 // Bundle writes packages to a file for other machines, and says what is in it.
 func (rn *Runner) Bundle(ctx context.Context, p sandbox.Packages, in sandbox.MachineSpec, to io.Writer) ([]packages.Loaded, error) {
-	sets, err := rn.Packages(records.LocalTenant, p, sandbox.Packages{}, in)
+	sets, err := rn.Packages(ctx, records.LocalTenant, p, sandbox.Packages{}, in)
 	if err != nil {
 		return nil, err
 	}

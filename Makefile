@@ -41,8 +41,9 @@ setup: ## install what the tests need (root), or say what is missing
 test: setup check ## set-up, check, then every test
 	@scripts/test
 
-test-machines: setup ## Debian 12 and 13 in virtual machines (x86-64, arm64), every Python of Debian's (half an hour)
+test-machines: setup ## Debian 12 and 13 in virtual machines (x86-64, arm64), every Python of Debian's, every client in emulated sandboxes (an hour)
 	PINFOLD_TEST_MACHINES=1 PINFOLD_TEST_ALL=1 $(GO) test -count=1 -v -timeout 60m -run '^Test(Kernels|Debian13|Debian13ARM64|Pythons)$$' ./test/kernels
+	PINFOLD_TEST_MACHINES=1 PINFOLD_TEST_ALL=1 $(GO) test -count=1 -v -timeout 60m -run '^Test(QEMU|PackagesOfDrivers)$$' ./test/network
 
 soak: build setup ## thousands of sandboxes, forks and faults, and 5,000 that live at once (root; ten minutes)
 	@scripts/soak

@@ -152,7 +152,7 @@ Integrity is a result that lies; SelfDoS and Inside stay within the sandbox.
 	}
 	b.WriteString("\n## Accepted on some machines\n\nFrom test/attacks/testdata/declared.txt. NOCONTROL: the attack is made and refused, but that it would succeed\nwithout our defence cannot be shown here. UNSUPPORTED: results name the gap in not_enforced.\n\n| outcome | case | why |\n|---|---|---|\n")
 	writeDeclared(&b, declared)
-	b.WriteString("\n## With a kernel of the sandbox's own\n\n`TestAttacksOnGVisor` makes the attacks again in sandboxes of the gvisor driver, but for those on forked\ninterpreters and on views of the host. From test/attacks/testdata/declared-gvisor.txt: what is otherwise there, and why that is\nno hole.\n\n| outcome | case | why |\n|---|---|---|\n")
+	b.WriteString("\n## With a kernel of the sandbox's own\n\n`TestAttacksOnGVisor` makes the attacks again in sandboxes of the gvisor driver, but for those on forked\ninterpreters, on views of the host and on an agent that is silent. From test/attacks/testdata/declared-gvisor.txt: what is otherwise there, and why that is\nno hole.\n\n| outcome | case | why |\n|---|---|---|\n")
 	writeDeclared(&b, gvisor)
 	b.WriteString("\n## Made elsewhere, or later\n\n| attack | where |\n|---|---|\n")
 	for _, e := range elsewhere {

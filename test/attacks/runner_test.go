@@ -44,6 +44,10 @@ func groups() [][]Case {
 	}
 }
 
+// waits says that a case is about how long the host waits for a silent agent, which is the same
+// whatever makes the sandbox and whoever does: it is tried once.
+func waits(c Case) bool { return c.ID == "PT-02-silence" || c.ID == "PT-02-mute" }
+
 func TestAttacks(t *testing.T) {
 	if os.Geteuid() != 0 && !ordinary() {
 		t.Skip("the positive controls need root")
@@ -55,6 +59,9 @@ func TestAttacks(t *testing.T) {
 	counts := map[Outcome]int{}
 	for _, group := range groups() {
 		for _, c := range group {
+			if ordinary() && waits(c) {
+				continue
+			}
 			t.Run(c.ID, func(t *testing.T) {
 				start := time.Now()
 				here := *a
@@ -106,6 +113,9 @@ func TestAttacksOnGVisor(t *testing.T) {
 	declared := readGVisorDeclared(t)
 	for _, group := range gvisorCases() {
 		for _, c := range group {
+			if waits(c) {
+				continue
+			}
 			t.Run(c.ID, func(t *testing.T) {
 				here := *a
 				here.T, here.dir = t, t.TempDir()

@@ -13,3 +13,6 @@ import (
 func whole() cli.Whole {
 	return func() error { return wholebin.Exec(os.Args) }
 }
+
+// child is nobody: see whole.go.
+func child([]string) (status int, over bool) { return 0, false }

@@ -26,6 +26,9 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == probe.ChildCommand {
 		os.Exit(probe.Child(os.Args[2:], os.Stdout))
 	}
+	if status, over := child(os.Args[1:]); over {
+		os.Exit(status)
+	}
 	// Nothing of ours writes to the standard log. net/http does, with the bytes of servers
 	// that break the protocol, and what a sandbox asked for may choose these.
 	log.SetOutput(io.Discard)

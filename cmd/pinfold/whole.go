@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"pinfold/internal/bench"
+	"pinfold/internal/bench/load"
 	"pinfold/internal/cli"
 	"pinfold/internal/compare"
 	"pinfold/internal/config"
@@ -26,6 +27,14 @@ import (
 	"pinfold/internal/wiring"
 	"pinfold/sandbox"
 )
+
+// child is the benchmark's client, if this process is to be that.
+func child(args []string) (status int, over bool) {
+	if len(args) == 0 || args[0] != load.Command {
+		return 0, false
+	}
+	return load.Main(args[1:], os.Stdout, os.Stderr), true
+}
 
 // whole is what the lean program is without.
 func whole() cli.Whole {

@@ -67,6 +67,7 @@ func parts() []part {
 		{"density", "1 to 1,000 living sandboxes: memory, and what growth costs", true, (*session).density},
 		{"neighbours", "runs while another sandbox works at its limits", true, (*session).neighbours},
 		{"transfer", "files up and down, output", true, (*session).transfer},
+		{"network", "declared endpoints: requests, streams, memory, unused", false, (*session).network},
 		{"driver", "the native driver alone, in process", false, (*session).driverAlone},
 		{"endurance", "many sandboxes made and destroyed", false, (*session).endurance},
 	}

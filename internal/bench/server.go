@@ -144,7 +144,8 @@ func (s *session) dataPool() int {
 	return poolSize
 }
 
-func (s *session) launch(name, config string) (*server, error) {
+// launch starts a server with a configuration and what is added to its environment.
+func (s *session) launch(name, config string, env ...string) (*server, error) {
 	state := filepath.Join(s.dir, "server-"+name)
 	if err := os.Mkdir(state, 0o700); err != nil {
 		return nil, err
@@ -157,7 +158,7 @@ func (s *session) launch(name, config string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := startChild([]string{s.o.Program, "serve", "--config", file, "--state", state, "--listen", address})
+	c, err := startChild([]string{s.o.Program, "serve", "--config", file, "--state", state, "--listen", address}, env...)
 	if err != nil {
 		return nil, err
 	}

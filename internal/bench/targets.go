@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // aim is one target: what must hold, and where its number is found.
@@ -18,6 +19,7 @@ const (
 	groupCold  = "One program, one process, no daemon"
 	groupServe = "The server"
 	groupWarm  = "Warm interpreters"
+	groupNet   = "Declared endpoints"
 )
 
 // targets judges every aim.
@@ -66,7 +68,7 @@ func beside(table, a, b string) func(*Report) float64 {
 }
 
 func aims() []aim {
-	return append(append(coldAims(), serveAims()...), warmAims()...)
+	return slices.Concat(coldAims(), serveAims(), warmAims(), networkAims())
 }
 
 func coldAims() []aim {
@@ -113,6 +115,31 @@ func warmAims() []aim {
 		{groupWarm, "at most 3 MB unshared for a warm sandbox that waits", atMost(3e6/1024, UnitKB, cellOf("waiting", "a warm Python", "each_kb"))},
 		{groupWarm, "a run among 1,000 living sandboxes at most 1.3 × one among 1", growth("run_ms")},
 	}
+}
+
+func networkAims() []aim {
+	const table = "network-requests"
+	var all []aim
+	for _, k := range []struct {
+		what        string
+		median, p99 float64
+	}{{askPlain, 1, 5}, {askTLS, 1, 5}, {askEnded, 2, 8}} {
+		for _, kind := range []string{kindKept, kindNew} {
+			row := rowOf(kind, k.what, wayEndpoint)
+			all = append(all, aim{groupNet, fmt.Sprintf("%s, %s: a median of at most %.0f ms and a p99 of at most %.0f ms added to a request", k.what, kind, k.median, k.p99), func(r *Report) (float64, bool, string) {
+				median, p99 := r.Find(table, row, "added_median_ms"), r.Find(table, row, "added_p99_ms")
+				return median + p99, median <= k.median && p99 <= k.p99, UnitMS.Format(median) + " and " + UnitMS.Format(p99)
+			}})
+		}
+	}
+	return append(all,
+		aim{groupNet, "one connection at 400 MB/s and more, passed through", atLeast(400, UnitSpeed, cellOf("network-stream", askTLS+": "+wayEndpoint, "median_mb_s"))},
+		aim{groupNet, "the same without TLS", atLeast(400, UnitSpeed, cellOf("network-stream", askPlain+": "+wayEndpoint, "median_mb_s"))},
+		aim{groupNet, "three endpoints cost at most 100 kB more for each of many sandboxes", atMost(1e5/1024, UnitKB, func(r *Report) float64 {
+			return math.Max(r.Find("network-memory", boxesPassed, "more_kb"), r.Find("network-memory", boxesEnded, "more_kb"))
+		})},
+		aim{groupNet, "a warm run with endpoints that it does not use at most 0.3 ms above one with none", atMost(0.3, UnitMS, cellOf("network-unused", runDeclared, "more_ms"))},
+	)
 }
 
 // fullLevel is the number of living sandboxes that the aims speak of.

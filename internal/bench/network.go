@@ -78,7 +78,7 @@ func (s *session) network() error {
 // box is a sandbox that may reach the names, with the client in it.
 func (w *ways) box(ctx context.Context) (*client.Sandbox, error) {
 	n := w.declared()
-	n.Limits = sandbox.NetworkLimits{Connections: 1024, Requests: 1 << 30, BytesUp: 1 << 40, BytesDown: 1 << 40}
+	n.Limits = sandbox.NetworkLimits{Connections: 1024, Requests: 1_000_000_000, BytesUp: 1 << 40, BytesDown: 1 << 40}
 	x, err := w.server.cl.Create(ctx, sandbox.Create{
 		TTLMS: time.Hour.Milliseconds(), Network: n,
 		Limits: sandbox.Limits{MemoryBytes: 1 << 30, Processes: 256, DiskBytes: 512 << 20, FileSizeBytes: 256 << 20},

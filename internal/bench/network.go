@@ -138,7 +138,7 @@ func (w *ways) legs(x *client.Sandbox) []*leg {
 	return all
 }
 
-// do has a leg's client do a task, and reads what it saw.
+// ask has a leg's client do a task, and reads what it saw.
 func (l *leg) ask(ctx context.Context, t load.Task) (seen load.Seen, err error) {
 	t.Wait = time.Minute
 	out, err := l.do(ctx, t)

@@ -56,7 +56,6 @@ func (s *session) network() error {
 	if err != nil {
 		return err
 	}
-	w.server.warm = true // known to be there, or the run fails
 	x, err := w.box(s.ctx)
 	if err != nil {
 		return err

@@ -55,7 +55,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		err = main(args[0], stdout)
 	}
 	if err != nil {
-		fmt.Fprintln(stderr, err) //nolint:errcheck // nobody else to tell
+		fmt.Fprintln(stderr, err)
 		return 1
 	}
 	return 0

@@ -80,7 +80,7 @@ func (w *ways) box(ctx context.Context) (*client.Sandbox, error) {
 	n.Limits = sandbox.NetworkLimits{Connections: 1024, Requests: 1_000_000_000, BytesUp: 1 << 40, BytesDown: 1 << 40}
 	x, err := w.server.cl.Create(ctx, sandbox.Create{
 		TTLMS: time.Hour.Milliseconds(), Network: n,
-		Limits: sandbox.Limits{MemoryBytes: 1 << 30, Processes: 256, DiskBytes: 512 << 20, FileSizeBytes: 256 << 20},
+		Limits: sandbox.Limits{MemoryBytes: 1 << 30, Processes: 256, OpenFiles: 4096, DiskBytes: 512 << 20, FileSizeBytes: 256 << 20},
 	})
 	if err != nil {
 		return nil, err

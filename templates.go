@@ -41,7 +41,7 @@ func (l *Local) BuildTemplate(ctx context.Context, declaration string, o BuildOp
 	if err != nil {
 		return BuiltTemplate{}, err
 	}
-	r, err := build.Build(ctx, s, build.In(l.engine.Manager, records.LocalTenant), d, build.Options{Name: o.Name, Dir: o.Dir, Fresh: o.Fresh, Progress: o.Progress})
+	r, err := build.Build(ctx, s, build.In(l.engine.Manager, l.engine.Runner, records.LocalTenant), d, build.Options{Name: o.Name, Dir: o.Dir, Fresh: o.Fresh, Progress: o.Progress})
 	if err != nil {
 		return BuiltTemplate{}, err
 	}

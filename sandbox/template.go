@@ -2,11 +2,14 @@ package sandbox
 
 // BuiltTemplate is what became of a template's declaration.
 type BuiltTemplate struct {
-	Name   string `json:"name"`
-	Image  string `json:"image"`  // the hash of its content
-	Bytes  int64  `json:"bytes"`  // of all its files
-	Cached bool   `json:"cached"` // an earlier build's image is taken
-	WallMS int64  `json:"wall_ms"`
+	Name  string `json:"name"`
+	Image string `json:"image"` // the hash of its content
+	Bytes int64  `json:"bytes"` // of all its files
+	// Packages are those of indexes that are in it, with versions and digests.
+	Packages Packages `json:"packages,omitzero"`
+
+	Cached bool  `json:"cached"` // an earlier build's image is taken
+	WallMS int64 `json:"wall_ms"`
 }
 
 // BuildEvent says how far the build of a template is.

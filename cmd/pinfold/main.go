@@ -57,9 +57,12 @@ func images(state string) string {
 
 // ownOptions are those of an engine for whoever runs a program here: this host's user, and
 // their own operator.
-func ownOptions() engine.Options {
+func ownOptions() engine.Options { return optionsIn(defaults.State()) }
+
+// optionsIn are the same with packages in another state.
+func optionsIn(state string) engine.Options {
 	o := engine.Options{Policy: admission.Policy{Network: admission.Network{Own: true}}}
-	if state := defaults.State(); state != "" {
+	if state != "" {
 		o.Packages = packages.New(packages.Options{Dir: filepath.Join(state, packages.DirName), Indexes: packages.FromEnv()})
 	}
 	return o

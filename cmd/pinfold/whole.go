@@ -80,7 +80,9 @@ func newStronger(ctx context.Context, p *policy.Policy, ask runs.Approver) (cli.
 
 // sandboxes opens an engine for the steps of a template's build.
 func sandboxes(ctx context.Context, images string) (build.Sandboxes, func() error, error) {
-	e, err := wiring.NewEngine(engine.Options{Store: memstore.New(memstore.Options{})}, wiring.Parts{Images: images})
+	o := optionsIn(filepath.Dir(images))
+	o.Store = memstore.New(memstore.Options{})
+	e, err := wiring.NewEngine(o, wiring.Parts{Images: images})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,7 +90,7 @@ func sandboxes(ctx context.Context, images string) (build.Sandboxes, func() erro
 		_ = e.Close()
 		return nil, nil, err
 	}
-	return build.In(e.Manager, records.LocalTenant), e.Close, nil
+	return build.In(e.Manager, e.Runner, records.LocalTenant), e.Close, nil
 }
 
 // bundle writes packages, of which an engine of our own fetches what is not here.

@@ -85,6 +85,7 @@ var policyMeanings = map[string]string{
 	"PolicyTouched.tenant":      "Whose it was.",
 	"PolicyTouched.unscanned":   "Its findings are not known.",
 	"PolicyTouched.rules":       "The rules that matched, and what each would have changed.",
+	"BuiltTemplate.packages":    "The packages of indexes that are in it, or in what it begins with: all that was installed, with versions and digests.",
 	"Result.findings_missed":    "There was more in the program than a scan tells.",
 	"Result.policy":             "What the operator's rules have made of the request, where there are some.",
 	"Sandbox.policy":            "What the operator's rules have made of the request, where there are some.",

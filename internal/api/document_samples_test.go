@@ -219,7 +219,7 @@ func samples() map[reflect.Type]any {
 		sampleSecret(),
 		samplePool(),
 		List[sandbox.PoolInfo]{Items: []sandbox.PoolInfo{samplePool()}},
-		sandbox.BuiltTemplate{Name: "tools", Image: "sha256:84c061cb3e6d8a16176335a9b642c50c4268636a7567f1457235971936934804", Bytes: 187_800_000, WallMS: 41_000},
+		sandbox.BuiltTemplate{Name: "tools", Image: "sha256:84c061cb3e6d8a16176335a9b642c50c4268636a7567f1457235971936934804", Bytes: 187_800_000, Packages: sandbox.Packages{Python: []string{"rich==13.9.4 --hash=sha256:" + strings.Repeat("0a", 32)}}, WallMS: 41_000},
 		List[sandbox.AuditEntry]{Items: []sandbox.AuditEntry{sampleEntry()}, Next: "18"},
 		sampleRecord(),
 		sampleApproval(),

@@ -12,7 +12,7 @@ import (
 // Builder makes templates of declarations, in the server's own sandboxes.
 type Builder func(ctx context.Context, d *build.Declaration, o build.Options) (build.Result, error)
 
-const buildDescription = `Makes a template of a declaration: a base, packages, files and commands; docs/templates.md says what each field means. Its steps run in sandboxes of the server's. Files beside a declaration are for the command line: here a file has content or content_base64. One template is built at a time.
+const buildDescription = `Makes a template of a declaration: a base, packages, files and commands; docs/templates.md says what each field means. Its steps run in sandboxes of the server's. Files beside a declaration are for the command line: here a file has content or content_base64, and packages are those of the indexes that the operator names. One template is built at a time.
 
 With "Accept: text/event-stream" the answer is a stream: progress (BuildEvents), and at the end result (a BuiltTemplate) or error. When the client goes away, the build is cancelled and nothing of it is kept.`
 

@@ -24,13 +24,14 @@ const buildLong = `Make a template of a declaration, a file in YAML or JSON:
 
   name: data
   base: {debian: {suite: bookworm, packages: [python3-pip, python3-numpy]}}    # or the name of a template
-  packages: {python: [wheels/tool-1.0-py3-none-any.whl]}    # and npm: [x.tgz], debian: [y.deb]
+  packages: {python: ["rich==13.9.4", wheels/tool-1.0-py3-none-any.whl]}    # and npm: ["left-pad@1.3.0", x.tgz], debian: [y.deb]
   files: [{path: /etc/tool.conf, content: "level = 3\n"}, {path: /opt/app, from: app}]
   env: {TOOL_CONFIG: /etc/tool.conf}
   run: ["python3 -m tool --self-test"]
 
-Files are named relative to the declaration and lie beside it. Packages are installed and
-commands run in a sandbox, without a network; they can write to /usr/local, /opt, /srv and
+Files are named relative to the declaration and lie beside it. Packages by name are fetched
+first, of the indexes in PINFOLD_PYTHON_INDEX and PINFOLD_NPM_INDEX (docs/packages.md).
+Those in files are installed and commands run in a sandbox, without a network; they can write to /usr/local, /opt, /srv and
 what "writable" names. The same declaration over the same files gives the same image, and
 a second build takes it. docs/templates.md says the rest.
 

@@ -93,6 +93,11 @@ func showTable(s shownTemplate, accountErr error) *table {
 	t.row("size", megabytes(s.Bytes)+" in "+strconv.Itoa(len(image.Layers))+" layers")
 	t.row("from", strings.TrimSpace(s.From.Kind+" "+s.From.Reference))
 	t.row("digest", s.From.Digest)
+	for _, kind := range sandbox.PackageKinds() {
+		for _, p := range s.From.Packages.Of(kind) {
+			t.row("package", kind+":"+p)
+		}
+	}
 	t.row("added", s.Added.Format(time.RFC3339))
 	t.row("user", user)
 	t.row("directory", cmp.Or(image.Config.WorkingDir, "/"))

@@ -1,12 +1,15 @@
 package packages
 
 import (
+	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"pinfold/sandbox"
 )
@@ -27,6 +30,32 @@ func (u *Use) Release() {
 	for _, h := range u.held {
 		_ = h.dir.Close() // only a lock
 	}
+}
+
+// Tree is the files of a set that is held.
+type Tree struct {
+	Kind   string
+	Env    string // the variable in which programs look for such a place
+	SHA256 string // of the files, with their names
+
+	dir string
+}
+
+// Trees are the files of the sets.
+func (u *Use) Trees() (all []Tree) {
+	if u == nil {
+		return nil
+	}
+	for _, h := range u.held {
+		all = append(all, Tree{h.Kind, kinds[h.Kind].env, h.SHA256, filepath.Join(h.dir.Name(), treeName)})
+	}
+	return all
+}
+
+// Add adds the files to an archive, below a place in it.
+func (t Tree) Add(ctx context.Context, place string, when time.Time, to *tar.Writer) error {
+	_, _, err := addTree(ctx, t.dir, strings.TrimSuffix(place, "/")+"/", when, to)
+	return err
 }
 
 // Fetch has the sets here, and fetches what is not. Others that want the same meanwhile

@@ -130,12 +130,24 @@ func (s sink) Remove(_ context.Context, name string) error {
 
 // writeTree writes a set's files as an archive that is the same wherever the set is.
 func writeTree(ctx context.Context, dir string, to io.Writer) (files, bytes int64, err error) {
+	out := tar.NewWriter(to)
+	files, bytes, err = addTree(ctx, dir, "", time.Unix(0, 0), out)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := out.Close(); err != nil {
+		return 0, 0, unusable(err)
+	}
+	return files, bytes, nil
+}
+
+// addTree adds a set's files to an archive, with names that begin with before.
+func addTree(ctx context.Context, dir, before string, when time.Time, out *tar.Writer) (files, bytes int64, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return 0, 0, unusable(err)
 	}
 	defer root.Close() //nolint:errcheck // only read
-	out := tar.NewWriter(to)
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
@@ -148,7 +160,7 @@ func writeTree(ctx context.Context, dir string, to io.Writer) (files, bytes int6
 			return err
 		}
 		files++
-		h := &tar.Header{Name: name, Mode: dirMode, Typeflag: tar.TypeDir, ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+		h := &tar.Header{Name: before + name, Mode: dirMode, Typeflag: tar.TypeDir, ModTime: when, Format: tar.FormatPAX}
 		if d.IsDir() {
 			h.Name += "/"
 			return out.WriteHeader(h)
@@ -169,7 +181,10 @@ func writeTree(ctx context.Context, dir string, to io.Writer) (files, bytes int6
 		_, err = io.Copy(out, f)
 		return err
 	})
-	if err = errors.Join(err, out.Close()); err != nil {
+	switch {
+	case ctx.Err() != nil:
+		return 0, 0, context.Cause(ctx)
+	case err != nil:
 		return 0, 0, unusable(err)
 	}
 	return files, bytes, nil

@@ -35,6 +35,8 @@ var kinds = map[string]struct {
 // Inside says in what the packages are to be used.
 type Inside struct {
 	Template image.Template
+	// Image is the image that Template is, where that stands for it under an ID of the moment.
+	Image string
 	// Where is what a driver shows as the template host, where that is not this host's.
 	Where  string
 	Lookup language.Lookup
@@ -187,7 +189,7 @@ func (in Inside) platform(kind string) (string, error) {
 		}
 	}
 	if len(in.Template.Layers.Dirs) > 0 {
-		return in.Template.ID + " " + runtime.GOARCH, nil
+		return cmp.Or(in.Image, in.Template.ID) + " " + runtime.GOARCH, nil
 	}
 	platform := path.Base(in.Template.End(in.Host, at)) + " " + runtime.GOARCH
 	return strings.TrimPrefix(in.Where+" "+platform, " "), nil
@@ -220,7 +222,8 @@ func (w *Sets) Within(m sandbox.MachineSpec) sandbox.MachineSpec {
 	return m
 }
 
-// Env names the sets to programs, behind what the request has in the same variables.
+// Env names the sets to programs, in variables behind what the request has there, or before
+// what the template has.
 func (w *Sets) Env(asked map[string]string) map[string]string {
 	if w == nil {
 		return asked
@@ -231,9 +234,23 @@ func (w *Sets) Env(asked map[string]string) map[string]string {
 	}
 	for _, one := range w.all {
 		k := kinds[one.Kind]
-		env[k.env] = strings.TrimPrefix(env[k.env]+":"+k.shown, ":")
+		if asked := env[k.env]; asked != "" {
+			env[k.env] = asked + ":" + k.shown
+		} else {
+			env[k.env] = strings.TrimSuffix(k.shown+":"+w.inside.variable(k.env), ":")
+		}
 	}
 	return env
+}
+
+// variable is what the template has in one.
+func (in Inside) variable(name string) string {
+	for _, kv := range in.Template.Env {
+		if n, value, _ := strings.Cut(kv, "="); n == name {
+			return value
+		}
+	}
+	return ""
 }
 
 // template is the name under which an installer's sandbox has the same template.
@@ -251,5 +268,5 @@ func (w *Sets) Showable(d driver.Driver) error {
 	}
 	return (&sandbox.Error{
 		Code: sandbox.CodePackagesFailed, Field: "packages", Message: fmt.Sprintf("the %s driver cannot show packages", d.Name()),
-	}).WithAdvice(sandbox.Advise("leave them out and take a template that has them, or %s", sandbox.Set("driver", "native")))
+	}).WithAdvice(sandbox.Advise("leave them out and take a template that has them, or %s; docker, gvisor and qemu show them, too", sandbox.Set("driver", "native")))
 }

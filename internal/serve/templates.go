@@ -29,6 +29,6 @@ func (s *server) builder() api.Builder {
 		if err != nil {
 			return build.Result{}, err
 		}
-		return build.Build(ctx, store, build.In(s.engine.Manager, buildTenant), d, o)
+		return build.Build(ctx, store, build.In(s.engine.Manager, s.engine.Runner, buildTenant), d, o)
 	}
 }

@@ -69,9 +69,11 @@ type Template struct {
 
 // Origin says where an image came from.
 type Origin struct {
-	Kind      string `json:"kind"` // "archive", "root", "registry"
+	Kind      string `json:"kind"` // "archive", "root", "registry", "build"
 	Reference string `json:"reference,omitempty"`
 	Digest    string `json:"digest,omitempty"` // of the manifest
+	// Packages are those of indexes that a build has put into it, or into what it begins with.
+	Packages sandbox.Packages `json:"packages,omitzero"`
 }
 
 // maxName bounds a template's name, in bytes. It becomes the name of a file.

@@ -13,6 +13,21 @@ import (
 // Packages says which sets of packages a machine is to show; nil: none. It fetches nothing.
 // had is as packages.Inside has it.
 func (rn *Runner) Packages(ctx context.Context, tenant string, p, had sandbox.Packages, in sandbox.MachineSpec) (*packages.Sets, error) {
+	return rn.wanted(ctx, tenant, p, in, packages.Inside{Had: had})
+}
+
+// PackagesOf has packages here for the programs of an image, which the machine shows under
+// an ID of the moment, until they are released.
+func (rn *Runner) PackagesOf(ctx context.Context, tenant string, p sandbox.Packages, in sandbox.MachineSpec, image string) (*packages.Use, error) {
+	sets, err := rn.wanted(ctx, tenant, p, in, packages.Inside{Image: image})
+	if err != nil || sets == nil {
+		return nil, err
+	}
+	return rn.Fetch(ctx, tenant, sets)
+}
+
+// wanted fills in what the packages are used in.
+func (rn *Runner) wanted(ctx context.Context, tenant string, p sandbox.Packages, in sandbox.MachineSpec, inside packages.Inside) (*packages.Sets, error) {
 	if p.Empty() {
 		return nil, nil //nolint:nilnil // there are none
 	}
@@ -20,16 +35,15 @@ func (rn *Runner) Packages(ctx context.Context, tenant string, p, had sandbox.Pa
 	if err != nil {
 		return nil, err
 	}
-	shown, where := t, ""
+	shown := t
 	if d, plan, err := rn.planner.Plan(ctx, in, ""); err == nil && d.Abilities().Elsewhere && len(t.Layers.Dirs) == 0 {
-		where = d.Name()
+		inside.Where = d.Name()
 		if shown = plan.Template; shown.ID != t.ID {
-			where = shown.ID
+			inside.Where = shown.ID
 		}
 	} // an error is said by who plans the machine with the packages
-	return rn.packages.Want(tenant, p, packages.Inside{
-		Template: t, Where: where, Lookup: rn.planner.Lookup(shown), Host: rn.host, Driver: in.Driver, Isolation: in.Isolation, Had: had,
-	})
+	inside.Template, inside.Lookup, inside.Host, inside.Driver, inside.Isolation = t, rn.planner.Lookup(shown), rn.host, in.Driver, in.Isolation
+	return rn.packages.Want(tenant, p, inside)
 }
 
 // planned is the machine that a run takes.

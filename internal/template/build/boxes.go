@@ -7,7 +7,9 @@ import (
 	"sync"
 
 	"pinfold/internal/engine/living"
+	"pinfold/internal/engine/runs"
 	"pinfold/internal/engine/stdio"
+	"pinfold/internal/packages"
 	"pinfold/sandbox"
 )
 
@@ -15,6 +17,9 @@ import (
 type Sandboxes interface {
 	// Create makes a living sandbox, which the caller destroys.
 	Create(ctx context.Context, c sandbox.Create) (Sandbox, error)
+	// Packages has packages of the operator's indexes here, until they are released, for the
+	// programs of an image, of which sandboxes can be made as template.
+	Packages(ctx context.Context, p sandbox.Packages, template, image string) (*packages.Use, error)
 }
 
 // Sandbox is a living sandbox.
@@ -27,11 +32,20 @@ type Sandbox interface {
 }
 
 // In has a tenant's sandboxes of an engine.
-func In(m *living.Manager, tenant string) Sandboxes { return engineBoxes{m, tenant} }
+func In(m *living.Manager, r *runs.Runner, tenant string) Sandboxes {
+	return engineBoxes{m, r, tenant}
+}
 
 type engineBoxes struct {
 	manager *living.Manager
+	runner  *runs.Runner
 	tenant  string
+}
+
+// Packages implements Sandboxes.
+func (e engineBoxes) Packages(ctx context.Context, p sandbox.Packages, template, image string) (*packages.Use, error) {
+	in := sandbox.Spec{Template: template, Driver: stepDriver}.WithDefaults().Machine()
+	return e.runner.PackagesOf(ctx, e.tenant, p, in, image)
 }
 
 // Create implements Sandboxes.

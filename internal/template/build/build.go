@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"pinfold/internal/packages"
 	"pinfold/internal/template"
 	"pinfold/sandbox"
 )
@@ -40,7 +41,7 @@ type Result struct {
 
 // Built is the result as servers and programs say it.
 func (r Result) Built() sandbox.BuiltTemplate {
-	return sandbox.BuiltTemplate{Name: r.Name, Image: string(r.Image.ID), Bytes: r.Image.Bytes(), Cached: r.Cached, WallMS: r.WallMS}
+	return sandbox.BuiltTemplate{Name: r.Name, Image: string(r.Image.ID), Bytes: r.Image.Bytes(), Packages: r.From.Packages, Cached: r.Cached, WallMS: r.WallMS}
 }
 
 // building is one build.
@@ -54,6 +55,9 @@ type building struct {
 	tell   func(sandbox.BuildEvent)
 	output io.Writer
 	event  sandbox.BuildEvent
+
+	fetched *packages.Use    // of indexes; nil: there are none
+	had     sandbox.Packages // that the base has of indexes
 }
 
 func (a amounts) time() time.Duration { return time.Duration(a.timeMS) * time.Millisecond }
@@ -94,7 +98,7 @@ func Build(ctx context.Context, s *template.Store, boxes Sandboxes, d *Declarati
 	if err != nil {
 		return Result{}, err
 	}
-	t, err := s.Keep(name, image, template.Origin{Kind: "build", Reference: cmp.Or(d.Base.Template, b.debianName())})
+	t, err := s.Keep(name, image, template.Origin{Kind: "build", Reference: cmp.Or(d.Base.Template, b.debianName()), Packages: b.recorded()})
 	return Result{Template: t, Cached: cached, WallMS: time.Since(began).Milliseconds()}, err
 }
 
@@ -145,7 +149,7 @@ func (b *building) came(e template.Event) {
 // count is how many steps there are.
 func (b *building) count() int {
 	n := 1 + len(b.in.debs) + len(b.d.Run)
-	for _, there := range []bool{len(b.in.files) > 0, len(b.in.wheels) > 0, len(b.in.npm) > 0, b.d.runsAnything(), b.d.Start != ""} {
+	for _, there := range []bool{!b.d.Packages.named().Empty(), len(b.in.files) > 0, len(b.in.wheels) > 0, len(b.in.npm) > 0, b.d.runsAnything(), b.d.Start != ""} {
 		if there {
 			n++
 		}
@@ -160,6 +164,10 @@ func (b *building) image(ctx context.Context) (image template.Image, cached bool
 		return image, false, err
 	}
 	defer done()
+	if err := b.fetch(ctx, base); err != nil {
+		return image, false, err
+	}
+	defer b.fetched.Release()
 	key := b.key(base)
 	if !b.fresh {
 		if image, ok := b.store.Built(key); ok {
@@ -168,7 +176,7 @@ func (b *building) image(ctx context.Context) (image template.Image, cached bool
 	}
 	image = base
 	image.Config = b.config(base.Config)
-	for _, add := range []func(context.Context, template.Image) (template.Image, error){b.unpackDebs, b.addFiles, b.runSteps, b.tryStart} {
+	for _, add := range []func(context.Context, template.Image) (template.Image, error){b.addFetched, b.unpackDebs, b.addFiles, b.runSteps, b.tryStart} {
 		if image, err = add(ctx, image); err != nil {
 			return image, false, err
 		}
@@ -194,6 +202,7 @@ func (b *building) base(ctx context.Context) (template.Image, func(), error) {
 		}
 		return template.Image{}, nil, e.WithField("base")
 	}
+	b.had = u.Template.From.Packages
 	return u.Template.Image, u.Close, nil
 }
 
@@ -240,6 +249,7 @@ func (b *building) config(base template.Config) template.Config {
 	if len(b.in.npm) > 0 && !named("NODE_PATH") {
 		own["NODE_PATH"] = nodeModules // where packages go that npm installs for everybody
 	}
+	b.nameFetched(own, base.Env)
 	for _, kv := range base.Env {
 		if name, _, _ := strings.Cut(kv, "="); own[name] == "" {
 			c.Env = append(c.Env, kv)

@@ -7,13 +7,14 @@ import (
 	"strings"
 
 	"pinfold/internal/strictjson"
+	"pinfold/sandbox"
 )
 
 // Declaration says what a template is made of.
 type Declaration struct {
 	Name     string            `json:"name,omitempty"`
 	Base     Base              `json:"base"`
-	Packages PackageFiles      `json:"packages,omitzero"`
+	Packages DeclaredPackages  `json:"packages,omitzero"`
 	Files    []PlacedFile      `json:"files,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`
 	User     string            `json:"user,omitempty"`     // of the image's /etc/passwd, or a number
@@ -39,11 +40,32 @@ type Debian struct {
 	Packages []string `json:"packages,omitempty"`
 }
 
-// PackageFiles are packages in files beside the declaration.
-type PackageFiles struct {
+// DeclaredPackages are in files beside the declaration, or of the operator's indexes, as
+// runs name them (sandbox.Packages).
+type DeclaredPackages struct {
 	Debian []string `json:"debian,omitempty"` // unpacked: .deb
-	Python []string `json:"python,omitempty"` // wheels: .whl
-	Npm    []string `json:"npm,omitempty"`    // .tgz
+	Python []string `json:"python,omitempty"` // wheels: .whl; or "rich==13.9.4"
+	Npm    []string `json:"npm,omitempty"`    // .tgz; or "left-pad@1.3.0"
+}
+
+// Endings of files of packages, by which an entry is known for one.
+const (
+	debianFile = ".deb"
+	pythonFile = ".whl"
+	npmFile    = ".tgz"
+)
+
+// named are the packages of indexes.
+func (p DeclaredPackages) named() sandbox.Packages {
+	of := func(all []string, ending string) (list []string) {
+		for _, text := range all {
+			if !strings.HasSuffix(text, ending) {
+				list = append(list, text)
+			}
+		}
+		return list
+	}
+	return sandbox.Packages{Python: of(p.Python, pythonFile), NPM: of(p.Npm, npmFile)}
 }
 
 // PlacedFile is a file of the template. Its content is that of a file beside the declaration, or
@@ -99,5 +121,6 @@ func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/
 
 // runsAnything says whether a sandbox is needed.
 func (d *Declaration) runsAnything() bool {
-	return len(d.Packages.Python)+len(d.Packages.Npm)+len(d.Run) > 0
+	named := d.Packages.named()
+	return len(d.Packages.Python)+len(d.Packages.Npm)-len(named.Python)-len(named.NPM)+len(d.Run) > 0
 }

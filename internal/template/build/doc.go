@@ -1,4 +1,4 @@
-// Package build makes templates from declarations: a base, packages from local files,
+// Package build makes templates from declarations: a base, packages of indexes and of files,
 // files, an environment, and commands.
 //
 // # What runs where
@@ -12,6 +12,9 @@
 // tar, which is as hostile as any, is compared with the image (changes.go) and goes
 // through the store's own way of unpacking. So a build is: a base, a layer of files, a
 // layer of what the sandbox changed.
+//
+// Packages of indexes are fetched before all that, as for runs (indexed.go): what fetches them
+// is no step, and reaches the operator's indexes.
 //
 // A base that is made of Debian's packages is the exception: mmdebstrap needs a network,
 // and runs the packages' own scripts. See debian.go for what holds it.

@@ -66,11 +66,15 @@ func (in *inputs) all(d *Declaration) error {
 	for _, kind := range []struct {
 		field string
 		names []string
+		file  string
 		into  *[]input
 	}{
-		{"packages.debian", d.Packages.Debian, &in.debs}, {"packages.python", d.Packages.Python, &in.wheels}, {"packages.npm", d.Packages.Npm, &in.npm},
+		{"packages.debian", d.Packages.Debian, debianFile, &in.debs}, {"packages.python", d.Packages.Python, pythonFile, &in.wheels}, {"packages.npm", d.Packages.Npm, npmFile, &in.npm},
 	} {
 		for i, name := range kind.names {
+			if !strings.HasSuffix(name, kind.file) {
+				continue // a package of an index
+			}
 			field := fmt.Sprintf("%s[%d]", kind.field, i)
 			one, err := in.local(field, name)
 			if err != nil {

@@ -27,11 +27,15 @@ func (b *building) key(base template.Image) template.ID {
 	for _, k := range slices.Sorted(maps.Keys(b.d.Env)) {
 		env = append(env, [2]string{k, b.d.Env[k]})
 	}
-	return keyOf(map[string]any{
+	parts := map[string]any{
 		"version": keyVersion, "base": base.ID, "files": of(b.in.files), "debs": of(b.in.debs), "wheels": of(b.in.wheels), "npm": of(b.in.npm),
 		"env": env, "user": b.d.User, "workdir": b.d.Workdir, "places": b.d.Places(), "run": b.d.Run,
 		"start": b.config(base.Config).Start,
-	})
+	}
+	for _, t := range b.fetched.Trees() { // with none, the key is what it always was
+		parts["packages "+t.Kind] = []any{b.fetched.Packages.Of(t.Kind), t.SHA256}
+	}
+	return keyOf(parts)
 }
 
 // debianKey is the hash of what decides a base, but for what is in Debian's archive on

@@ -79,25 +79,34 @@ func (d *Declaration) checkBase() error {
 func (d *Declaration) checkPackages() error {
 	for _, kind := range []struct {
 		field, ending, hint string
-		files               []string
+		index               string // the kind of packages of indexes; "": there are none
+		entries             []string
 	}{
-		{"packages.debian", ".deb", "name files beside the declaration; packages of Debian's stand in base.debian.packages", d.Packages.Debian},
-		{"packages.python", ".whl", "name wheels beside the declaration, which pip download or pip wheel makes; nothing is fetched from an index", d.Packages.Python},
-		{"packages.npm", ".tgz", "name tarballs beside the declaration, which npm pack makes; nothing is fetched from a registry", d.Packages.Npm},
+		{"packages.debian", debianFile, "name files beside the declaration; packages of Debian's stand in base.debian.packages", "", d.Packages.Debian},
+		{"packages.python", pythonFile, "write NAME==VERSION, such as \"rich==13.9.4\", for a package of the operator's index, or the path of a .whl file beside the declaration", sandbox.PackagesPython, d.Packages.Python},
+		{"packages.npm", npmFile, "write NAME@VERSION, such as \"left-pad@1.3.0\", for a package of the operator's index, or the path of a .tgz file beside the declaration", sandbox.PackagesNPM, d.Packages.Npm},
 	} {
-		if len(kind.files) > maxPackages {
-			return invalid(kind.field, fmt.Sprintf("has more than %d files", maxPackages))
+		if len(kind.entries) > maxPackages {
+			return invalid(kind.field, fmt.Sprintf("has more than %d packages", maxPackages))
 		}
-		seen := map[string]bool{}
-		for i, f := range kind.files {
-			field := fmt.Sprintf("%s[%d]", kind.field, i)
-			switch {
-			case !isLocal(f) || !strings.HasSuffix(f, kind.ending):
-				return invalid(field, fmt.Sprintf("\"%s\" is not a %s file beside the declaration", sandbox.SafeText(f, 100), kind.ending)).WithHint(kind.hint)
-			case seen[path.Base(f)]:
-				return invalid(field, fmt.Sprintf("\"%s\" stands there twice", sandbox.SafeText(f, 100)))
+		seen, named := map[string]bool{}, 0
+		for i, text := range kind.entries {
+			field, is := fmt.Sprintf("%s[%d]", kind.field, i), "file "+path.Base(text)
+			if kind.index != "" && !strings.HasSuffix(text, kind.ending) {
+				one, err := sandbox.ParsePackage(kind.index, text)
+				if err != nil {
+					return sandbox.AsError(err).WithField(field).WithHint(kind.hint)
+				}
+				if is, named = one.Name, named+1; named > sandbox.MaxPackages {
+					return invalid(field, fmt.Sprintf("is one more than the %d packages of an index that can be named", sandbox.MaxPackages)).WithHint("what they need comes by itself")
+				}
+			} else if !isLocal(text) || !strings.HasSuffix(text, kind.ending) {
+				return invalid(field, fmt.Sprintf("\"%s\" is not a %s file beside the declaration", sandbox.SafeText(text, 100), kind.ending)).WithHint(kind.hint)
 			}
-			seen[path.Base(f)] = true
+			if seen[is] {
+				return invalid(field, fmt.Sprintf("\"%s\" stands there twice", sandbox.SafeText(text, 100))).WithHint("name each package once")
+			}
+			seen[is] = true
 		}
 	}
 	return nil

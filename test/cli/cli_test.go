@@ -15,6 +15,7 @@ import (
 
 	"pinfold/internal/bench"
 	"pinfold/internal/cli"
+	"pinfold/internal/packages"
 	"pinfold/internal/probe"
 	"pinfold/internal/template/build"
 	"pinfold/sandbox"
@@ -47,6 +48,10 @@ type nowhere struct{}
 
 func (nowhere) Create(context.Context, sandbox.Create) (build.Sandbox, error) {
 	return nil, sandbox.Errorf(sandbox.CodeDriverUnavailable, "there are no sandboxes in this test")
+}
+
+func (nowhere) Packages(context.Context, sandbox.Packages, string, string) (*packages.Use, error) {
+	return nil, sandbox.Errorf(sandbox.CodePackagesFailed, "there are no packages in this test")
 }
 
 // benchFromEnv measures nothing: a script chooses what was found.

@@ -47,9 +47,14 @@ func (b *building) fetch(ctx context.Context, base template.Image) error {
 	})
 }
 
-// fetchedPlace is where the image has a set.
+// fetchedPlace is where the image has a set. Packages of npm's find each other in a directory
+// of that name only.
 func fetchedPlace(t packages.Tree) string {
-	return fetchedDir + "/" + t.Kind + "-" + t.SHA256[:min(16, len(t.SHA256))]
+	place := fetchedDir + "/" + t.Kind + "-" + t.SHA256[:min(16, len(t.SHA256))]
+	if t.Kind == sandbox.PackagesNPM {
+		place += "/node_modules"
+	}
+	return place
 }
 
 // addFetched adds a layer of what was fetched.

@@ -33,8 +33,8 @@ func TestPull(t *testing.T) {
 	if diff := cmp.Diff(template.Config{Env: []string{"A=b"}, User: "app", WorkingDir: "/srv"}, first.Image.Config); diff != "" {
 		t.Error(diff)
 	}
-	if want := (template.Origin{Kind: "registry", Reference: s.host + "/app:1", Digest: p.manifest.Digest}); first.From != want {
-		t.Errorf("it comes from %+v, want %+v", first.From, want)
+	if diff := cmp.Diff(template.Origin{Kind: "registry", Reference: s.host + "/app:1", Digest: p.manifest.Digest}, first.From); diff != "" {
+		t.Error(diff)
 	}
 	s.takeAsked("")
 	for _, ref := range []string{"app:1", "app@" + p.manifest.Digest, "app@" + p.index.Digest} {

@@ -2,8 +2,10 @@ package packages
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
+	"pinfold/internal/driver"
 	"pinfold/internal/image"
 	"pinfold/sandbox"
 )
@@ -41,4 +43,24 @@ func TestVariables(t *testing.T) {
 	if at("sha256:aa", "") != at("sha256:bb", "sha256:aa") || at("sha256:aa", "") == at("sha256:bb", "") {
 		t.Error("the set is not the image's")
 	}
+}
+
+// blind is a driver that can show nothing.
+type blind struct{ driver.Driver }
+
+func (blind) Name() string                { return "process" }
+func (blind) Abilities() driver.Abilities { return driver.Abilities{} }
+
+// What a driver cannot show is refused, with those that can.
+func TestDriverThatCannotShowPackages(t *testing.T) {
+	e := sandbox.AsError(want(t, newStore(t), "a", rich).Showable(blind{}))
+	if e == nil || e.Code != sandbox.CodePackagesFailed || e.Field != "packages" {
+		t.Fatalf("%v", e)
+	}
+	for _, name := range []string{"native", "docker", "gvisor", "qemu"} {
+		if !strings.Contains(e.Hint, name) {
+			t.Errorf("%q does not name %s", e.Hint, name)
+		}
+	}
+	t.Log(e.Hint)
 }

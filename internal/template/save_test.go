@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,6 +44,23 @@ func TestSaveAndLoad(t *testing.T) {
 	}
 	if err := s.Save(t.Context(), "nothing", io.Discard); codeOf(err) != sandbox.CodeTemplateUnknown {
 		t.Errorf("a template that is not there: %v", err)
+	}
+}
+
+// A description that could not be read again is refused before anything stands under the name.
+func TestTooMuchToDescribe(t *testing.T) {
+	s := open(t, Limits{})
+	image := add(t, s, "plain", ociLayout(t, gzipped, tarOf(t, bottom...)).tar(t)).Image
+	for n, code := range map[int]string{100: "", maxRecord / 100: sandbox.CodeTooLarge} {
+		name := "described-" + strconv.Itoa(n)
+		all := sandbox.Packages{NPM: slices.Repeat([]string{"left-pad@1.3.0 sha512-" + strings.Repeat("A", 86) + "=="}, n)}
+		if _, err := s.Keep(name, image, Origin{Kind: "build", Packages: all}); codeOf(err) != code {
+			t.Errorf("%d: %v", n, err)
+		}
+		got, err := s.Get(name)
+		if code == "" && (err != nil || len(got.From.Packages.NPM) != n) || code != "" && codeOf(err) != sandbox.CodeTemplateUnknown {
+			t.Errorf("%d: %v", n, err)
+		}
 	}
 }
 

@@ -173,6 +173,9 @@ func (s *Store) name(name string, r record) error {
 	if err != nil {
 		return err
 	}
+	if len(text) > maxRecord { // nobody could read it again
+		return tooMuch("has more packages of indexes than can be written down")
+	}
 	return s.write(text, "names", nameFile(name))
 }
 

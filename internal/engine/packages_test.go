@@ -311,3 +311,34 @@ func TestNothingIsFetchedInVain(t *testing.T) {
 		}
 	}
 }
+
+// Packages for an image that stands under an ID of the moment are the image's: installed in
+// a sandbox of it that reaches the index only, once for a tenant, and held until released.
+func TestPackagesOfAnImage(t *testing.T) {
+	var fetches atomic.Int32
+	e, plans := withPackages(t, installs(&fetches), func(o *Options) {
+		base := o.Template
+		o.Template = func(name string) (image.Template, error) {
+			shown, err := base(name)
+			shown.ID, shown.Layers = name, image.Layers{Dirs: []string{"1"}}
+			return shown, err
+		}
+	})
+	var last *packages.Use
+	for _, c := range []struct {
+		tenant, lent, image string
+		fetches             int32
+	}{{"@build", "sha256:aa", "sha256:cc", 1}, {"@build", "sha256:bb", "sha256:cc", 1}, {"@build", "sha256:bb", "sha256:dd", 2}, {"a", "sha256:bb", "sha256:cc", 3}} {
+		last.Release()
+		in := sandbox.Spec{Template: c.lent}.WithDefaults().Machine()
+		var err error
+		last, err = e.PackagesOf(t.Context(), c.tenant, sandbox.Packages{Python: []string{"rich==13.9"}}, in, c.image)
+		if err != nil || len(last.Packages.Python) != 1 || len(last.Trees()) != 1 || last.Trees()[0].Env != "PYTHONPATH" {
+			t.Fatalf("%+v, %v", last, err)
+		}
+		if n := fetches.Load(); n != c.fetches || len(plans()) > 0 {
+			t.Errorf("%+v: %d fetches", c, n)
+		}
+	}
+	last.Release()
+}

@@ -86,14 +86,21 @@ func (s *Store) keep(name string, image Image, from Origin) (Template, error) {
 	if err != nil {
 		return Template{}, failed("write down the image", err)
 	}
+	t := Template{Name: name, Image: image, From: from, Added: time.Now().UTC().Truncate(time.Second)}
+	said, err := json.Marshal(record{image.ID, t.From, t.Added})
+	if err != nil {
+		return Template{}, failed("write down the template", err)
+	}
+	if len(said) > maxRecord { // nobody could read it again
+		return Template{}, tooMuch("has more packages of indexes than can be written down")
+	}
 	if _, err := os.Lstat(s.path("images", image.ID.Hex()+".json")); err != nil {
 		// One that is there is locked by those who use it: it stays the file that it is.
 		if err := s.write(text, "images", image.ID.Hex()+".json"); err != nil {
 			return Template{}, failed("write down the image", err)
 		}
 	}
-	t := Template{Name: name, Image: image, From: from, Added: time.Now().UTC().Truncate(time.Second)}
-	if err := s.name(name, record{image.ID, t.From, t.Added}); err != nil {
+	if err := s.write(said, "names", nameFile(name)); err != nil {
 		return Template{}, failed("write down the template", err)
 	}
 	return t, nil

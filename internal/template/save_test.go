@@ -51,6 +51,7 @@ func TestSaveAndLoad(t *testing.T) {
 func TestTooMuchToDescribe(t *testing.T) {
 	s := open(t, Limits{})
 	image := add(t, s, "plain", ociLayout(t, gzipped, tarOf(t, bottom...)).tar(t)).Image
+	image.Config.User = "another"
 	for n, code := range map[int]string{100: "", maxRecord / 100: sandbox.CodeTooLarge} {
 		name := "described-" + strconv.Itoa(n)
 		all := sandbox.Packages{NPM: slices.Repeat([]string{"left-pad@1.3.0 sha512-" + strings.Repeat("A", 86) + "=="}, n)}

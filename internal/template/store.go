@@ -167,18 +167,6 @@ type record struct {
 
 func nameFile(name string) string { return url.PathEscape(name) + ".json" }
 
-// name makes a name stand for an image. The store's lock is held.
-func (s *Store) name(name string, r record) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	if len(text) > maxRecord { // nobody could read it again
-		return tooMuch("has more packages of indexes than can be written down")
-	}
-	return s.write(text, "names", nameFile(name))
-}
-
 // Get returns a template by its name, or an image by its ID or by at least twelve of the
 // digits that it begins with. An image without a name has none in the answer.
 func (s *Store) Get(name string) (Template, error) {

@@ -67,7 +67,7 @@ func packImage(t *testing.T) []byte {
 	}
 	for _, p := range []string{
 		"sh", "cat", "echo", "sleep", "stty", "tty", "test", "true", "env", "ls", "seq", "head",
-		"bash", "chmod", "cksum", "dd", "ln", "mkdir", "mkfifo", "mv", "python3", "rm", "rmdir", "touch", "truncate",
+		"bash", "chmod", "dd", "ln", "mkdir", "mkfifo", "mv", "python3", "rm", "rmdir", "touch", "truncate",
 	} {
 		path := "/usr/bin/" + p
 		file(path, path)

@@ -155,12 +155,12 @@ type harness struct {
 
 // hello is what a machine's agent is told.
 func (h *harness) hello(m driver.Machine) wire.Hello {
-	u := h.shown.User
+	u, switches := h.shown.User, h.report.SwitchUser
 	p, _ := h.plans.Load(m)
 	if plan, ok := p.(driver.Plan); ok {
-		u = plan.User
+		u, switches = plan.User, plan.SwitchUser
 	}
-	return wire.Hello{UID: u.UID, GID: u.GID, SwitchUser: h.report.SwitchUser, Home: u.Home}
+	return wire.Hello{UID: u.UID, GID: u.GID, SwitchUser: switches, Home: u.Home}
 }
 
 // shown is what is inside.

@@ -53,12 +53,12 @@ func (h *harness) testKept() {
 try() { ("$@") 2> /dev/null && echo "done: $*"; }
 write() { echo x >> "$1"; }
 for d in "$@"; do
-	cksum < $d/below/words
+	lines=0; while read -r word && [ "$word" = words ]; do lines=$((lines+1)); done < $d/below/words; echo "$lines lines"
 	try write $d/below/words; try write $d/new; try write $d/below/new; try mkdir $d/dir; try rm $d/below/words
 	try mv $d/below $d/above; try chmod 777 $d/below/words; try ln $d/below/words $HOME/link; try touch $d/below/words; try rmdir $d
 done
 cd && mkdir below && echo x > below/words && d=. && try write $d/below/words; try mkdir $d/dir; try mv $d/below $d/above; try chmod 777 $d/above/words; try ln $d/above/words link`, "sh", sandbox.PythonPackagesDir, sandbox.NPMPackagesDir)
-	const sum, control = "558438482 60000\n", "done: write ./below/words\ndone: mkdir ./dir\ndone: mv ./below ./above\ndone: chmod 777 ./above/words\ndone: ln ./above/words link\n"
+	const sum, control = "10000 lines\n", "done: write ./below/words\ndone: mkdir ./dir\ndone: mv ./below ./above\ndone: chmod 777 ./above/words\ndone: ln ./above/words link\n"
 	if r.out != sum+sum+control {
 		h.Errorf("inside: %+v\n%s", r.Exit, r.out)
 	}

@@ -73,6 +73,18 @@ func (p Plan) Inside() image.Template {
 	return t
 }
 
+// Reaching is the plan of the same machine when it has been given the doors of another plan.
+func (p Plan) Reaching(other Plan) Plan {
+	p.Network, p.Doors = other.Network, other.Doors
+	p.Posture.Enforced = slices.Clone(p.Posture.Enforced)
+	for i, f := range p.Posture.Enforced {
+		if f == sandbox.FeatureNetworkNone {
+			p.Posture.Enforced[i] = sandbox.FeatureNetwork
+		}
+	}
+	return p
+}
+
 // doorsOf says which doors a machine has, or refuses what the driver of the report cannot
 // give. The spec's network is canonical.
 func doorsOf(spec sandbox.MachineSpec, report Report) ([]Door, error) {

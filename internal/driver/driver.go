@@ -121,6 +121,10 @@ type Abilities struct {
 	// of sandbox.SnapshotHolds, where they can be paused. Empty: none can be made.
 	Snapshots []string
 
+	// LateDoors says that its machines without doors can be given some (MachineAbilities.LateDoors),
+	// and that one which is made for a fork can be made with doors.
+	LateDoors bool
+
 	Keeper  Keeper
 	Zygoter Zygoter
 	Copier  Copier
@@ -146,6 +150,8 @@ type MachineAbilities struct {
 	// machine is made so that programs find the names there, and the agent may listen.
 	AgentDoors bool
 
+	LateDoors LateDoors
+
 	Snapshotter       Snapshotter
 	MemorySnapshotter MemorySnapshotter
 }
@@ -156,6 +162,17 @@ type Doors interface {
 	// TakeDoors returns the listeners of Plan.Doors, in their order, and the resolver's
 	// socket. It is called once; the caller closes them, before Destroy.
 	TakeDoors() (doors []net.Listener, resolver Packets, err error)
+}
+
+// LateDoors is a machine without doors that can have some after it was made, so that one that
+// waits serves every declaration.
+type LateDoors interface {
+	// AddDoors has programs find the doors' names and a resolver as if the machine had been
+	// made with them (Plan.Inside), and returns the listeners, in the order of the doors,
+	// and the resolver's socket; the caller closes them, before Destroy. It is called once,
+	// before anybody's program runs. After an error the machine is good for nothing but
+	// Destroy.
+	AddDoors(doors []Door) (listeners []net.Listener, resolver Packets, err error)
 }
 
 // Keeper is a driver whose machines outlive the process that made them.

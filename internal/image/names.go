@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"net/netip"
 	"slices"
 	"strings"
@@ -37,4 +38,15 @@ func (t Template) WithNames(names []Name, resolver netip.Addr) Template {
 		t.Files[i].Content = []byte(content)
 	}
 	return t
+}
+
+// Changed are the files that have another content than in an earlier template, which has
+// files at the same places.
+func (t Template) Changed(earlier Template) (files []File) {
+	for i, f := range t.Files {
+		if !bytes.Equal(f.Content, earlier.Files[i].Content) {
+			files = append(files, f)
+		}
+	}
+	return files
 }

@@ -4,7 +4,9 @@ package native
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"sync"
@@ -206,17 +208,42 @@ func (c told) tell(bytes int) {
 }
 
 // write writes files. What cannot be written stays as it was: nothing depends on it
-// but what a program reads there. The open must wait for nobody: where the files are
-// the guest's by their owner, it may hold a lease on them (fcntl(2), F_SETLEASE), for
-// whose end an open for writing waits 45 s.
+// but what a program reads there. The lock is held.
 func (t *meter) write(files []image.File) {
 	for _, f := range files {
-		fd, err := unix.Openat2(t.root, rel(f.Path), &unix.OpenHow{
-			Flags: unix.O_WRONLY | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-		})
-		if err == nil {
-			_, _ = unix.Pwrite(fd, f.Content, 0)
-			_ = unix.Close(fd)
+		_ = t.writeFile(f)
+	}
+}
+
+// replace has files hold their content and nothing else.
+func (t *meter) replace(files []image.File) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, f := range files {
+		if err := t.writeFile(f, unix.O_TRUNC); err != nil {
+			return fmt.Errorf("%s: %w", f.Path, err)
 		}
 	}
+	return nil
+}
+
+// writeFile writes into a file that is there, from its beginning. The open must wait for
+// nobody: where the files are the guest's by their owner, it may hold a lease on them
+// (fcntl(2), F_SETLEASE), for whose end an open for writing waits 45 s.
+func (t *meter) writeFile(f image.File, flags ...uint64) error {
+	how := unix.OpenHow{
+		Flags: unix.O_WRONLY | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	}
+	for _, f := range flags {
+		how.Flags |= f
+	}
+	fd, err := unix.Openat2(t.root, rel(f.Path), &how)
+	if err != nil {
+		return err
+	}
+	n, err := unix.Pwrite(fd, f.Content, 0)
+	if err == nil && n < len(f.Content) {
+		err = io.ErrShortWrite
+	}
+	return errors.Join(err, unix.Close(fd))
 }

@@ -16,7 +16,8 @@ import (
 // A sandbox that may reach something still has a network namespace with loopback alone.
 // For each declared name and port there is a listening socket in it, made before anything
 // runs, and the descriptor is ours alone: nothing inside holds it, and what is connected
-// to there we accept. A resolver's socket is made in the same way.
+// to there we accept. A resolver's socket is made in the same way. Root can make them later
+// as well, in a machine that has waited: then no declaration needs a pool of its own.
 
 // openDoors makes the sockets, in the sandbox's network namespace.
 func (n *initSpec) openDoors(p *spawn.Program) {
@@ -44,14 +45,51 @@ func (m *machine) TakeDoors() ([]net.Listener, driver.Packets, error) {
 	if len(m.doors) != m.doorCount() || len(m.doors) == 0 {
 		return nil, nil, errors.New("native: the doors were taken before, or the machine has none")
 	}
-	last := len(m.doors) - 1
-	var listeners []net.Listener
-	for _, fd := range m.doors[:last] {
+	fds := m.doors
+	m.doors = nil
+	listeners, resolver := served(fds)
+	return listeners, resolver, nil
+}
+
+// AddDoors implements driver.LateDoors. It writes the names first: a program that begins to
+// look while it does is not its caller's. Sockets are made in the sandbox's namespace by a
+// thread of ours that goes there, which root alone may.
+func (m *machine) AddDoors(doors []driver.Door) (listeners []net.Listener, resolver driver.Packets, err error) {
+	plan := m.plan
+	plan.Doors = doors
+	if err := m.meter.replace(plan.Inside().Changed(m.plan.Template)); err != nil {
+		return nil, nil, setupError("write the declared names", err)
+	}
+	var fds []int
+	err = m.child.InNetwork(func() error {
+		for _, d := range doors {
+			fd, err := netdoor.OpenTCP(d.At)
+			if err != nil {
+				return err
+			}
+			fds = append(fds, fd)
+		}
+		fd, err := netdoor.OpenUDP(driver.Resolver)
+		if err == nil {
+			fds = append(fds, fd)
+		}
+		return err
+	})
+	if err != nil {
+		closeAll(fds)
+		return nil, nil, setupError("listen for the declared endpoints", err)
+	}
+	listeners, resolver = served(fds)
+	return listeners, resolver, nil
+}
+
+// served takes over the descriptors of doors, and of the resolver's socket behind them.
+func served(fds []int) (listeners []net.Listener, resolver driver.Packets) {
+	last := len(fds) - 1
+	for _, fd := range fds[:last] {
 		listeners = append(listeners, netdoor.NewListener(fd))
 	}
-	resolver := netdoor.NewPackets(m.doors[last])
-	m.doors = nil
-	return listeners, resolver, nil
+	return listeners, netdoor.NewPackets(fds[last])
 }
 
 // closeDoors closes what nobody has taken. The lock is held.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"time"
 
@@ -64,7 +65,10 @@ type zygoteMachine struct {
 
 // Abilities implements driver.Driver.
 func (d *Driver) Abilities() driver.Abilities {
-	return driver.Abilities{Level: sandbox.LevelNamespace, Shows: true, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Zygoter: d}
+	return driver.Abilities{
+		Level: sandbox.LevelNamespace, Shows: true, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Zygoter: d,
+		LateDoors: os.Geteuid() == 0 && !d.options.AgentDoors,
+	}
 }
 
 // NewZygote implements driver.Zygoter.

@@ -21,6 +21,23 @@ func (s *Session) OpenDoors(ctx context.Context, host *egress.Host, m egress.Mea
 	if err != nil {
 		return err
 	}
+	return s.letOut(host, m, listeners, resolver)
+}
+
+// AddDoors has a machine that was made without doors let out what another plan declares, as
+// OpenDoors does. It can where the machine has LateDoors and the plan no authority, and is
+// for who holds the session alone: its plan changes.
+func (s *Session) AddDoors(host *egress.Host, m egress.Means, declaring driver.Plan) error {
+	listeners, resolver, err := s.Machine.Abilities().LateDoors.AddDoors(declaring.Doors)
+	if err != nil {
+		return err
+	}
+	s.Plan = s.Plan.Reaching(declaring)
+	return s.letOut(host, m, listeners, resolver)
+}
+
+// letOut lets out what the plan declares, through its doors' listeners.
+func (s *Session) letOut(host *egress.Host, m egress.Means, listeners []net.Listener, resolver egress.Packets) error {
 	doors := make([]egress.Door, len(listeners))
 	for i, l := range listeners {
 		d := s.Plan.Doors[i]

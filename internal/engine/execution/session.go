@@ -35,7 +35,7 @@ const KillTimeout = 500 * time.Millisecond
 
 // Session is one living machine and the connection to its agent. There may be
 // an init stub in its place: what a run needs the agent for goes through Agent. It is safe for
-// concurrent use; Plan and Machine never change.
+// concurrent use; Machine never changes, nor does Plan, but by AddDoors.
 type Session struct {
 	Plan    driver.Plan
 	Machine driver.Machine

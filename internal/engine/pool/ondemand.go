@@ -200,8 +200,8 @@ func (s *Pools) await(ctx context.Context, of shape, r Request) *Machine {
 		pools := s.poolsOf(of)
 		for _, p := range pools {
 			hope = p.expectsMachine() || hope
-			if w := p.take(r.Spec.Require); w != nil {
-				return p.handOut(w)
+			if w := p.take(r); w != nil {
+				return p.handOut(ctx, w, r)
 			}
 		}
 		if m := s.fork(ctx, pools, r); m != nil {

@@ -125,15 +125,15 @@ func (p *pool) description() sandbox.PoolSpec {
 	return p.spec
 }
 
-// take hands out the machine that has waited longest, of those that still live and
-// enforce what is required.
-func (p *pool) take(require []string) *ready {
+// take takes out the machine that has waited longest, of those that still live and serve
+// the request.
+func (p *pool) take(r Request) *ready {
 	p.mu.Lock()
 	var taken *ready
 	var dead []*execution.Session
 	for i := 0; i < len(p.waiting) && taken == nil; {
 		w := p.waiting[i]
-		if w.session.Plan.Meets(require) != nil {
+		if !w.serves(r) {
 			i++
 			continue
 		}

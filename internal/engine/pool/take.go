@@ -22,6 +22,8 @@ type Request struct {
 	// modules loaded; "": none could.
 	Language string
 	Modules  []string
+
+	means egress.Means // what the plan's endpoints take
 }
 
 // Machine is one that was handed out, and is its holder's.
@@ -78,6 +80,10 @@ func (m *Machine) Gone() {
 // is in there. Where modules were asked for and the machine has no interpreter, why
 // says why not.
 func (s *Pools) Obtain(ctx context.Context, r Request) (m *Machine, why string, err error) {
+	if r.means, err = egress.NewMeans(ctx, r.Plan.Network, r.Tenant, s.secrets); err != nil {
+		return nil, "", err
+	}
+	r.Plan.Authority = r.means.Authority.PEM()
 	if r.Language != "" {
 		m, why = s.withInterpreter(ctx, r)
 	}
@@ -100,7 +106,7 @@ func (s *Pools) Obtain(ctx context.Context, r Request) (m *Machine, why string, 
 // plain gives a machine without an interpreter: a waiting one if a pool has its shape,
 // or else a new one.
 func (s *Pools) plain(ctx context.Context, r Request) (*Machine, error) {
-	if len(r.Plan.Mounts) == 0 && !r.Plan.KillOne && len(r.Plan.Doors) == 0 {
+	if len(r.Plan.Mounts) == 0 && !r.Plan.KillOne {
 		of := shapeOf(r.Plan.Template, r.Driver.Name(), r.Plan.Limits)
 		if m := s.take(ctx, of, r); m != nil {
 			return m, nil
@@ -109,16 +115,11 @@ func (s *Pools) plain(ctx context.Context, r Request) (*Machine, error) {
 	}
 	s.making.Add(1)
 	defer s.making.Add(-1)
-	means, err := egress.NewMeans(ctx, r.Plan.Network, r.Tenant, s.secrets)
-	if err != nil {
-		return nil, err
-	}
-	r.Plan.Authority = means.Authority.PEM()
 	opened, err := execution.Open(ctx, r.Driver, r.Plan)
 	if err != nil {
 		return nil, err
 	}
-	if err := opened.OpenDoors(ctx, s.egress, means); err != nil {
+	if err := opened.OpenDoors(ctx, s.egress, r.means); err != nil {
 		return nil, errors.Join(err, opened.Close(ctx))
 	}
 	return &Machine{Session: opened}, nil
@@ -130,7 +131,7 @@ func (s *Pools) withInterpreter(ctx context.Context, r Request) (m *Machine, why
 	of := shapeOf(r.Plan.Template, r.Driver.Name(), r.Plan.Limits)
 	of.interpreter = keyOf(r.Language, r.Modules)
 	fresh := forkedPlan(r.Plan).Meets(r.Spec.Require) != nil // no fork will do
-	if m = s.take(ctx, of, r); m == nil && len(r.Modules) > 0 && !fresh {
+	if m = s.take(ctx, of, r); m == nil && len(r.Modules) > 0 && !fresh && r.noDoors() == "" {
 		s.keep(r, of)
 		m = s.await(ctx, of, r)
 	}
@@ -139,11 +140,14 @@ func (s *Pools) withInterpreter(ctx context.Context, r Request) (m *Machine, why
 	}
 	pools := s.poolsOf(of)
 	missed(pools)
-	return nil, whyNone(pools, fresh)
+	return nil, whyNone(pools, fresh, r)
 }
 
 // whyNone says why none of the pools of a shape had an interpreter.
-func whyNone(pools []*pool, fresh bool) string {
+func whyNone(pools []*pool, fresh bool, r Request) string {
+	if why := r.noDoors(); why != "" {
+		return why
+	}
 	if len(pools) == 0 {
 		return "no pool has these modules, and all places for pools that requests ask for are taken"
 	}
@@ -152,6 +156,8 @@ func whyNone(pools []*pool, fresh bool) string {
 		switch info := p.info(); {
 		case fresh && info.Interpreters == "forked":
 			return sandbox.FeatureASLR + " is required, and interpreters with these modules are forked"
+		case r.Plan.Authority != nil && info.Interpreters == "started":
+			why = "the run's requests are read, and an interpreter that waits was started without the authority that signs for them"
 		case info.Error != nil && (info.Error.Code == sandbox.CodeSpecInvalid || info.Error.Code == sandbox.CodeLimitInvalid):
 			why = info.Error.Message // about the modules; what went wrong on the host is not for everybody
 		case info.Error != nil:
@@ -171,28 +177,65 @@ func (s *Pools) take(ctx context.Context, of shape, r Request) *Machine {
 		if s.BeforeTake != nil {
 			s.BeforeTake()
 		}
-		if w := p.take(r.Spec.Require); w != nil {
-			return p.handOut(w)
+		if w := p.take(r); w != nil {
+			if m := p.handOut(ctx, w, r); m != nil {
+				return m
+			}
 		}
 	}
 	return s.fork(ctx, fitting, r)
 }
 
+// noDoors says why no machine that waits, and none that is made for a fork, can have what
+// the request declares; "": it declares nothing, or one can.
+func (r Request) noDoors() string {
+	if len(r.Plan.Doors) == 0 || r.Driver.Abilities().LateDoors {
+		return ""
+	}
+	return "the run declares endpoints, for which machines that wait can have no listeners here"
+}
+
 // fork forks in one of the pools, where that can be done at once.
 func (s *Pools) fork(ctx context.Context, pools []*pool, r Request) *Machine {
-	if forkedPlan(r.Plan).Meets(r.Spec.Require) != nil {
+	if forkedPlan(r.Plan).Meets(r.Spec.Require) != nil || r.noDoors() != "" {
 		return nil
 	}
 	for _, p := range pools {
 		if w := p.forkNow(ctx, r.Plan); w != nil {
-			return p.handOut(w)
+			return p.handOut(ctx, w, r)
 		}
 	}
 	return nil
 }
 
-// handOut makes a machine its holder's.
-func (p *pool) handOut(w *ready) *Machine {
+// serves says whether a machine that waits can be the request's, with the doors that it
+// declares.
+func (w *ready) serves(r Request) bool {
+	plan := w.session.Plan
+	if len(r.Plan.Doors) > 0 {
+		if r.Plan.Authority != nil || w.session.Machine.Abilities().LateDoors == nil {
+			return false
+		}
+		plan = plan.Reaching(r.Plan)
+	}
+	return plan.Meets(r.Spec.Require) == nil
+}
+
+// handOut makes a machine its holder's, and lets it out. It returns nil where that fails:
+// then the request needs another.
+func (p *pool) handOut(ctx context.Context, w *ready, r Request) *Machine {
+	var err error
+	if len(w.session.Plan.Doors) > 0 {
+		err = w.session.OpenDoors(ctx, p.set.egress, r.means)
+	} else if len(r.Plan.Doors) > 0 {
+		err = w.session.AddDoors(p.set.egress, r.means, r.Plan)
+	}
+	if err != nil {
+		p.set.log.Warn("cannot give a machine of a pool its endpoints; another is made", "pool", p.description().Name, "error", err)
+		p.discard([]*execution.Session{w.session})
+		p.returned()
+		return nil
+	}
 	return &Machine{Session: w.session, Interpreter: w.interpreter, pool: p}
 }
 

@@ -1,14 +1,15 @@
 //go:build linux
 
-// Package netdoor has sockets that lie in the network namespace of a process that is being
-// made, and that a process outside of it serves. A socket belongs to the namespace in which
-// it was made, whoever holds its descriptor: what is connected to inside is accepted
-// outside, and no process inside has a part in it.
+// Package netdoor has sockets that lie in the network namespace of another process, one that
+// is being made or one that is there, and that a process outside of it serves. A socket
+// belongs to the namespace in which it was made, whoever holds its descriptor: what is
+// connected to inside is accepted outside, and no process inside has a part in it.
 package netdoor
 
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -39,6 +40,34 @@ func socket(p *spawn.Program, kind int, at netip.AddrPort) spawn.Cell {
 	copy(address[4:], at.Addr().AsSlice())
 	p.Call("bind "+at.String(), unix.SYS_BIND, fd.Ref(), address, len(address))
 	return fd
+}
+
+// OpenTCP makes a listening socket at an IPv4 address, in the namespace of the thread that
+// calls.
+func OpenTCP(at netip.AddrPort) (fd int, err error) {
+	if fd, err = open(unix.SOCK_STREAM, at); err != nil {
+		return -1, err
+	}
+	if err = unix.Listen(fd, backlog); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("listen at %s: %w", at, err)
+	}
+	return fd, nil
+}
+
+// OpenUDP makes a socket for packets, as OpenTCP does.
+func OpenUDP(at netip.AddrPort) (fd int, err error) { return open(unix.SOCK_DGRAM, at) }
+
+func open(kind int, at netip.AddrPort) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open a door: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: int(at.Port()), Addr: at.Addr().As4()}); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("bind %s: %w", at, err)
+	}
+	return fd, nil
 }
 
 // Listener accepts what is connected to inside.

@@ -20,6 +20,11 @@ const (
 // host has to read them: it ends TLS there.
 func (e Endpoint) Ruled() bool { return len(e.Methods) > 0 || len(e.Paths) > 0 || e.Secret != "" }
 
+// Ruled says whether all that is declared is: programs reach nothing unread.
+func (n Network) Ruled() bool {
+	return len(n.Endpoints) > 0 && !slices.ContainsFunc(n.Endpoints, func(e Endpoint) bool { return !e.Ruled() })
+}
+
 // Below is the end of a path that stands for everything below what is before it.
 const Below = "/**"
 

@@ -68,9 +68,17 @@ func (p Plan) Inside() image.Template {
 		t = t.WithNames(p.Names(), Resolver.Addr())
 	}
 	if p.Authority != nil {
-		t = t.WithAuthority(p.Authority)
+		t = t.WithAuthority(p.Authority, p.Network.Ruled())
 	}
 	return t
+}
+
+// Env are the variables of all programs inside, by which they learn of the authority.
+func (p Plan) Env() map[string]string {
+	if p.Authority == nil {
+		return map[string]string{}
+	}
+	return image.AuthorityEnv()
 }
 
 // Reaching is the plan of the same machine when it has been given the doors of another plan.

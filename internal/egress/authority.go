@@ -30,6 +30,7 @@ const (
 // is safe for concurrent use.
 type Authority struct {
 	hosts       []string
+	alone       bool // nothing else is declared: programs trust nobody but it
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 	hostKey     *ecdsa.PrivateKey // of all hosts' certificates
@@ -41,7 +42,7 @@ type Authority struct {
 // NewAuthority makes the authority of a sandbox with that declaration, which must be
 // canonical. It is nil where nothing wants one.
 func NewAuthority(n sandbox.Network) (*Authority, error) {
-	a := &Authority{signed: map[string]*tls.Certificate{}}
+	a := &Authority{alone: n.Ruled(), signed: map[string]*tls.Certificate{}}
 	for _, e := range n.Endpoints {
 		if e.Ruled() && !slices.Contains(a.hosts, e.Host) {
 			a.hosts = append(a.hosts, e.Host)
@@ -96,6 +97,9 @@ func (a *Authority) PEM() []byte {
 
 // signs says whether programs inside trust it for a host.
 func (a *Authority) signs(host string) bool { return a != nil && slices.Contains(a.hosts, host) }
+
+// only says whether programs inside trust nobody else.
+func (a *Authority) only() bool { return a != nil && a.alone }
 
 // of returns the certificate of a host.
 func (a *Authority) of(host string) (*tls.Certificate, error) {

@@ -114,6 +114,12 @@ func (r *Relay) canHave(e sandbox.Endpoint, field string) error {
 			Message: fmt.Sprintf("requests to %s cannot be read in a sandbox that was made without: its programs trust nobody but the server there", e.Host),
 		}).WithHint(`deny it, or make another sandbox with methods and paths for it; "paths": ["/", "/**"] lets all pass and can be narrowed later`)
 	}
+	if !e.Ruled() && r.means.Authority.only() {
+		return (&sandbox.Error{
+			Code: sandbox.CodeNetworkUnsupported, Field: field,
+			Message: fmt.Sprintf("connections to %s cannot pass unread in a sandbox that was made to have all requests read: its programs trust nobody but its own authority", e.Host),
+		}).WithHint(`"paths": ["/", "/**"] lets all requests pass; or make another sandbox`)
+	}
 	return nil
 }
 

@@ -116,26 +116,6 @@ func TestNothingIsReachedWithoutTheOperator(t *testing.T) {
 	}
 }
 
-// A request that declares endpoints gets no machine of a pool: those have no doors.
-func TestEndpointsAreServedCold(t *testing.T) {
-	e, _ := echo(t)
-	engine, _ := newEngine(t, always(talks(e)), theirOwn, func(o *Options) { o.Pools = []sandbox.PoolSpec{{Name: "p", Min: 1}} })
-	if err := engine.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	box, err := engine.Create(t.Context(), "local", sandbox.Create{Network: declaring(e)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	info := box.Info()
-	if info.Warm || info.Network == nil || len(info.Network.Endpoints) != 1 || !slices.Contains(info.Isolation.Enforced, sandbox.FeatureNetwork) {
-		t.Errorf("%+v", info)
-	}
-	if info, err = box.Destroy(t.Context()); err != nil || info.Network == nil {
-		t.Errorf("%+v %v", info, err)
-	}
-}
-
 var _ driver.Doors = (*fake.Machine)(nil)
 
 // Whoever asks what is tried gets the names, looked up or asked of a proxy, and nothing can be

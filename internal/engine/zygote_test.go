@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/runs"
 	"pinfold/internal/zygote"
 	"pinfold/sandbox"
@@ -268,5 +270,48 @@ func TestWhyCold(t *testing.T) {
 	_, err = s.Run(soon(t), runs.Request{Spec: sandbox.Spec{Language: "sh", Code: "x", Warm: []string{"json"}}, Tenant: "alice"})
 	if e := sandbox.AsError(err); err == nil || e.Code != sandbox.CodeSpecInvalid || e.Field != "warm" || e.Hint == "" {
 		t.Errorf("a language that has none: %v", err)
+	}
+}
+
+// An interpreter that is forked for a run reaches what the run declares, also where its
+// requests are read: its machine is made for it.
+func TestForkedInterpreterReachesWhatIsDeclared(t *testing.T) {
+	o := pythons(1)
+	o.Policy.Network = admission.Network{Own: true}
+	s, _ := serveForks(t, o, nil)
+	pool := func() sandbox.PoolInfo { return s.Pools()[0] }
+	for _, test := range []struct {
+		name  string
+		paths []string
+		hits  int64
+	}{{"from a machine that waits", nil, 1}, {"from a machine that is made", []string{"/**"}, 0}} {
+		t.Run(test.name, func(t *testing.T) {
+			eventually(t, "one waits", func() bool { return pool().Available == 1 && pool().Filling == 0 })
+			before := pool()
+			network := sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test", Ports: []int{443}, Address: "127.0.0.1", Paths: test.paths}}}
+			r, err := s.Run(soon(t), python(sandbox.Spec{Network: network}))
+			if err != nil || !r.Warm || r.Network == nil || !slices.Contains(r.Isolation.Enforced, sandbox.FeatureNetwork) {
+				t.Errorf("%+v, %v", r, err)
+			}
+			if now := pool(); now.Hits-before.Hits != test.hits || now.Forked-before.Forked != 1-test.hits {
+				t.Errorf("%+v after %+v", now, before)
+			}
+		})
+	}
+}
+
+// An interpreter that was started serves what is passed through; where requests are read the
+// result says why another one was started.
+func TestStartedInterpreterReachesWhatIsDeclared(t *testing.T) {
+	o := engine.Options{Pools: []sandbox.PoolSpec{{Name: "py", Language: "python", Warm: []string{"m"}, Min: 1}}}
+	o.Policy.Network = admission.Network{Own: true}
+	s := serve(t, o, func(driver.Plan) fake.Script { return fake.Script{Program: waits} })
+	for _, paths := range [][]string{nil, {"/**"}} {
+		eventually(t, "one waits", func() bool { p := s.Pools()[0]; return p.Available == 1 && p.Filling == 0 })
+		network := sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test", Ports: []int{443}, Address: "127.0.0.1", Paths: paths}}}
+		r, err := s.Run(soon(t), python(sandbox.Spec{Network: network, Warm: []string{"m"}}))
+		if err != nil || r.Warm != (paths == nil) || r.Network == nil || strings.Contains(r.ColdBecause, "authority") != (paths != nil) {
+			t.Errorf("%v: %+v, %v", paths, r, err)
+		}
 	}
 }

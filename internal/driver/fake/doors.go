@@ -41,6 +41,19 @@ func (m *Machine) TakeDoors() ([]net.Listener, driver.Packets, error) {
 	return all, m.doors, nil
 }
 
+// AddDoors implements driver.LateDoors.
+func (m *Machine) AddDoors(doors []driver.Door) ([]net.Listener, driver.Packets, error) {
+	if m.script.AddDoors != nil {
+		if err := m.script.AddDoors(); err != nil {
+			return nil, nil, err
+		}
+	}
+	m.mu.Lock()
+	m.Plan.Doors = doors
+	m.mu.Unlock()
+	return m.TakeDoors()
+}
+
 // Connect connects to a name as a program inside does.
 func (m *Machine) Connect(host string, port int) (net.Conn, error) {
 	m.mu.Lock()

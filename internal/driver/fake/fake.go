@@ -60,6 +60,10 @@ type Script struct {
 	// NoPause says that the machine cannot be paused. Pause may wait or fail.
 	NoPause bool
 	Pause   func(ctx context.Context) error
+	// AddDoors is called when the machine is to have doors late, and may fail; NoLateDoors
+	// says that it cannot.
+	AddDoors    func() error
+	NoLateDoors bool
 	// Snapshot is called while a snapshot is made, and may wait or fail; NoSnapshot says
 	// that none can be.
 	Snapshot   func(ctx context.Context) error
@@ -136,10 +140,11 @@ func (d *Driver) Leftovers(context.Context) ([]driver.Leftover, error) { return 
 
 // Abilities implements driver.Driver.
 func (d *Driver) Abilities() driver.Abilities {
-	if d.o.Zygote == nil {
-		return driver.Abilities{Level: d.o.Level, Shows: !d.o.NoMounts, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}}
+	a := driver.Abilities{Level: d.o.Level, Shows: !d.o.NoMounts, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, LateDoors: true}
+	if d.o.Zygote != nil {
+		a.Zygoter = d
 	}
-	return driver.Abilities{Level: d.o.Level, Shows: !d.o.NoMounts, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Zygoter: d}
+	return a
 }
 
 // Close does nothing.

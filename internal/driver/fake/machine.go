@@ -92,8 +92,12 @@ func (m *Machine) Abilities() driver.MachineAbilities {
 	if m.stub != nil {
 		a.InitStub = m
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if len(m.Plan.Doors) > 0 {
 		a.Doors = m
+	} else if !m.script.NoLateDoors {
+		a.LateDoors = m
 	}
 	return a
 }

@@ -29,9 +29,7 @@ func Rlimits(l sandbox.Limits) []wire.Rlimit {
 // that env and over make.
 func (s *Session) Command(args, env []string, l sandbox.Limits, over ...map[string]string) guest.Command {
 	u := s.Plan.User
-	if s.Plan.Authority != nil {
-		over = slices.Insert(slices.Clone(over), 0, image.AuthorityEnv())
-	}
+	over = slices.Insert(slices.Clone(over), 0, s.Plan.Env())
 	return guest.Command{Args: args, Env: Environment(u, env, over...), Dir: u.Home, UID: u.UID, GID: u.GID, Rlimits: Rlimits(l)}
 }
 

@@ -17,7 +17,7 @@ func TestSlowLoading(t *testing.T) {
 	}
 	p.fillingSince = time.Now().Add(-warmTimeout - time.Second)
 	info := p.info()
-	if p.expectsMachine() || info.Error == nil || info.Error.Field != "warm" || whyNone([]*pool{p}, false) != info.Error.Message {
+	if p.expectsMachine() || info.Error == nil || info.Error.Field != "warm" || whyNone([]*pool{p}, false, Request{}) != info.Error.Message {
 		t.Errorf("a pool that has been loading for long is waited for: %+v", info)
 	}
 	if p.filling = 0; p.fillsSlowly() {

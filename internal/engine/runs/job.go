@@ -227,7 +227,7 @@ func (j *job) execute(ctx context.Context, s *execution.Session) error {
 	j.began = time.Now()
 	r, err := s.Run(ctx, execution.Program{
 		Command: command, Limits: j.spec.Limits, Streams: j.streams(), Opened: j.opened,
-		Warm: j.warm, Handover: j.handover(),
+		Warm: j.warm, Handover: j.handover(s.Plan),
 	})
 	if err != nil {
 		return err

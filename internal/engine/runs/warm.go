@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"pinfold/internal/driver"
 	"pinfold/internal/engine/pool"
 	"pinfold/internal/language"
 	"pinfold/internal/zygote"
@@ -64,8 +65,10 @@ func (j *job) mustStart() string {
 }
 
 // handover is what a waiting interpreter is told.
-func (j *job) handover() zygote.Handover {
-	h := zygote.Handover{File: j.main, Args: j.spec.Args, Env: j.spec.Env, AllowedImports: j.spec.AllowedImports, Results: j.steps.Results != ""}
+func (j *job) handover(p driver.Plan) zygote.Handover {
+	env := p.Env()
+	maps.Copy(env, j.spec.Env)
+	h := zygote.Handover{File: j.main, Args: j.spec.Args, Env: env, AllowedImports: j.spec.AllowedImports, Results: j.steps.Results != ""}
 	if j.codeInHandover() {
 		h.Code = &j.spec.Code
 	}

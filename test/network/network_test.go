@@ -35,13 +35,13 @@ type world struct {
 	driver string
 }
 
-func open(t *testing.T) *pinfold.Local {
+func open(t *testing.T, pools ...sandbox.PoolSpec) *pinfold.Local {
 	t.Helper()
 	agent := filepath.Join(t.TempDir(), "pinfold-agent")
 	if err := os.WriteFile(agent, agenttest.Bytes(t), 0o755); err != nil { //nolint:gosec // a program
 		t.Fatal(err)
 	}
-	local, err := pinfold.Open(t.Context(), pinfold.Options{Agent: agent})
+	local, err := pinfold.Open(t.Context(), pinfold.Options{Agent: agent, Pools: pools})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,13 +112,16 @@ func (w *world) run(t *testing.T, language, code string, endpoints ...sandbox.En
 	r, err := w.ask(t, sandbox.Spec{
 		Language: language, Code: code, Network: sandbox.Network{Endpoints: endpoints},
 		Files: []sandbox.File{{Path: "ca.pem", Content: authority.pem}}, Env: map[string]string{"NODE_EXTRA_CA_CERTS": "/home/user/ca.pem", "NO_COLOR": "1"},
-		Limits: sandbox.Limits{MemoryBytes: 1 << 30, Processes: 256, WallTimeMS: 60_000, CPUTimeMS: 60_000},
+		Limits: limits,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
+
+// limits are those of programs that reach for something.
+var limits = sandbox.Limits{MemoryBytes: 1 << 30, Processes: 256, WallTimeMS: 60_000, CPUTimeMS: 60_000}
 
 // ask runs a program, wherever this world's sandboxes are.
 func (w *world) ask(t *testing.T, spec sandbox.Spec) (*sandbox.Result, error) {

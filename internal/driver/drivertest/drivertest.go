@@ -93,6 +93,7 @@ func Run(t *testing.T, open func(t *testing.T) driver.Driver, o Options) {
 		{"report", reportTests, ""},
 		{"life", life, ""},
 		{"living", livingTests, ""},
+		{"doors", doorTests, ""},
 		{"pause", pauseTests, o.CannotPause},
 		{"snapshot", snapshotTests, o.CannotPause},
 		{"limits", limitTests, unless(o.Isolated, "this driver's machines are not isolated")},
@@ -336,8 +337,13 @@ func (b *box) guestProbe() string { return b.plan.User.Home + "/guestprobe" }
 // probed makes a machine with the probe in it.
 func (h *harness) probed(l sandbox.Limits) *box {
 	h.Helper()
+	return h.probe(h.box(l))
+}
+
+// probe puts the probe into a machine.
+func (h *harness) probe(b *box) *box {
+	h.Helper()
 	program := agenttest.Program(h, Probe)
-	b := h.box(l)
 	if err := b.WriteFile(h.ctx, b.guestProbe(), 0o755, int64(len(program)), bytes.NewReader(program)); err != nil {
 		h.Fatalf("copy the probe into the sandbox: %v", err)
 	}

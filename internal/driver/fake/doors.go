@@ -49,8 +49,12 @@ func (m *Machine) AddDoors(doors []driver.Door) ([]net.Listener, driver.Packets,
 		}
 	}
 	m.mu.Lock()
+	ended := m.ended
 	m.Plan.Doors = doors
 	m.mu.Unlock()
+	if ended {
+		return nil, nil, driver.ErrEnded
+	}
 	return m.TakeDoors()
 }
 

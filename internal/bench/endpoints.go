@@ -114,6 +114,7 @@ func (s *session) living(w *ways, n sandbox.Network, count int) (each [3]float64
 const (
 	runWarm     = "warm, no endpoints"
 	runDeclared = "warm, three endpoints that it does not use"
+	runEnded    = "warm, the same, TLS ended at one"
 	runCold     = "cold, no endpoints"
 )
 
@@ -122,14 +123,14 @@ func (s *session) networkUnused(w *ways) error {
 	rounds := 5 * s.o.Rounds
 	sec, done := s.section("network", "Declared endpoints: a run that does not use them", fmt.Sprintf("`POST /v1/runs` of `print(1)`, %d times in turns, with pools that are full before each. How many found a warm interpreter is said beside.", rounds))
 	defer done()
-	declared := w.declared()
+	declared, ended := w.passing(hostPlain, hostTLS, hostEnded), w.declared()
 	all := []struct {
 		what string
 		cold bool
 		n    *sandbox.Network
 		seen sample
 		warm int
-	}{{what: runWarm}, {what: runDeclared, n: &declared}, {what: runCold, cold: true}}
+	}{{what: runWarm}, {what: runDeclared, n: &declared}, {what: runEnded, n: &ended}, {what: runCold, cold: true}}
 	for round := range rounds + 2 {
 		for i := range all {
 			k := &all[(i+round)%len(all)]

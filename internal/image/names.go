@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bytes"
 	"net/netip"
 	"slices"
 	"strings"
@@ -19,34 +18,35 @@ type Name struct {
 func (t Template) WithNames(names []Name, resolver netip.Addr) Template {
 	t.Files = slices.Clone(t.Files)
 	for i, f := range t.Files {
-		content := string(f.Content)
-		switch f.Path {
-		case "/etc/hosts":
-			var b strings.Builder
-			b.WriteString(content)
-			for _, n := range names {
-				b.WriteString(n.At.String() + "\t" + n.Host + "\n")
-			}
-			content = b.String()
-		case "/etc/resolv.conf":
-			content = "# this resolver knows the declared names, and asks nobody\nnameserver " + resolver.String() + "\noptions timeout:2 attempts:1\n"
-		case "/etc/nsswitch.conf":
-			content = strings.Replace(content, "\nhosts: files\n", "\nhosts: files dns\n", 1)
-		default:
-			continue
-		}
-		t.Files[i].Content = []byte(content)
+		t.Files[i], _ = f.withNames(names, resolver)
 	}
 	return t
 }
 
-// Changed are the files that have another content than in an earlier template, which has
-// files at the same places.
-func (t Template) Changed(earlier Template) (files []File) {
-	for i, f := range t.Files {
-		if !bytes.Equal(f.Content, earlier.Files[i].Content) {
+// NameFiles are the files of the template that WithNames changes, as it has them.
+func (t Template) NameFiles(names []Name, resolver netip.Addr) (files []File) {
+	for _, f := range t.Files {
+		if f, ok := f.withNames(names, resolver); ok {
 			files = append(files, f)
 		}
 	}
 	return files
+}
+
+func (f File) withNames(names []Name, resolver netip.Addr) (with File, ok bool) {
+	switch f.Path {
+	case "/etc/hosts":
+		content := slices.Clone(f.Content)
+		for _, n := range names {
+			content = append(content, n.At.String()+"\t"+n.Host+"\n"...)
+		}
+		f.Content = content
+	case "/etc/resolv.conf":
+		f.Content = []byte("# this resolver knows the declared names, and asks nobody\nnameserver " + resolver.String() + "\noptions timeout:2 attempts:1\n")
+	case "/etc/nsswitch.conf":
+		f.Content = []byte(strings.Replace(string(f.Content), "\nhosts: files\n", "\nhosts: files dns\n", 1))
+	default:
+		return f, false
+	}
+	return f, true
 }

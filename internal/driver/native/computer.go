@@ -4,7 +4,6 @@ package native
 
 import (
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -215,35 +214,39 @@ func (t *meter) write(files []image.File) {
 	}
 }
 
-// replace has files hold their content and nothing else.
+// replace writes files, or says which could not be written.
 func (t *meter) replace(files []image.File) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, f := range files {
-		if err := t.writeFile(f, unix.O_TRUNC); err != nil {
+		if err := t.writeFile(f); err != nil {
 			return fmt.Errorf("%s: %w", f.Path, err)
 		}
 	}
 	return nil
 }
 
-// writeFile writes into a file that is there, from its beginning. The open must wait for
-// nobody: where the files are the guest's by their owner, it may hold a lease on them
+// writeFile has a file that is there hold its content and nothing else. The open must wait
+// for nobody: where the files are the guest's by their owner, it may hold a lease on them
 // (fcntl(2), F_SETLEASE), for whose end an open for writing waits 45 s.
-func (t *meter) writeFile(f image.File, flags ...uint64) error {
-	how := unix.OpenHow{
+func (t *meter) writeFile(f image.File) error {
+	fd, err := unix.Openat2(t.root, rel(f.Path), &unix.OpenHow{
 		Flags: unix.O_WRONLY | unix.O_NONBLOCK | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	}
-	for _, f := range flags {
-		how.Flags |= f
-	}
-	fd, err := unix.Openat2(t.root, rel(f.Path), &how)
+	})
 	if err != nil {
 		return err
 	}
+	defer unix.Close(fd) //nolint:errcheck // written to memory
 	n, err := unix.Pwrite(fd, f.Content, 0)
 	if err == nil && n < len(f.Content) {
 		err = io.ErrShortWrite
 	}
-	return errors.Join(err, unix.Close(fd))
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(fd, &st)
+	}
+	if err == nil && st.Size > int64(n) {
+		err = unix.Ftruncate(fd, int64(n))
+	}
+	return err
 }

@@ -51,16 +51,31 @@ func (m *machine) TakeDoors() ([]net.Listener, driver.Packets, error) {
 	return listeners, resolver, nil
 }
 
-// AddDoors implements driver.LateDoors. It writes the names first: a program that begins to
-// look while it does is not its caller's. Sockets are made in the sandbox's namespace by a
-// thread of ours that goes there, which root alone may.
-func (m *machine) AddDoors(doors []driver.Door) (listeners []net.Listener, resolver driver.Packets, err error) {
+// AddDoors implements driver.LateDoors. Nobody's program runs yet that could find a name
+// before its door, or a door before its name, so both are made side by side. Sockets are made
+// in the sandbox's namespace by a thread of ours that goes there, which root alone may.
+func (m *machine) AddDoors(doors []driver.Door) ([]net.Listener, driver.Packets, error) {
 	plan := m.plan
 	plan.Doors = doors
-	if err := m.meter.replace(plan.Inside().Changed(m.plan.Template)); err != nil {
-		return nil, nil, setupError("write the declared names", err)
+	named := make(chan error, 1)
+	go func() {
+		named <- m.meter.replace(plan.Template.NameFiles(plan.Names(), driver.Resolver.Addr()))
+	}()
+	fds, err := m.listen(doors)
+	if failed := <-named; err == nil && failed != nil {
+		err = setupError("write the declared names", failed)
 	}
-	var fds []int
+	if err != nil {
+		closeAll(fds)
+		return nil, nil, err
+	}
+	listeners, resolver := served(fds)
+	return listeners, resolver, nil
+}
+
+// listen makes the sockets of doors, and of the resolver, in the sandbox's namespace. It
+// returns what it has made, also with an error.
+func (m *machine) listen(doors []driver.Door) (fds []int, err error) {
 	err = m.child.InNetwork(func() error {
 		for _, d := range doors {
 			fd, err := netdoor.OpenTCP(d.At)
@@ -76,11 +91,9 @@ func (m *machine) AddDoors(doors []driver.Door) (listeners []net.Listener, resol
 		return err
 	})
 	if err != nil {
-		closeAll(fds)
-		return nil, nil, setupError("listen for the declared endpoints", err)
+		err = setupError("listen for the declared endpoints", err)
 	}
-	listeners, resolver = served(fds)
-	return listeners, resolver, nil
+	return fds, err
 }
 
 // served takes over the descriptors of doors, and of the resolver's socket behind them.

@@ -37,18 +37,19 @@ const maxFolderLines = 3000
 
 // largeFolders are the folders beyond that, each with what makes it readable all the same.
 var largeFolders = map[string]string{
-	"internal/cli":           "one file for each command, none of which knows another; what they share is flags, words and how a result is said",
-	"internal/api":           "one file for each resource (routes_*.go), a table of routes each; what they share is the call and the document made of the tables",
-	"internal/agent":         "one program, flat: one file for each request that it answers, around one loop; it must not grow by what packages export",
-	"internal/bench":         "one file for each measurement and for each form of the report; the measurements do not know each other",
-	"internal/engine/living": "one living sandbox: a file for each thing that can be asked of it (files, processes, pause, snapshot, fork), all of which hold its one lock",
-	"internal/engine/runs":   "one run's way: a file for each step before and after its machine (policy, approval, scan, gate, validators, replay), each called from one place",
-	"internal/driver/native": "one sandbox's making and end; each mechanism of the kernel that it uses is a package of its own in internal/linux",
-	"internal/driver/qemu":   "one machine's making and end, and a file for each thing that others go on from (base, copy, memory); the disk, its protocol, what is said to a machine and its initial file system are packages of their own",
-	"internal/audit":         "one log: a file for each thing that is done with it (write, read, prove, verify, keep texts) over one tree; the tree and the notes are libraries",
-	"internal/egress":        "one way out: a file for each thing that is decided on it (the name, the address, the request, the secret, what is declared now), all about one connection; which addresses are special is a table",
-	"sandbox":                "the public vocabulary: data, a file for each noun of requests and results, which users read one at a time",
-	"internal/template":      "one store: a file for each way in and out of it (import, save, use) and for each thing that an archive has to get past (compression, names, digests)",
+	"internal/cli":               "one file for each command, none of which knows another; what they share is flags, words and how a result is said",
+	"internal/api":               "one file for each resource (routes_*.go), a table of routes each; what they share is the call and the document made of the tables",
+	"internal/agent":             "one program, flat: one file for each request that it answers, around one loop; it must not grow by what packages export",
+	"internal/bench":             "one file for each measurement and for each form of the report; the measurements do not know each other",
+	"internal/engine/living":     "one living sandbox: a file for each thing that can be asked of it (files, processes, pause, snapshot, fork), all of which hold its one lock",
+	"internal/engine/runs":       "one run's way: a file for each step before and after its machine (policy, approval, scan, gate, validators, replay), each called from one place",
+	"internal/driver/native":     "one sandbox's making and end; each mechanism of the kernel that it uses is a package of its own in internal/linux",
+	"internal/driver/drivertest": "the contract of drivers as tests: a file for each thing that is promised, one harness; what runs inside is a package of its own",
+	"internal/driver/qemu":       "one machine's making and end, and a file for each thing that others go on from (base, copy, memory); the disk, its protocol, what is said to a machine and its initial file system are packages of their own",
+	"internal/audit":             "one log: a file for each thing that is done with it (write, read, prove, verify, keep texts) over one tree; the tree and the notes are libraries",
+	"internal/egress":            "one way out: a file for each thing that is decided on it (the name, the address, the request, the secret, what is declared now), all about one connection; which addresses are special is a table",
+	"sandbox":                    "the public vocabulary: data, a file for each noun of requests and results, which users read one at a time",
+	"internal/template":          "one store: a file for each way in and out of it (import, save, use) and for each thing that an archive has to get past (compression, names, digests)",
 }
 
 func TestFoldersAreHeldInTheHead(t *testing.T) {

@@ -44,6 +44,7 @@ const (
 	boxesWithout = "no endpoints"
 	boxesPassed  = "three, passed through"
 	boxesEnded   = "three, TLS ended at one"
+	boxesRead    = "three, TLS ended at all"
 )
 
 // networkMemory measures what many living sandboxes cost with endpoints and without.
@@ -64,7 +65,7 @@ func (s *session) networkMemory(w *ways) error {
 	for i, k := range []struct {
 		what string
 		n    sandbox.Network
-	}{{"", sandbox.Network{}}, {boxesWithout, sandbox.Network{}}, {boxesPassed, w.passing(hostPlain, hostTLS, hostEnded)}, {boxesEnded, w.declared()}} {
+	}{{"", sandbox.Network{}}, {boxesWithout, sandbox.Network{}}, {boxesPassed, w.passing(hostPlain, hostTLS, hostEnded)}, {boxesEnded, w.declared()}, {boxesRead, w.reading()}} {
 		s.o.Progress("network: many sandboxes: " + k.what)
 		each, made, err := s.living(w, k.n, count)
 		if err != nil {

@@ -257,6 +257,15 @@ func (w *ways) passing(hosts ...string) sandbox.Network {
 	return n
 }
 
+// reading are the endpoints where at each of them requests are read.
+func (w *ways) reading() sandbox.Network {
+	n := w.passing(hostPlain, hostTLS, hostEnded)
+	for i := range n.Endpoints {
+		n.Endpoints[i].Paths = []string{"/**"}
+	}
+	return n
+}
+
 // url is what a client asks for.
 func (w *ways) url(host, query string) string {
 	scheme := "https"

@@ -234,6 +234,25 @@ func TestWhatAMachineCannotHave(t *testing.T) {
 	}
 }
 
+// Programs that trust the sandbox's own authority alone could not use what passes unread.
+func TestWhatIsReadStaysRead(t *testing.T) {
+	server, _ := secureServer(t, endless)
+	s := newSite(t, server.Listener.Addr().String(), rulesFor(server, nil, "/a"), 443)
+	n, err := declares(t, "example.com=127.0.0.1").Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.relay.Prepare(t.Context(), n, "team", nil)
+	if e := sandbox.AsError(err); e == nil || e.Code != sandbox.CodeNetworkUnsupported || e.Field != "network.endpoints[0]" || !strings.Contains(e.Hint, `"/**"`) {
+		t.Errorf("%+v", e)
+	}
+	n.Endpoints[0].Paths = []string{"/", "/**"} // as the hint says
+	s.declare(n)
+	if code, _ := ask(t, s.trusting(443, false), "HEAD", "https://example.com/b", ""); code != 200 {
+		t.Error(code)
+	}
+}
+
 func TestWithinDeclared(t *testing.T) {
 	secret := func(n sandbox.Network, at int) sandbox.Network { n.Endpoints[at].Secret = "s"; return n }
 	made := secret(declares(t, "a.test:80,443", "GET,POST https://b.test/x/**", "https://b.test/y", "c.test:1=10.0.0.1", "*.d.test"), 2)

@@ -3,10 +3,13 @@
 package netdoor
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +94,87 @@ func TestDoorsOfAnotherNamespace(t *testing.T) {
 	}
 	_ = guest.Close()
 	closedWhileWaiting(t, l, packets)
+}
+
+// Sockets can be made in the namespace of a process that is there, and the thread that makes
+// them is back where it was; a process that has ended has none.
+func TestDoorsOfAProcessThatIsThere(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may go into another network namespace")
+	}
+	p := spawn.New()
+	up := make([]byte, 40) // struct ifreq
+	copy(up, "lo")
+	up[16] = unix.IFF_UP
+	lo := p.Result("open network", unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_DGRAM, 0)
+	p.Call("start loopback", unix.SYS_IOCTL, lo.Ref(), unix.SIOCSIFFLAGS, up)
+	p.Exec("/bin/sleep", []string{"sleep", "60"}, nil)
+	child, err := p.Start(spawn.Clone{Flags: unix.CLONE_NEWNET, CopyLow: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	end := func() {
+		if !ended {
+			_ = unix.Kill(child.PID, unix.SIGKILL)
+			child.Wait()
+			child.Release()
+		}
+		ended = true
+	}
+	defer end()
+	if err := child.WaitExec(); err != nil {
+		t.Fatal(err)
+	}
+	tcp, udp := netip.MustParseAddrPort("127.66.0.2:443"), netip.MustParseAddrPort("127.66.0.1:53")
+	var fds []int
+	open := func() error {
+		fd, err := OpenTCP(tcp)
+		if err != nil {
+			return err
+		}
+		fds = append(fds, fd)
+		if fd, err = OpenUDP(udp); err == nil {
+			fds = append(fds, fd)
+		}
+		return err
+	}
+	runtime.LockOSThread()
+	before, _ := os.Readlink("/proc/thread-self/ns/net")
+	err = child.InNetwork(open)
+	after, _ := os.Readlink("/proc/thread-self/ns/net")
+	runtime.UnlockOSThread()
+	if err != nil || len(fds) != 2 || before == "" || before != after {
+		t.Fatal(err, fds, before, after)
+	}
+	l, packets := NewListener(fds[0]), NewPackets(fds[1])
+	if c, err := net.DialTimeout("tcp", tcp.String(), time.Second); err == nil {
+		_ = c.Close()
+		t.Error("the door is open here, too")
+	}
+	client := -1
+	err = child.InNetwork(func() (err error) {
+		if client, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		return unix.Connect(client, &unix.SockaddrInet4{Port: int(tcp.Port()), Addr: tcp.Addr().As4()})
+	})
+	if err != nil {
+		t.Fatal("from inside: ", err)
+	}
+	guest, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = guest.Close(), unix.Close(client)
+	if err := child.InNetwork(open); !errors.Is(err, unix.EADDRINUSE) || !strings.Contains(err.Error(), tcp.String()) {
+		t.Errorf("twice: %v", err)
+	}
+	closedWhileWaiting(t, l, packets)
+	end()
+	if err := child.InNetwork(open); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("after its end: %v", err)
+	}
 }
 
 // Who waits at a socket that is closed goes on.

@@ -48,7 +48,7 @@ func TestPlanOfLateDoors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec.Network.Endpoints = []sandbox.Endpoint{{Host: "a.test"}}
+	spec.Network = sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test"}}}
 	declaring, err := MakePlan(spec, image.Template{}, report, "b")
 	if err != nil {
 		t.Fatal(err)

@@ -61,6 +61,13 @@ func (s *Sandbox) ChangeNetwork(ctx context.Context, c sandbox.NetworkChange) (s
 	return s.box.ChangeNetwork(ctx, c)
 }
 
+// WatchNetwork calls f with what has gone on with the declared endpoints since the sandbox was
+// made, at once and after that whenever it has changed, until ctx or the sandbox ends, or f
+// returns an error, which WatchNetwork returns.
+func (s *Sandbox) WatchNetwork(ctx context.Context, f func(sandbox.NetworkUse) error) error {
+	return s.box.WatchNetwork(ctx, f)
+}
+
 // Pause has nothing in the sandbox run any more until Resume; it keeps its memory and its
 // files. What else is asked of it is an error until then. That it is paused is no error.
 func (s *Sandbox) Pause(ctx context.Context) (sandbox.Info, error) { return s.box.Pause(ctx) }

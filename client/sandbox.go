@@ -71,6 +71,27 @@ func (s *Sandbox) ChangeNetwork(ctx context.Context, c sandbox.NetworkChange) (s
 	return answered[sandbox.Info](ctx, s.client, k)
 }
 
+// WatchNetwork calls f with what has gone on with the declared endpoints since the sandbox was
+// made, at once and after that whenever it has changed, until ctx or the sandbox ends, or f
+// returns an error, which WatchNetwork returns. A connection that breaks is an error.
+func (s *Sandbox) WatchNetwork(ctx context.Context, f func(sandbox.NetworkUse) error) error {
+	return s.client.stream(ctx, s.call(http.MethodGet, "network", "events"), networkWatcher(f))
+}
+
+// networkWatcher takes the events of a network.
+type networkWatcher func(sandbox.NetworkUse) error
+
+func (w networkWatcher) take(e event) (last bool, err error) {
+	if e.name == "end" {
+		return true, nil
+	}
+	var u sandbox.NetworkUse
+	if err := e.decode(&u); err != nil {
+		return false, err
+	}
+	return false, w(u)
+}
+
 // Pause has nothing in the sandbox run any more until Resume; it keeps its memory and its
 // files. What else is asked of it is an error until then. That it is paused is no error.
 func (s *Sandbox) Pause(ctx context.Context) (sandbox.Info, error) {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"reflect"
 
 	"pinfold/internal/engine/living"
 	"pinfold/sandbox"
@@ -65,6 +66,14 @@ func (s *server) sandboxRoutes() []route {
 			handle: withBody((*call).sandbox, func(c *call, s *living.Sandbox, b *sandbox.NetworkChange) error {
 				return c.ok(s.ChangeNetwork(c.r.Context(), *b))
 			}),
+		},
+		{
+			method: http.MethodGet, path: "/v1/sandboxes/{id}/network/events", id: "watchSandboxNetwork", tag: "Sandboxes", summary: "Follow what a sandbox reaches",
+			description: "A stream of events: network, whose data is what has gone on with the declared endpoints since the sandbox was made, at once and after that when it has changed, at most four times a second; and end when the sandbox has ended. A comment comes every 15 seconds. To follow is no use of the sandbox.",
+			scopes:      reads, answers: []reply{{http.StatusOK, typeEvents, reflect.TypeFor[sandbox.NetworkUse](), "The events."}},
+			errors:  []int{http.StatusConflict},
+			example: `curl -sN $SERVER/v1/sandboxes/$ID/network/events -H "Authorization: Bearer $KEY"`,
+			handle:  on((*call).sandbox, (*call).watchNetwork),
 		},
 		{
 			method: http.MethodPost, path: "/v1/sandboxes/{id}/pause", id: "pauseSandbox", tag: "Sandboxes", summary: "Pause a sandbox",
@@ -150,4 +159,14 @@ func changes(how func(*living.Sandbox, context.Context) (sandbox.Info, error)) f
 		}
 		return c.ok(how(s, c.r.Context()))
 	}
+}
+
+func (c *call) watchNetwork(s *living.Sandbox) error {
+	e := c.newEvents(c.w)
+	defer e.end()
+	err := s.WatchNetwork(c.r.Context(), func(u sandbox.NetworkUse) error { return e.send("network", "", u) })
+	if err != nil {
+		return c.cutOff(e, err)
+	}
+	return e.send("end", "", struct{}{})
 }

@@ -19,7 +19,8 @@ type metrics struct {
 
 	runsStarted, runsFinished, runCauses, limitsHit, runPhase, runCPU *family
 	sandboxesCreated, sandboxCreate, sandboxesEnded                   *family
-	connections, networkBytes, networkErrors, denied, secretsUsed     *family
+	connections, networkRequests, networkBytes                        *family
+	networkErrors, denied, secretsUsed                                *family
 	queued, refused                                                   *family
 	requests, duration, inFlight                                      *family
 }
@@ -45,6 +46,7 @@ func newMetrics(version string, stats func() (engine.Stats, bool)) *metrics {
 		sandboxCreate:    newFamily(kindHistogram, "pinfold_sandbox_create_seconds", "How long a request waited for its sandbox to be made.", "start"),
 		sandboxesEnded:   newFamily(kindCounter, "pinfold_sandboxes_ended_total", "Why living sandboxes ended.", "cause"),
 		connections:      newFamily(kindCounter, "pinfold_network_connections_total", "Connections to declared endpoints, of runs and living sandboxes that have ended."),
+		networkRequests:  newFamily(kindCounter, "pinfold_network_requests_total", "Requests that passed at endpoints where the host reads them."),
 		networkBytes:     newFamily(kindCounter, "pinfold_network_bytes_total", "Bytes to and from declared endpoints: up is out of the sandbox.", "direction"),
 		networkErrors:    newFamily(kindCounter, "pinfold_network_errors_total", "Connections to declared endpoints that came to nothing on the host's side."),
 		denied:           newFamily(kindCounter, "pinfold_network_denied_total", "What programs tried to reach and were denied, of those that a result lists.", "reason"),
@@ -60,7 +62,7 @@ func newMetrics(version string, stats func() (engine.Stats, bool)) *metrics {
 func (m *metrics) families() []*family {
 	return []*family{
 		m.runsStarted, m.runsFinished, m.runCauses, m.limitsHit, m.runPhase, m.runCPU, m.sandboxesCreated, m.sandboxCreate,
-		m.sandboxesEnded, m.connections, m.networkBytes, m.networkErrors, m.denied, m.secretsUsed, m.queued, m.refused, m.requests, m.duration, m.inFlight,
+		m.sandboxesEnded, m.connections, m.networkRequests, m.networkBytes, m.networkErrors, m.denied, m.secretsUsed, m.queued, m.refused, m.requests, m.duration, m.inFlight,
 	}
 }
 
@@ -105,6 +107,7 @@ func (m *metrics) network(u *sandbox.NetworkUse) {
 	}
 	for _, e := range u.Endpoints {
 		m.connections.with().add(float64(e.Connections))
+		m.networkRequests.with().add(float64(e.Requests))
 		m.networkBytes.with("up").add(float64(e.BytesUp))
 		m.networkBytes.with("down").add(float64(e.BytesDown))
 		m.networkErrors.with().add(float64(e.Errors))

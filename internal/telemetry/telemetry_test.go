@@ -105,7 +105,7 @@ func TestMetrics(t *testing.T) {
 	tel.SandboxCreated(true, 2)
 	tel.SandboxCreated(false, 20)
 	tel.SandboxEnded(sandbox.CauseTTL, &sandbox.NetworkUse{
-		Endpoints: []sandbox.EndpointUse{{Connections: 31, Secrets: 32, BytesUp: 33, BytesDown: 34, Errors: 35}},
+		Endpoints: []sandbox.EndpointUse{{Connections: 31, Requests: 30, Secrets: 32, BytesUp: 33, BytesDown: 34, Errors: 35}},
 		Denied:    []sandbox.Denial{{Reason: sandbox.DeniedUndeclared, Count: 36}, {Reason: "x\"}", Count: 37}},
 	})
 	tel.Queued(3 * time.Millisecond)
@@ -140,6 +140,7 @@ func TestMetrics(t *testing.T) {
 		{"pinfold_sandbox_create_seconds", "start=cold", 1},
 		{"pinfold_sandboxes_ended_total", "cause=ttl", 1},
 		{"pinfold_network_connections_total", "", 31 + 1},
+		{"pinfold_network_requests_total", "", 30},
 		{"pinfold_secrets_used_total", "", 32},
 		{"pinfold_network_bytes_total", "direction=up", 33},
 		{"pinfold_network_bytes_total", "direction=down", 34},

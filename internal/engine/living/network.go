@@ -2,6 +2,7 @@ package living
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"pinfold/internal/engine/admission"
@@ -56,6 +57,42 @@ func (s *Sandbox) ChangeNetwork(ctx context.Context, c sandbox.NetworkChange) (s
 		s.recordMachine()
 	}
 	return info, nil
+}
+
+// networkEvery is how often it is looked what goes on with the endpoints while somebody follows.
+const networkEvery = 250 * time.Millisecond
+
+// WatchNetwork calls f with what has gone on with the declared endpoints since the sandbox was
+// made: at once, after that whenever something has changed, at most four times a second, and
+// once more at the sandbox's end. It returns nil at that end, the cause of ctx's, or the error
+// of f.
+func (s *Sandbox) WatchNetwork(ctx context.Context, f func(sandbox.NetworkUse) error) error {
+	var said *sandbox.NetworkUse
+	tick := time.NewTicker(networkEvery)
+	defer tick.Stop()
+	for ended := false; ; {
+		info := s.Info()
+		if info.Network == nil {
+			return (&sandbox.Error{Code: sandbox.CodeConflict, Message: "the sandbox declares no endpoints, so there is nothing to follow"}).
+				WithAdvice(sandbox.Advise("make one that does: %s", sandbox.Call(sandbox.CallCreateSandbox)))
+		}
+		if said == nil || !reflect.DeepEqual(said, info.Network) {
+			said = info.Network
+			if err := f(*said); err != nil {
+				return err
+			}
+		}
+		if ended {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-s.Ended():
+			ended = true // and what it did last is still to be said
+		case <-tick.C:
+		}
+	}
 }
 
 // declaresNow is what the sandbox can reach, if that can be changed.

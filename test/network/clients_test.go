@@ -5,7 +5,6 @@ package network
 import (
 	"bytes"
 	"context"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -42,7 +41,7 @@ var clients = []struct {
 	{"java", `java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC Client https://{at}/text`, "reached over HTTP/2.0", false},
 	{"websocket", `java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC Client wss://{at}/socket`, "reached by WebSocket", false},
 	{"curl", `curl -sS --http2 https://{at}/text`, "reached over HTTP/2.0", false},
-	{"psql", `psql "host={host} port={pg} user=u dbname=d sslmode=verify-full sslrootcert=$HOME/ca.pem" -At -c 'select 1'`, "reached by select 1", true},
+	{"psql", `psql "host={host} port={pg} user=u dbname=postgres sslmode=verify-full sslrootcert=$HOME/ca.pem" -At -c "select 'reached as ' || current_user || ', TLS ' || ssl from pg_stat_ssl where pid = pg_backend_pid()"`, "reached as u, TLS true", true},
 }
 
 // slowClients take up to half a minute in an emulated machine, each time: they are tried there,
@@ -72,7 +71,7 @@ func (w *world) clientsOf(t *testing.T) {
 	certificate := authority.certificate(t, "*.clients.test")
 	web, pg := serveClients(t, certificate), servePostgres(t, certificate)
 	declared, ruled := at("all.clients.test", web), at("ruled.clients.test", web)
-	declared.Ports = append(declared.Ports, pg.Addr().(*net.TCPAddr).Port)
+	declared.Ports = append(declared.Ports, pg)
 	ruled.Methods, ruled.Paths = []string{http.MethodGet, http.MethodPost}, []string{"/**"}
 	box, err := w.other.Create(t.Context(), "", sandbox.Create{
 		Driver: w.driver, Network: sandbox.Network{Endpoints: []sandbox.Endpoint{declared, ruled}}, TTLMS: 60 * 60 * 1000,

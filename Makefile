@@ -38,7 +38,7 @@ demo: ## analyse a real data set in a sandbox; brings back out/co2.svg
 setup: ## install what the tests need (root), or say what is missing
 	@scripts/setup
 
-test: setup check ## set-up, check, then every test
+test: setup ## set-up, check, then every test
 	@scripts/test
 
 test-machines: setup ## Debian 12 and 13 in virtual machines (x86-64, arm64), every Python of Debian's, every client in emulated sandboxes (an hour)

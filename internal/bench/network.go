@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
@@ -74,13 +75,14 @@ func (s *session) network() error {
 	return err
 }
 
-// box is a sandbox that may reach the names, with the client in it.
+// box is a sandbox that may reach the names, with the client in it, which has all processors
+// as the one outside has: what is measured is the way, not a limit.
 func (w *ways) box(ctx context.Context) (*client.Sandbox, error) {
 	n := w.declared()
 	n.Limits = sandbox.NetworkLimits{Connections: 1024, Requests: 1_000_000_000, BytesUp: 1 << 40, BytesDown: 1 << 40}
 	x, err := w.server.cl.Create(ctx, sandbox.Create{
 		TTLMS: time.Hour.Milliseconds(), Network: n,
-		Limits: sandbox.Limits{MemoryBytes: 1 << 30, Processes: 256, OpenFiles: 4096, DiskBytes: 512 << 20, FileSizeBytes: 256 << 20},
+		Limits: sandbox.Limits{CPUs: float64(runtime.NumCPU()), MemoryBytes: 1 << 30, Processes: 256, OpenFiles: 4096, DiskBytes: 512 << 20, FileSizeBytes: 256 << 20},
 	})
 	if err != nil {
 		return nil, err
@@ -164,7 +166,7 @@ func (s *session) networkRequests(w *ways, x *client.Sandbox) error {
 	}
 	count := int(requestRate * seconds / time.Second)
 	sec, done := s.section("network", fmt.Sprintf("Declared endpoints: %d requests a second", requestRate), fmt.Sprintf(
-		"One client, inside a sandbox and outside of one, sends requests to servers on loopback at a constant rate, %d times %d in turns. A latency is from when a request was to be sent to the end of its answer of 100 bytes, so that what is late counts for those behind it. \"Direct\" is the client outside, with nothing between; \"added\" compares with that. HTTP is read request by request, also where TLS is not ended; TLS is ended where methods or paths are declared, and by %s in the same way: its rule is that of the declaration.", rounds, count, proxyProgram))
+		"One client, inside a sandbox and outside of one, with all processors, sends requests to servers on loopback at a constant rate, %d times %d in turns. A latency is from when a request was to be sent to the end of its answer of 100 bytes, so that what is late counts for those behind it. \"Direct\" is the client outside, with nothing between; \"added\" compares with that. HTTP is read request by request, also where TLS is not ended; TLS is ended where methods or paths are declared, and by %s in the same way: its rule is that of the declaration.", rounds, count, proxyProgram))
 	defer done()
 	w.note(sec)
 	for _, kind := range []string{kindKept, kindNew} {

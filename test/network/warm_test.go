@@ -97,6 +97,24 @@ func TestWarmNothingElse(t *testing.T) {
 	}
 }
 
+// A sandbox that waited says what was tried, too.
+func TestWarmAsking(t *testing.T) {
+	ledger.Check(t)
+	w := newWarmWorld(t)
+	w.ready(t)
+	before := w.taken(t)
+	r, err := w.ask(t, sandbox.Spec{Language: "sh", Code: "curl -sS -m 5 https://tried.test/; curl -sS -m 5 -x http://127.66.0.1:3128 https://tried.test:8443/", Network: sandbox.Network{Mode: sandbox.NetworkAsk}, Limits: limits})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Network == nil || len(r.Network.Denied) != 2 || r.Network.Denied[0].Host != "tried.test" || r.Network.Denied[1].Port != 8443 {
+		t.Errorf("%s %s%s %+v", r.Status, r.Stdout, r.Stderr, r.Network)
+	}
+	if n := w.taken(t) - before; (n == 1) != (os.Geteuid() == 0) {
+		t.Errorf("%d that waited were taken", n)
+	}
+}
+
 // A run whose requests are read has a forked interpreter, in a machine that is made for it and
 // trusts its authority.
 func TestWarmRules(t *testing.T) {

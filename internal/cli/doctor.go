@@ -183,11 +183,3 @@ func plainProcesses(found []probe.Finding) string {
 	}
 	return " (--isolation process may, which is weaker)"
 }
-
-// plural writes a number with its noun.
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}

@@ -251,3 +251,11 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 func usageError(format string, args ...any) *sandbox.Error {
 	return &sandbox.Error{Code: sandbox.CodeSpecInvalid, Message: fmt.Sprintf(format, args...)}
 }
+
+// plural writes a number with its noun.
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

@@ -64,7 +64,8 @@ func visit(process int, do func() error) (err error) {
 		return err
 	}
 	defer unix.Close(own) //nolint:errcheck // only read
-	if err := unix.Setns(own, unix.CLONE_NEWNET); err != nil { // to where we are: nor could we come back
+	// To where we are already: who may not do that could not come back.
+	if err := unix.Setns(own, unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("the way back into the own network namespace: %w", err)
 	}
 	if err := unix.Setns(process, unix.CLONE_NEWNET); err != nil {

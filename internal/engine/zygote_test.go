@@ -315,3 +315,27 @@ func TestStartedInterpreterReachesWhatIsDeclared(t *testing.T) {
 		}
 	}
 }
+
+// A run whose requests are read does not wait for interpreters that are started: it could not
+// have one.
+func TestReadRequestsDoNotWaitForStartedInterpreters(t *testing.T) {
+	loaded := make(chan struct{})
+	o := engine.Options{Pools: []sandbox.PoolSpec{{Name: "py", Language: "python", Warm: []string{"slow"}, Min: 1}}}
+	o.Policy.Network = admission.Network{Own: true}
+	s := serve(t, o, func(driver.Plan) fake.Script {
+		return fake.Script{Program: func(p *fake.Process) fake.Exit {
+			if slices.Contains(p.Args, "slow") {
+				<-loaded
+			}
+			return waits(p)
+		}}
+	})
+	t.Cleanup(func() { close(loaded) }) // before the engine's end, which waits for them
+	eventually(t, "they are started", func() bool { p := s.Pools()[0]; return p.Filling > 0 && p.Interpreters == "started" })
+	network := sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test", Ports: []int{443}, Address: "127.0.0.1", Paths: []string{"/**"}}}}
+	begun := time.Now()
+	r, err := s.Run(soon(t), python(sandbox.Spec{Network: network, Warm: []string{"slow"}}))
+	if took := time.Since(begun); err != nil || r.Warm || !strings.Contains(r.ColdBecause, "authority") || took > 15*time.Second {
+		t.Errorf("after %v: %+v, %v", took, r, err)
+	}
+}

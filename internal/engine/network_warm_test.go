@@ -101,6 +101,10 @@ func TestWaitingMachineWithoutWayIsReplaced(t *testing.T) {
 			if n := made.Load(); n != want {
 				t.Errorf("%d machines were made after %d, not %d", n-before, before, want-before)
 			}
+			p := engine.Pools()[0]
+			if replaced := p.Replaced == 1; p.Hits != 0 || p.Misses != 1 || p.InUse != 0 || replaced != test.replaced {
+				t.Errorf("it served nobody: %+v", p)
+			}
 		})
 	}
 }

@@ -162,6 +162,19 @@ func (p *pool) take(r Request) *ready {
 	return taken
 }
 
+// unserved says that a machine was taken, or made at once, for a request and serves nobody.
+func (p *pool) unserved(made bool) {
+	p.mu.Lock()
+	if made {
+		p.forked--
+	} else {
+		p.hits--
+		p.swapped++
+	}
+	p.mu.Unlock()
+	p.returned()
+}
+
 // returned says that a machine that was handed out has ended.
 func (p *pool) returned() {
 	p.mu.Lock()

@@ -225,7 +225,8 @@ func (w *ready) serves(r Request) bool {
 // then the request needs another.
 func (p *pool) handOut(ctx context.Context, w *ready, r Request) *Machine {
 	var err error
-	if len(w.session.Plan.Doors) > 0 {
+	made := len(w.session.Plan.Doors) > 0 // for this request: nothing that waits has doors
+	if made {
 		err = w.session.OpenDoors(ctx, p.set.egress, r.means)
 	} else if len(r.Plan.Doors) > 0 {
 		err = w.session.AddDoors(p.set.egress, r.means, r.Plan)
@@ -233,7 +234,7 @@ func (p *pool) handOut(ctx context.Context, w *ready, r Request) *Machine {
 	if err != nil {
 		p.set.log.Warn("cannot give a machine of a pool its endpoints; another is made", "pool", p.description().Name, "error", err)
 		p.discard([]*execution.Session{w.session})
-		p.returned()
+		p.unserved(made)
 		return nil
 	}
 	return &Machine{Session: w.session, Interpreter: w.interpreter, pool: p}

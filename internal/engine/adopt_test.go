@@ -12,6 +12,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/driver/fake"
 	"pinfold/internal/engine"
+	"pinfold/internal/engine/admission"
 	"pinfold/internal/engine/records"
 	"pinfold/internal/store/memstore"
 	"pinfold/sandbox"
@@ -126,6 +127,32 @@ func TestEndingIsNotLost(t *testing.T) {
 	for id, kind := range causes {
 		if info, err := e.SandboxInfo(soon(t), "alice", id); err != nil || info.State != sandbox.StateEnded || info.Cause.Kind != kind || info.EndedAt == nil {
 			t.Errorf("%+v, %v", info, err)
+		}
+	}
+}
+
+// Whoever follows the network of a sandbox that is left to the next process hears that the
+// server ends, and not that the sandbox has ended.
+func TestFollowedSandboxIsLeft(t *testing.T) {
+	d := &keeping{Driver: fake.New(fake.Options{})}
+	o := engine.Options{Drivers: []driver.Driver{d}}
+	o.Policy.Network = admission.Network{Own: true}
+	s := serve(t, o, nil)
+	x := s.create(t, sandbox.Create{Network: sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test", Ports: []int{443}, Address: "127.0.0.1"}}}})
+	heard, ended := make(chan struct{}, 100), make(chan error, 1)
+	go func() {
+		ended <- x.WatchNetwork(t.Context(), func(sandbox.NetworkUse) error { heard <- struct{}{}; return nil })
+	}()
+	<-heard
+	if err := s.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; code(err) != sandbox.CodeShuttingDown {
+		t.Errorf("%v; it is %s", err, x.Info().State)
+	}
+	for _, m := range d.Machines() {
+		if err := m.Destroy(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
 }

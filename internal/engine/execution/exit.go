@@ -97,8 +97,8 @@ func (s *Session) Relay() *egress.Relay {
 	return s.relay
 }
 
-// shut ends all connections to the declared endpoints.
-func (s *Session) shut() {
+// Shut ends all connections to the declared endpoints, and lets no more through.
+func (s *Session) Shut() {
 	if relay := s.Relay(); relay != nil {
 		relay.Close()
 	}

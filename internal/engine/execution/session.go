@@ -131,7 +131,7 @@ func (s *Session) Greeted() *guest.Guest {
 // Close ends the machine and removes its traces. It is idempotent and goes on
 // when ctx has ended.
 func (s *Session) Close(ctx context.Context) error {
-	s.shut()
+	s.Shut()
 	err := s.Machine.Destroy(context.WithoutCancel(ctx))
 	if g := s.Greeted(); g != nil {
 		_ = g.Close()

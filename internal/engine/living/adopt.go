@@ -231,6 +231,7 @@ func (s *Sandbox) leave() bool {
 	info := s.describe()
 	s.mu.Unlock()
 	s.save(info)
+	s.machine.Shut() // what goes through it goes through us
 	_ = s.guest.Close()
 	s.awaitProcesses()
 	mg := s.manager

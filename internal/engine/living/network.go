@@ -64,8 +64,8 @@ const networkEvery = 250 * time.Millisecond
 
 // WatchNetwork calls f with what has gone on with the declared endpoints since the sandbox was
 // made: at once, after that whenever something has changed, at most four times a second, and
-// once more at the sandbox's end. It returns nil at that end, the cause of ctx's, or the error
-// of f.
+// once more at the sandbox's end. It returns nil at that end, an error where the sandbox is left
+// to the next process, the cause of ctx's end, or the error of f.
 func (s *Sandbox) WatchNetwork(ctx context.Context, f func(sandbox.NetworkUse) error) error {
 	var said *sandbox.NetworkUse
 	tick := time.NewTicker(networkEvery)
@@ -82,7 +82,10 @@ func (s *Sandbox) WatchNetwork(ctx context.Context, f func(sandbox.NetworkUse) e
 				return err
 			}
 		}
-		if ended {
+		switch {
+		case ended && info.State != sandbox.StateEnded: // left to the next process
+			return admission.ShuttingDown()
+		case ended:
 			return nil
 		}
 		select {

@@ -5,6 +5,7 @@ package network
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -112,6 +113,38 @@ func TestWarmAsking(t *testing.T) {
 	}
 	if n := w.taken(t) - before; (n == 1) != (os.Geteuid() == 0) {
 		t.Errorf("%d that waited were taken", n)
+	}
+}
+
+// Names are found by interpreters whose modules have asked the C library for something that is
+// looked up as names are, too: it keeps where. Without endpoints there is still nobody to ask.
+func TestWarmNames(t *testing.T) {
+	if found, _ := filepath.Glob("/usr/lib/python3*/test/test_os.py"); len(found) == 0 {
+		t.Skip("this host's Python has no such module")
+	}
+	ledger.Check(t)
+	modules := []string{"test.test_os"} // it asks for all users
+	w := worldOf(t, &world{local: open(t, sandbox.PoolSpec{Name: "python", Language: "python", Min: 1, Warm: modules, Limits: limits})})
+	code := `import socket
+for name in ("web.test", "x.wild.test", "other.test"):
+    try: print(name, socket.gethostbyname(name))
+    except socket.gaierror: print(name, "is none")`
+	none := "web.test is none\nx.wild.test is none\nother.test is none\n"
+	for want, endpoints := range map[string][]sandbox.Endpoint{
+		none: nil, "web.test 127.66.0.2\nx.wild.test 127.66.0.3\nother.test is none\n": {w.web, {Host: "*.wild.test"}},
+	} {
+		w.ready(t)
+		r, err := w.ask(t, sandbox.Spec{Language: "python", Code: code, Warm: modules, Limits: limits, Network: sandbox.Network{Endpoints: endpoints}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		denied := r.Network != nil && slices.ContainsFunc(r.Network.Denied, func(d sandbox.Denial) bool { return d.Host == "other.test" })
+		if r.Stdout != want || denied != (endpoints != nil) {
+			t.Errorf("warm: %v: %s%s%+v", r.Warm, r.Stdout, r.Stderr, r.Network)
+		}
+		if os.Geteuid() == 0 && !r.Warm {
+			t.Errorf("it is cold: %s", r.ColdBecause)
+		}
 	}
 }
 

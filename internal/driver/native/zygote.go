@@ -87,6 +87,9 @@ func (d *Driver) NewZygote(ctx context.Context, plan driver.Plan, spec zygote.Sp
 	plan.Limits.Processes = max(plan.Limits.Processes, zygoteTasks)
 	plan.Limits.CPUs = float64(runtime.NumCPU())
 	plan.SwitchUser = false
+	// What the C library has read of nsswitch.conf its children do not read again in another
+	// root. So it is that of machines with doors; in one without there is nobody to ask.
+	plan.Template = plan.Template.WithNames(nil, driver.Resolver.Addr())
 	m := d.newMachine(plan, h)
 	m.seen = seen
 	z := &zygoteMachine{machine: m, driver: d}

@@ -300,6 +300,21 @@ func TestForkedInterpreterReachesWhatIsDeclared(t *testing.T) {
 	}
 }
 
+// Modules that make an SSL context while they are loaded have read whom to trust: where
+// requests are read they are loaded anew.
+func TestLoadedModulesDoNotKnowTheAuthority(t *testing.T) {
+	o := engine.Options{}
+	o.Policy.Network = admission.Network{Own: true}
+	s, _ := serveForks(t, o, nil)
+	for _, paths := range [][]string{nil, {"/**"}} {
+		network := sandbox.Network{Endpoints: []sandbox.Endpoint{{Host: "a.test", Ports: []int{443}, Address: "127.0.0.1", Paths: paths}}}
+		r, err := s.Run(soon(t), python(sandbox.Spec{Network: network, Warm: []string{"m"}}))
+		if err != nil || r.Warm != (paths == nil) || r.Network == nil || strings.Contains(r.ColdBecause, "authority") != (paths != nil) {
+			t.Errorf("%v: %+v, %v", paths, r, err)
+		}
+	}
+}
+
 // An interpreter that was started serves what is passed through; where requests are read the
 // result says why another one was started.
 func TestStartedInterpreterReachesWhatIsDeclared(t *testing.T) {

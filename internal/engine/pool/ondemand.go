@@ -199,7 +199,7 @@ func (s *Pools) await(ctx context.Context, of shape, r Request) *Machine {
 		hope := s.beingMade(name) // asked before the look that it is about: what comes in between is found
 		pools := s.poolsOf(of)
 		for _, p := range pools {
-			hope = p.expectsMachine() && !p.started(r) || hope
+			hope = p.expectsMachine() || hope
 			if w := p.take(r); w != nil {
 				return p.handOut(ctx, w, r)
 			}
@@ -233,10 +233,6 @@ func (p *pool) expectsMachine() bool {
 	defer p.mu.Unlock()
 	return p.backoff.failure == nil && !p.closed && p.filling > 0 && !p.fillsSlowly()
 }
-
-// started says that nothing which is made for the pool can be the request's: its interpreters
-// are started, and whose requests are read needs one that is forked for it.
-func (p *pool) started(r Request) bool { return r.Plan.Authority != nil && p.zygotes.Unfit() != nil }
 
 // fillsSlowly says whether requests have waited long enough for what is being made: those
 // that come now need not wait as well. The lock is held.

@@ -156,8 +156,6 @@ func whyNone(pools []*pool, fresh bool, r Request) string {
 		switch info := p.info(); {
 		case fresh && info.Interpreters == "forked":
 			return sandbox.FeatureASLR + " is required, and interpreters with these modules are forked"
-		case r.Plan.Authority != nil && info.Interpreters == "started":
-			why = "the run's requests are read, and an interpreter that waits was started without the authority that signs for them"
 		case info.Error != nil && (info.Error.Code == sandbox.CodeSpecInvalid || info.Error.Code == sandbox.CodeLimitInvalid):
 			why = info.Error.Message // about the modules; what went wrong on the host is not for everybody
 		case info.Error != nil:
@@ -189,10 +187,15 @@ func (s *Pools) take(ctx context.Context, of shape, r Request) *Machine {
 // noDoors says why no machine that waits, and none that is made for a fork, can have what
 // the request declares; "": it declares nothing, or one can.
 func (r Request) noDoors() string {
-	if len(r.Plan.Doors) == 0 || r.Driver.Abilities().LateDoors {
+	switch {
+	case len(r.Plan.Doors) == 0:
 		return ""
+	case !r.Driver.Abilities().LateDoors:
+		return "the run declares endpoints, for which machines that wait can have no listeners here"
+	case r.Plan.Authority != nil && len(r.Modules) > 0: // one that makes an SSL context while it is loaded keeps whom to trust
+		return "the run's requests are read, and modules that are loaded already know nothing of the authority that signs for them"
 	}
-	return "the run declares endpoints, for which machines that wait can have no listeners here"
+	return ""
 }
 
 // fork forks in one of the pools, where that can be done at once.

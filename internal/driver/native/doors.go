@@ -5,6 +5,7 @@ package native
 import (
 	"errors"
 	"net"
+	"os"
 
 	"pinfold/internal/driver"
 	"pinfold/internal/linux/netdoor"
@@ -49,6 +50,12 @@ func (m *machine) TakeDoors() ([]net.Listener, driver.Packets, error) {
 	m.doors = nil
 	listeners, resolver := served(fds)
 	return listeners, resolver, nil
+}
+
+// lateDoors says whether machines can be given doors: where these are not the agent's, and a
+// thread of ours may go into their network namespaces and come back, which is root's.
+func lateDoors(agentDoors bool) bool {
+	return !agentDoors && os.Geteuid() == 0 && spawn.CanVisit()
 }
 
 // AddDoors implements driver.LateDoors. Nobody's program runs yet that could find a name

@@ -98,7 +98,7 @@ func (m *machine) Abilities() driver.MachineAbilities {
 	}
 	if len(m.plan.Doors) > 0 {
 		a.Doors = m
-	} else if m.host.ids.root && !m.host.agentDoors {
+	} else if lateDoors(m.host.agentDoors) {
 		a.LateDoors = m
 	}
 	return a

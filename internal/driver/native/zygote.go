@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"time"
 
@@ -67,7 +66,7 @@ type zygoteMachine struct {
 func (d *Driver) Abilities() driver.Abilities {
 	return driver.Abilities{
 		Level: sandbox.LevelNamespace, Shows: true, Pauses: true, Snapshots: []string{sandbox.SnapshotFiles}, Zygoter: d,
-		LateDoors: os.Geteuid() == 0 && !d.options.AgentDoors,
+		LateDoors: lateDoors(d.options.AgentDoors),
 	}
 }
 

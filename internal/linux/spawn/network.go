@@ -5,6 +5,7 @@ package spawn
 import (
 	"fmt"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,6 +21,9 @@ func (c *Child) InNetwork(do func() error) error {
 	defer c.mu.Unlock()
 	if c.released || c.reaped {
 		return unix.ESRCH
+	}
+	if !CanVisit() {
+		return fmt.Errorf("there is no way back into the own network namespace: %w", unix.EPERM)
 	}
 	process := c.Pidfd
 	if process < 0 { // it rests
@@ -49,6 +53,21 @@ func (c *Child) InNetwork(do func() error) error {
 	return o.err
 }
 
+// CanVisit says whether InNetwork can be done: whether a thread of ours could come back. It is
+// found out once.
+func CanVisit() bool { return canVisit() }
+
+var canVisit = sync.OnceValue(func() bool {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	own, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(own) //nolint:errcheck // only read
+	return unix.Setns(own, unix.CLONE_NEWNET) == nil // to where we are already
+})
+
 // visit runs do in the network namespace of a process. Where the way back fails, the
 // goroutine stays locked to its thread, and must end.
 func visit(process int, do func() error) (err error) {
@@ -64,10 +83,6 @@ func visit(process int, do func() error) (err error) {
 		return err
 	}
 	defer unix.Close(own) //nolint:errcheck // only read
-	// To where we are already: who may not do that could not come back.
-	if err := unix.Setns(own, unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("the way back into the own network namespace: %w", err)
-	}
 	if err := unix.Setns(process, unix.CLONE_NEWNET); err != nil {
 		return err
 	}

@@ -59,6 +59,9 @@ func TestThreadsComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !spawn.CanVisit() {
+		t.Error("root cannot visit")
+	}
 	child := elsewhere(t, 0)
 	failed := errors.New("failed")
 	for _, panics := range []bool{false, true} {
@@ -111,6 +114,9 @@ func TestNoWayBack(t *testing.T) {
 	own, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if spawn.CanVisit() {
+		t.Error("it is said to be possible")
 	}
 	child := elsewhere(t, unix.CLONE_NEWUSER)
 	err = child.InNetwork(func() error {

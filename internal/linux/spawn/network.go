@@ -64,7 +64,7 @@ var canVisit = sync.OnceValue(func() bool {
 	if err != nil {
 		return false
 	}
-	defer unix.Close(own) //nolint:errcheck // only read
+	defer unix.Close(own)                            //nolint:errcheck // only read
 	return unix.Setns(own, unix.CLONE_NEWNET) == nil // to where we are already
 })
 

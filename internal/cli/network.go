@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"pinfold/client"
@@ -109,52 +110,56 @@ type networkSaid struct{ sandbox.NetworkUse }
 // news is what has changed since.
 func (s *networkSaid) news(u sandbox.NetworkUse) (lines []string) {
 	for _, e := range u.Endpoints {
+		i := slices.IndexFunc(s.Endpoints, func(was sandbox.EndpointUse) bool { return was.Host == e.Host })
 		var was sandbox.EndpointUse
-		for _, old := range s.Endpoints {
-			if old.Host == e.Host {
-				was = old
-			}
+		if i >= 0 {
+			was = s.Endpoints[i]
 		}
-		if e.Connections == was.Connections && e.Requests == was.Requests && e.BytesUp == was.BytesUp && e.BytesDown == was.BytesDown && e.Errors == was.Errors {
-			continue
+		if e.Connections != was.Connections || e.Requests != was.Requests || e.BytesUp != was.BytesUp || e.BytesDown != was.BytesDown || e.Errors != was.Errors {
+			lines = append(lines, usedLine(e))
 		}
-		line := fmt.Sprintf("%s: %s, %d bytes up, %d down", e.Host, plural(int(e.Connections), "connection"), e.BytesUp, e.BytesDown)
-		if e.Requests > 0 {
-			line += ", " + plural(int(e.Requests), "request")
-		}
-		if e.Errors > 0 {
-			line += fmt.Sprintf(", %s: %s", plural(int(e.Errors), "error"), e.LastError)
-		}
-		lines = append(lines, line)
 	}
 	for _, d := range u.Denied {
-		var before int64
-		for _, old := range s.Denied {
-			if old.Host == d.Host && old.Port == d.Port && old.Reason == d.Reason && old.Evidence == d.Evidence {
-				before = old.Count
-			}
+		known := func(was sandbox.Denial) bool {
+			return was.Host == d.Host && was.Port == d.Port && was.Reason == d.Reason && was.Evidence == d.Evidence && was.Count == d.Count
 		}
-		if d.Count == before {
-			continue
+		if !slices.ContainsFunc(s.Denied, known) {
+			lines = append(lines, deniedLine(d))
 		}
-		line := "denied: " + d.Host
-		if d.Port != 0 {
-			line += fmt.Sprintf(":%d", d.Port)
-		}
-		line += fmt.Sprintf(" (%s", d.Reason)
-		if d.Reason == sandbox.DeniedRequest {
-			line += ": " + d.Evidence
-		}
-		if line += ")"; d.Count > 1 {
-			line += fmt.Sprintf(", %d times", d.Count)
-		}
-		lines = append(lines, line)
 	}
 	if more := u.DeniedMore - s.DeniedMore; more > 0 {
 		lines = append(lines, fmt.Sprintf("denied: and %d more", more))
 	}
 	s.NetworkUse = u
 	return lines
+}
+
+// usedLine says what went on with an endpoint.
+func usedLine(e sandbox.EndpointUse) string {
+	line := fmt.Sprintf("%s: %s, %d bytes up, %d down", e.Host, plural(int(e.Connections), "connection"), e.BytesUp, e.BytesDown)
+	if e.Requests > 0 {
+		line += ", " + plural(int(e.Requests), "request")
+	}
+	if e.Errors > 0 {
+		line += fmt.Sprintf(", %s: %s", plural(int(e.Errors), "error"), e.LastError)
+	}
+	return line
+}
+
+// deniedLine says what was denied.
+func deniedLine(d sandbox.Denial) string {
+	line := "denied: " + d.Host
+	if d.Port != 0 {
+		line += fmt.Sprintf(":%d", d.Port)
+	}
+	line += " (" + string(d.Reason)
+	if d.Reason == sandbox.DeniedRequest {
+		line += ": " + d.Evidence
+	}
+	if line += ")"; d.Count > 1 {
+		line += fmt.Sprintf(", %d times", d.Count)
+	}
+	return line
 }
 
 // maxNetworkLine bounds what is printed of a declaration, in runes.

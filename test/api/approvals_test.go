@@ -88,5 +88,6 @@ func TestWhoMayApprove(t *testing.T) {
 	w.must(403, request{key: "alpha", method: "POST", path: "/v1/policy/test", body: sandbox.PolicyTrial{Policy: sandbox.Policy{}}})
 	w.must(400, request{key: "admin", method: "POST", path: "/v1/policy/test", body: sandbox.PolicyTrial{Policy: sandbox.Policy{Rules: []sandbox.PolicyRule{{ID: "x"}}}}})
 	w.must(200, decide("admin", "deny"))
+	w.must(200, request{key: "alpha", method: "GET", path: "/v1/runs/" + r.ID + "/wait"}) // until then it is a conflict
 	w.must(404, decide("approve", "approve"))
 }

@@ -223,6 +223,17 @@ func useSandbox(w *world, box string) {
 		t.Fatalf("%v, then %v", info.ExpiresAt, later.ExpiresAt)
 	}
 	w.must(200, request{key: "alpha", method: "PATCH", path: box + "/network", body: map[string]any{"network": "none"}}).json(t, &later)
+	var asks sandbox.Info
+	w.must(201, request{key: "alpha", method: "POST", path: "/v1/sandboxes", body: map[string]any{"network": "ask"}}).json(t, &asks)
+	follow := newEventReader(w.open(request{key: "read", method: "GET", path: "/v1/sandboxes/" + asks.ID + "/network/events"}))
+	if e := follow.next(t); e.name != "network" || !strings.HasPrefix(e.data, `{"endpoints":[]`) {
+		t.Fatalf("%+v", e)
+	}
+	w.must(200, request{key: "alpha", method: "DELETE", path: "/v1/sandboxes/" + asks.ID})
+	if e := follow.next(t); e.name != "end" {
+		t.Fatalf("%+v", e)
+	}
+	w.must(409, request{key: "read", method: "GET", path: box + "/network/events"})
 	w.must(200, request{key: "alpha", method: "POST", path: box + "/pause"}).json(t, &later)
 	if later.State != sandbox.StatePaused {
 		t.Fatalf("paused: %+v", later)

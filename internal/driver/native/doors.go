@@ -59,19 +59,15 @@ func lateDoors(agentDoors bool) bool {
 }
 
 // AddDoors implements driver.LateDoors. Nobody's program runs yet that could find a name
-// before its door, or a door before its name, so both are made side by side. Sockets are made
-// in the sandbox's namespace by a thread of ours that goes there, which root alone may.
+// before its door. Sockets are made in the sandbox's namespace by a thread of ours that goes
+// there, which root alone may.
 func (m *machine) AddDoors(doors []driver.Door) ([]net.Listener, driver.Packets, error) {
 	plan := m.plan
 	plan.Doors = doors
-	named := make(chan error, 1)
-	go func() {
-		named <- m.meter.replace(plan.Template.NameFiles(plan.Names(), driver.Resolver.Addr()))
-	}()
-	fds, err := m.listen(doors)
-	if failed := <-named; err == nil && failed != nil {
-		err = setupError("write the declared names", failed)
+	if err := m.meter.replace(plan.Template.NameFiles(plan.Names(), driver.Resolver.Addr())); err != nil {
+		return nil, nil, setupError("write the declared names", err)
 	}
+	fds, err := m.listen(doors)
 	if err != nil {
 		closeAll(fds)
 		return nil, nil, err

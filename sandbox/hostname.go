@@ -16,17 +16,26 @@ func CanonicalHost(text string) (string, error) {
 	refuse := func(why, hint string) (string, error) {
 		return "", specError("", fmt.Sprintf("\"%s\" %s", SafeText(text, 80), why)).WithHint(hint)
 	}
-	const plain = "write a DNS name alone, such as api.example.com"
+	const (
+		plain   = "write a DNS name alone, such as api.example.com"
+		address = "give it a name: NAME:PORT=ADDRESS on the command line, or host, ports and address in JSON"
+	)
 	host := strings.ToLower(strings.TrimSuffix(text, "."))
 	switch {
 	case host == "":
 		return refuse("is no name", plain)
-	case strings.HasPrefix(host, "*."):
-		return refuse("is a wildcard, which stands for many names", "write each name by itself")
 	case len(host) > maxHost:
 		return refuse(fmt.Sprintf("is longer than %d bytes", maxHost), plain)
+	case host == "*":
+		return refuse("stands for too much", "write at least two labels after *.")
+	case strings.HasPrefix(host, "*."):
+		return refuse("is a wildcard, which stands for many names", "write each name by itself")
+	case strings.Contains(host, "/"):
+		return refuse("has a path", "with a path it is a URL: https://HOST/PATH")
+	case strings.Contains(host, ","):
+		return refuse("is more than one name", "declare each by itself")
 	case strings.HasPrefix(host, "[") || strings.Count(host, ":") > 1:
-		return refuse("is an address", "give it a name: NAME=ADDRESS on the command line, or host and address in JSON")
+		return refuse("is an address", address)
 	}
 	labels := strings.Split(host, ".")
 	for _, label := range labels {
@@ -41,7 +50,7 @@ func CanonicalHost(text string) (string, error) {
 	// What ends in a number is an address to many programs, in forms that differ from
 	// one to the other (0x7f.1, 017700000001, 2130706433).
 	if isNumber(labels[len(labels)-1]) {
-		return refuse("is an address to many programs", "give it a name: NAME=ADDRESS on the command line, or host and address in JSON")
+		return refuse("is an address to many programs", address)
 	}
 	if last := labels[len(labels)-1]; last == "localhost" || host == "sandbox" || host == "ip6-localhost" {
 		return refuse("means the sandbox itself", "give what is to be reached another name, and its address")

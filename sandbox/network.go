@@ -97,11 +97,10 @@ func (n Network) None() bool { return len(n.Endpoints) == 0 }
 // field.
 func (n Network) Canonical() (Network, error) {
 	if n.Mode != "" && n.Mode != NetworkNone && n.Mode != NetworkAsk {
-		return Network{}, &Error{
+		return Network{}, (&Error{
 			Code: CodeSpecInvalid, Field: "network",
 			Message: fmt.Sprintf("no network mode \"%s\"", SafeText(n.Mode, 60)),
-			Hint:    `write "none", or declare what can be reached: {"endpoints": [{"host": "api.example.com"}]}`,
-		}
+		}).WithAdvice(Advise("say nothing, or declare what can be reached: %s", Set("network", Network{Endpoints: []Endpoint{{Host: "api.example.com"}}})))
 	}
 	if n.None() {
 		if n.Limits != (NetworkLimits{}) {
@@ -110,7 +109,7 @@ func (n Network) Canonical() (Network, error) {
 		return Network{Mode: cmp.Or(n.Mode, NetworkNone)}, nil
 	}
 	if n.Mode == NetworkNone {
-		return Network{}, specError("network", `is "none" and has endpoints`).WithHint(`leave out one of them`)
+		return Network{}, specError("network", "none and endpoints exclude each other").WithHint("leave out one of them")
 	}
 	limits, err := n.Limits.complete()
 	if err != nil {

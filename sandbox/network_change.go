@@ -40,9 +40,15 @@ func (c *NetworkChange) UnmarshalJSON(data []byte) error {
 }
 
 // Of is what can be reached after the change where now can be, and could be at first what
-// the sandbox was made with. It is not canonical.
-func (c NetworkChange) Of(now, made Network) (Network, error) {
+// the sandbox was made with. It is not canonical. Hosts of made are where they are there, and
+// have no address here unless the change gives them one as a whole.
+func (c NetworkChange) Of(now, made Network) (_ Network, err error) {
 	n := Network{Endpoints: slices.Clone(now.Endpoints), Limits: c.Limits}
+	for i, e := range n.Endpoints {
+		if made.knows(e.Host) {
+			n.Endpoints[i].Address = ""
+		}
+	}
 	switch {
 	case c.Network == nil && len(c.Deny) == 0 && len(c.Allow) == 0 && c.Limits == NetworkLimits{}:
 		return n, specError("network", "nothing is to change").WithHint(`say what: {"deny": ["api.example.com"]}, or {"network": "none"}`)
@@ -62,11 +68,40 @@ func (c NetworkChange) Of(now, made Network) (Network, error) {
 		}
 		n.Endpoints = e.without(n.Endpoints)
 	}
-	n.Endpoints = append(n.Endpoints, c.Allow...)
+	for i, e := range c.Allow {
+		if e, err = e.where(made.Endpoints); err != nil {
+			return n, AsError(err).WithField(fmt.Sprintf("allow[%d].address", i))
+		}
+		n.Endpoints = append(n.Endpoints, e)
+	}
 	if n.None() { // and limits nothing
 		return Network{Mode: NetworkNone}, nil
 	}
 	return n, nil
+}
+
+// knows says whether a canonical host is declared.
+func (n Network) knows(host string) bool {
+	return slices.ContainsFunc(n.Endpoints, func(e Endpoint) bool { return e.Host == host })
+}
+
+// where is e without its address where that is what the sandbox was made with.
+func (e Endpoint) where(made []Endpoint) (Endpoint, error) {
+	host, err := CanonicalPattern(e.Host)
+	i := slices.IndexFunc(made, func(m Endpoint) bool { return m.Host == host })
+	if err != nil || i < 0 || e.Address == "" { // a wrong name is refused later
+		return e, nil
+	}
+	address, err := canonicalAddress(e.Address)
+	switch {
+	case err != nil:
+		return e, err
+	case address != made[i].Address:
+		return e, (&Error{Code: CodeEndpointDenied, Message: host + " is at another address for the sandbox, and stays there"}).
+			WithHint("leave the address out, or make another sandbox")
+	}
+	e.Address = ""
+	return e, nil
 }
 
 // readDenied reads HOST or HOST:PORT.
@@ -111,6 +146,7 @@ func (e Endpoint) without(all []Endpoint) (left []Endpoint) {
 func notDeclared(text, field string, now Network) error {
 	var names []string
 	for _, e := range now.Endpoints {
+		e.Address = "" // which is the operator's
 		names = append(names, e.authority(e.Ports))
 	}
 	err := specError(field, fmt.Sprintf("%s is not declared by itself", SafeText(text, 80)))

@@ -58,7 +58,47 @@ func TestNetworkChange(t *testing.T) {
 			t.Errorf("%s: %q %v", c.change, got, err)
 		}
 	}
-	if len(made.Endpoints[0].Ports) != 2 {
+	if len(made.Endpoints[0].Ports) != 2 || made.Endpoints[0].Address != "" {
 		t.Error("what was there is changed")
+	}
+}
+
+// Where a host is the operator says, and nobody else is told: what is added to it needs no
+// address, and no error has one.
+func TestHostsStayWhereTheyAre(t *testing.T) {
+	now := Network{Endpoints: []Endpoint{{Host: "db.test", Ports: []int{443}, Address: "10.9.9.9", Paths: []string{"/x"}}}}
+	for allow, want := range map[string]string{
+		"https://DB.test/y":                   "https://db.test/x and https://db.test/y",
+		"GET https://db.test/y":               "https://db.test/x GET https://db.test/y",
+		"https://db.test=10.9.9.9/y":          "https://db.test/x and https://db.test/y",
+		"https://db.test=10.0.0.8/y":          "",
+		"https://db.test=::ffff:10.9.9.9/y":   "",
+		"https://other.test=10.0.0.8/y":       "https://db.test/x https://other.test=10.0.0.8/y",
+		"https://db.test=elsewhere.example/y": "",
+	} {
+		e, err := ParseEndpoint(allow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := NetworkChange{Allow: []Endpoint{e}}.Of(now, now)
+		if err == nil {
+			n, err = n.Canonical()
+		}
+		var words []string
+		for _, e := range n.Endpoints {
+			words = append(words, e.String())
+		}
+		if got := strings.Join(words, " "); err == nil && got != want || err != nil && want != "" {
+			t.Errorf("%s: %s %v", allow, got, err)
+		}
+		if e := AsError(err); err != nil && (e.Field != "allow[0].address" || e.Hint == "" || strings.Contains(e.Message+e.Hint, "=10.9.9.9")) {
+			t.Errorf("%s: %+v", allow, e)
+		}
+	}
+	for _, deny := range []string{"typo.test", "db.test:80"} {
+		_, err := NetworkChange{Deny: []string{deny}}.Of(now, now)
+		if e := AsError(err); e == nil || strings.Contains(e.Message+e.Hint, "10.9") || !strings.Contains(e.Hint, "db.test:443") {
+			t.Errorf("%s: %+v", deny, e)
+		}
 	}
 }

@@ -118,6 +118,30 @@ func TestParseEndpoint(t *testing.T) {
 	}
 }
 
+// What is near to an endpoint is told how it would be one.
+func TestEndpointsThatAreNearlyRight(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://a.test:8443/x/**=127.0.0.1": "https://HOST:PORT=ADDRESS/PATH",
+		"a.test/repos":                       "https://HOST/PATH",
+		"a.test,b.test":                      "each by itself",
+		"GET,HEAD a.test":                    "'GET,HEAD https://a.test'",
+		"*":                                  "two labels",
+		"[::1]:80":                           "NAME:PORT=ADDRESS",
+		"::1":                                "NAME:PORT=ADDRESS",
+		"10.0.0.7:80":                        "NAME:PORT=ADDRESS",
+		"db=10.0.0.7:5432":                   "HOST:5432=10.0.0.7",
+		"a.test:80:90":                       "1 to 65535",
+	} {
+		e, err := ParseEndpoint(text)
+		if err == nil {
+			_, err = Network{Endpoints: []Endpoint{e}}.Canonical()
+		}
+		if e := AsError(err); e == nil || !strings.Contains(e.Hint, want) {
+			t.Errorf("%s: %+v", text, e)
+		}
+	}
+}
+
 // Rules of one host stay apart where together they would allow more.
 func TestRulesAreReadInOneWay(t *testing.T) {
 	e := func(ports []int, methods []string, paths ...string) Endpoint {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,11 @@ func ParseEndpoint(text string) (Endpoint, error) {
 	}
 	before, rest, url := strings.Cut(text, "://")
 	if !url {
-		if strings.Contains(text, " ") {
+		if methods, rest, some := strings.Cut(text, " "); some {
+			if strings.Trim(methods, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-,") == "" && !strings.ContainsAny(rest, " /") {
+				return Endpoint{}, specError("", fmt.Sprintf("\"%s\" has methods and no URL", SafeText(text, 80))).
+					WithHint(fmt.Sprintf("write '%s https://%s'", SafeText(methods, 40), SafeText(rest, 80)))
+			}
 			return Endpoint{}, notAnEndpoint(text)
 		}
 		return parseAuthority(text)
@@ -45,9 +50,19 @@ func ParseEndpoint(text string) (Endpoint, error) {
 		e.Methods = strings.Split(methods, ",")
 	}
 	if below {
-		e.Paths = []string{"/" + path}
+		if e.Paths = []string{"/" + path}; misplaced(path) {
+			return Endpoint{}, specError("", fmt.Sprintf("\"%s\" has an address behind its path", SafeText(text, 80))).
+				WithHint("it stands behind the host: " + scheme + "://HOST:PORT=ADDRESS/PATH")
+		}
 	}
 	return e, nil
+}
+
+// misplaced says whether what cannot be a path ends with an address.
+func misplaced(path string) bool {
+	fault, _ := pathFault("/" + path)
+	_, err := netip.ParseAddr(path[strings.LastIndex(path, "=")+1:])
+	return fault != "" && err == nil
 }
 
 func notAnEndpoint(text string) error {
@@ -63,6 +78,13 @@ func parseAuthority(text string) (Endpoint, error) {
 	text, address, given := strings.Cut(text, "=")
 	if given && address == "" {
 		return Endpoint{}, specError("", "there is no address behind =").WithHint("write HOST:PORT=10.0.0.7")
+	}
+	if at, err := netip.ParseAddrPort(address); err == nil {
+		return Endpoint{}, specError("", fmt.Sprintf("the port of \"%s\" stands behind the address", SafeText(text, 80))).
+			WithHint(fmt.Sprintf("the port is the name's: HOST:%d=%s", at.Port(), at.Addr()))
+	}
+	if _, err := netip.ParseAddr(text); err == nil || strings.HasPrefix(text, "[") {
+		return Endpoint{Host: text}, nil // which Canonical refuses
 	}
 	host, ports, some := strings.Cut(text, ":")
 	e := Endpoint{Host: host, Address: address}

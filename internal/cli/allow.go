@@ -22,6 +22,9 @@ func (l endpointList) Set(s string) error {
 		return nil
 	}
 	e, err := sandbox.ParseEndpoint(s)
+	if s == sandbox.NetworkNone { // a host of that name is none:443
+		err = usageError("it lets programs reach a name, and none is no name").WithHint("--network none, which is the default")
+	}
 	if err == nil {
 		_, err = sandbox.Network{Endpoints: []sandbox.Endpoint{e}}.Canonical()
 	}
@@ -47,10 +50,10 @@ type endpointSecret struct{ into *sandbox.Network }
 // Set implements pflag.Value.
 func (s endpointSecret) Set(name string) error {
 	if len(s.into.Endpoints) == 0 {
-		return usageError("--secret stands behind the --allow that it is for")
+		return usageError("it belongs to the --allow before it, and there is none").WithHint("--allow https://HOST --secret NAME")
 	}
 	if err := sandbox.CheckSecretName(name); err != nil {
-		return sandbox.AsError(err).WithField("network.endpoints")
+		return sandbox.AsError(err).WithField("network.endpoints.secret")
 	}
 	s.into.Endpoints[len(s.into.Endpoints)-1].Secret = name
 	return nil

@@ -45,7 +45,7 @@ func TestAllow(t *testing.T) {
 	if spec, err := parse("--allow", "@package indexes"); err != nil || spec.Network.Endpoints[1].Set != "package indexes" {
 		t.Errorf("%+v %v", spec.Network, err)
 	}
-	for _, wrong := range [][]string{{"--allow", "@"}, {"--allow", "@X"}, {"--secret", "token", "--allow", "a.test"}, {"--allow", "a.test", "--secret", "Token"}} {
+	for _, wrong := range [][]string{{"--allow", "none"}, {"--allow", "@"}, {"--allow", "@X"}, {"--secret", "token", "--allow", "a.test"}, {"--allow", "a.test", "--secret", "Token"}} {
 		if _, err := parse(wrong...); err == nil {
 			t.Errorf("%v is taken", wrong)
 		}

@@ -41,7 +41,9 @@ func (s flagWords) flagOf(field string) string {
 		name = field[:i]
 	}
 	if name == "network" && (field != name || s.set.Changed(allowFlag)) {
-		name = allowFlag
+		if name = allowFlag; strings.HasSuffix(field, ".secret") && s.set.Changed(secretFlag) {
+			name = secretFlag
+		}
 	}
 	for _, info := range sandbox.LimitTable() {
 		if info.Field == name {

@@ -46,7 +46,7 @@ func (a *app) networkCommand() *cobra.Command {
 			flags := len(change.Deny) > 0 || len(change.Allow) > 0
 			if len(args) == 2 {
 				if args[1] != sandbox.NetworkNone || flags {
-					return usageError("behind the sandbox stands none, or flags").WithHint("pinfold network " + args[0] + " --allow HOST")
+					return usageError(`behind the sandbox stands the word "none", or flags`).WithHint("pinfold network " + args[0] + " --allow HOST")
 				}
 				change.Network = &sandbox.Network{Mode: sandbox.NetworkNone}
 			}

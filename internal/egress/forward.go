@@ -267,7 +267,7 @@ var (
 	errBusy     = errors.New("this host passes on as many connections as it can, or as one sandbox may have of them")
 	errRequests = errors.New("this host passes on as many requests at once as it can, or as one sandbox may have of them")
 
-	errAsks        = errors.New("network.limits.requests have been made")
+	errAsks        = errors.New("all the requests that network.limits.requests allows have been made")
 	errConnections = errors.New("network.limits.connections are open to servers")
 	errAnswer      = errors.New("the server's answer cannot be read")
 	errUntrusted   = errors.New("the program does not trust the sandbox's own authority, which stands for the server here (docs/network.md)")

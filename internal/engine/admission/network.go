@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"pinfold/internal/egress"
 	"pinfold/sandbox"
@@ -70,9 +71,9 @@ func (p Network) Endpoints(ctx context.Context, tenant string, n sandbox.Network
 // that of the key; none of either narrows nothing.
 func (p Network) lists(ctx context.Context, tenant string) (operators, keys []list) {
 	if own, listed := p.Tenants[tenant]; listed {
-		operators = append(operators, list{allow: p.expand(own)})
+		operators = append(operators, list{allow: p.expand(own), config: "network.tenants." + tenant})
 	} else if !p.Own {
-		operators = append(operators, list{allow: p.expand(p.Allow)})
+		operators = append(operators, list{allow: p.expand(p.Allow), config: "network.allow"})
 	}
 	if key, narrow := ctx.Value(narrowed{}).([]sandbox.Endpoint); narrow {
 		keys = append(keys, list{allow: p.expand(key), key: true})
@@ -96,8 +97,9 @@ func addressBy(lists []list, e sandbox.Endpoint, field string) (string, error) {
 
 // list is what may be declared.
 type list struct {
-	allow []sandbox.Endpoint // which names no sets
-	key   bool               // it is a key's, and not the operator's for the tenant
+	allow  []sandbox.Endpoint // which names no sets
+	key    bool               // it is a key's, and not the operator's for the tenant
+	config string             // else, where the operator has it
 }
 
 // address is where a list says that an endpoint is, or "" where the host looks it up.
@@ -108,7 +110,7 @@ func (l list) address(e sandbox.Endpoint, field string) (string, error) {
 		within := egress.Within(e, some)
 		switch {
 		case len(some) == 0:
-			return "", l.unlisted(e.Host, port, field+".host")
+			return "", l.unlisted(e, port, field+".host")
 		case len(within) == 0:
 			return "", l.tooWide(e, port, some, field)
 		}
@@ -146,13 +148,18 @@ func (l list) who() string {
 	return "this server"
 }
 
-func (l list) unlisted(host string, port int, field string) error {
-	err := &sandbox.Error{Code: sandbox.CodeEndpointDenied, Field: field, Message: fmt.Sprintf("%s lets no sandbox reach %s at port %d", l.who(), host, port)}
+func (l list) unlisted(e sandbox.Endpoint, port int, field string) error {
+	err := &sandbox.Error{Code: sandbox.CodeEndpointDenied, Field: field, Message: fmt.Sprintf("%s lets no sandbox reach %s at port %d", l.who(), e.Host, port)}
 	if l.key {
 		return err.WithHint("use a key that may: what this one may reach was said when it was made (pinfold key create --allow)")
 	}
-	return err.WithAdvice(sandbox.Advise("its operator can add \"%s\" to %s", sandbox.Text(fmt.Sprintf("%s:%d", host, port)), sandbox.Config("network.allow")))
+	asked := sandbox.Endpoint{Host: e.Host, Ports: []int{port}, Methods: e.Methods, Paths: e.Paths} // and not more
+	words := asked.Words()
+	return err.WithAdvice(sandbox.Advise("its operator can add \"%s\" to %s", sandbox.Text(strings.Join(words[:min(len(words), maxSaid)], `", "`)), sandbox.Config(l.config)))
 }
+
+// maxSaid is how many lines of a list a hint says.
+const maxSaid = 4
 
 // tooWide says which requests may be declared of those to a host and a port.
 func (l list) tooWide(e sandbox.Endpoint, port int, some []sandbox.Endpoint, field string) error {

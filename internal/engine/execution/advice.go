@@ -60,6 +60,9 @@ func Advise(s sandbox.Status, c sandbox.Cause, language string, network *sandbox
 	if a := denied(network, text, language != ""); a != nil {
 		return c.WithAdvice(a)
 	}
+	if a := unreached(network, text, language != ""); a != nil {
+		return c.WithAdvice(a)
+	}
 	speaker, ok := speaks[language]
 	return c.WithAdvice(adviceFor(text, network != nil, func(i int) bool { return language == "" || ok && speaker == i }))
 }
@@ -88,6 +91,26 @@ func denied(network *sandbox.NetworkUse, said string, alone bool) sandbox.Advice
 		how = sandbox.Advice{sandbox.Text(d.Hint)}
 	}
 	return slices.Concat(sandbox.Advice{sandbox.Text(what + "); ")}, how)
+}
+
+// unreached names a declared endpoint with which it came to nothing on the host's side, chosen
+// as in denied.
+func unreached(network *sandbox.NetworkUse, said string, alone bool) sandbox.Advice {
+	if network == nil {
+		return nil
+	}
+	var failed []sandbox.EndpointUse
+	for _, e := range network.Endpoints {
+		if e.Errors > 0 && e.LastError != "" {
+			failed = append(failed, e)
+		}
+	}
+	i := slices.IndexFunc(failed, func(e sandbox.EndpointUse) bool { return strings.Contains(said, e.Host) })
+	if len(failed) == 0 || i < 0 && !alone {
+		return nil
+	}
+	e := failed[max(i, 0)]
+	return sandbox.Advise("%s is declared and was not reached: %s", sandbox.Text(e.Host), sandbox.Text(e.LastError))
 }
 
 // adviceFor looks for a missing module in the words of the languages that may be

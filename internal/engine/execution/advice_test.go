@@ -89,3 +89,25 @@ func TestDenialsAreNamed(t *testing.T) {
 		t.Error(got.Hint)
 	}
 }
+
+// A name that is declared and does not answer looks like a network that is broken: what the host
+// saw is said.
+func TestEndpointsThatWereNotReachedAreNamed(t *testing.T) {
+	failed := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 1"}
+	network := &sandbox.NetworkUse{Endpoints: []sandbox.EndpointUse{
+		{Host: "well.test", Connections: 2},
+		{Host: "typo.test", Connections: 1, Errors: 1, LastError: "the name was not found"},
+		{Host: "shut.test", Connections: 1, Errors: 1, LastError: "the server refused the connection"},
+	}}
+	for _, c := range []struct{ language, said, hint string }{
+		{"python", "tlsv1 alert internal error\n", "typo.test is declared and was not reached: the name was not found"},
+		{"python", "cannot reach shut.test\n", "shut.test is declared and was not reached: the server refused the connection"},
+		{"", "cannot reach shut.test\n", "shut.test is declared and was not reached: the server refused the connection"},
+		{"", "cannot reach well.test\n", ""},
+		{"", "something\n", ""}, // an earlier process may have tried it
+	} {
+		if got := Advise(sandbox.StatusFailed, failed, c.language, network, []byte(c.said)); got.Hint != c.hint {
+			t.Errorf("%q: %q", c.said, got.Hint)
+		}
+	}
+}

@@ -87,9 +87,15 @@ func (n Network) knows(host string) bool {
 
 // where is e without its address where that is what the sandbox was made with.
 func (e Endpoint) where(made []Endpoint) (Endpoint, error) {
+	if e.Address == "" || e.Set != "" {
+		return e, nil
+	}
 	host, err := CanonicalPattern(e.Host)
+	if err != nil {
+		return e, err
+	}
 	i := slices.IndexFunc(made, func(m Endpoint) bool { return m.Host == host })
-	if err != nil || i < 0 || e.Address == "" { // a wrong name is refused later
+	if i < 0 {
 		return e, nil
 	}
 	address, err := canonicalAddress(e.Address)
@@ -149,10 +155,10 @@ func notDeclared(text, field string, now Network) error {
 		e.Address = "" // which is the operator's
 		names = append(names, e.authority(e.Ports))
 	}
-	err := specError(field, fmt.Sprintf("%s is not declared by itself", SafeText(text, 80)))
+	err := specError(field, fmt.Sprintf("%s is not among the names that are declared", SafeText(text, 80)))
 	if len(names) == 0 {
 		return err.WithHint("nothing is: the sandbox reaches nothing")
 	}
 	slices.Sort(names)
-	return err.WithHint("what is, is " + strings.Join(slices.Compact(names), " and "))
+	return err.WithHint("these are " + strings.Join(slices.Compact(names), " and "))
 }

@@ -87,7 +87,7 @@ func (s SetSecret) Canonical() (SetSecret, error) {
 	}
 	if len(s.Value) < MinSecretValue || len(s.Value) > MaxSecretValue || !isASCII(s.Value) || strings.TrimSpace(s.Value) != s.Value {
 		return s, specError("value", fmt.Sprintf("must be %d to %d printable ASCII characters, without blanks around them", MinSecretValue, MaxSecretValue)).
-			WithHint("is there a line's end behind it?")
+			WithHint("it comes from stdin, a file or a variable: is it empty, or is there a line's end behind it?")
 	}
 	return s, nil
 }

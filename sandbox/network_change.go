@@ -70,7 +70,7 @@ func (c NetworkChange) Of(now, made Network) (_ Network, err error) {
 	}
 	for i, e := range c.Allow {
 		if e, err = e.where(made.Endpoints); err != nil {
-			return n, AsError(err).WithField(fmt.Sprintf("allow[%d].address", i))
+			return n, AsError(err).WithField(fmt.Sprintf("allow[%d].%s", i, AsError(err).Field))
 		}
 		n.Endpoints = append(n.Endpoints, e)
 	}
@@ -92,7 +92,7 @@ func (e Endpoint) where(made []Endpoint) (Endpoint, error) {
 	}
 	host, err := CanonicalPattern(e.Host)
 	if err != nil {
-		return e, err
+		return e, AsError(err).WithField("host")
 	}
 	i := slices.IndexFunc(made, func(m Endpoint) bool { return m.Host == host })
 	if i < 0 {
@@ -101,9 +101,9 @@ func (e Endpoint) where(made []Endpoint) (Endpoint, error) {
 	address, err := canonicalAddress(e.Address)
 	switch {
 	case err != nil:
-		return e, err
+		return e, AsError(err).WithField("address")
 	case address != made[i].Address:
-		return e, (&Error{Code: CodeEndpointDenied, Message: host + " is at another address for the sandbox, and stays there"}).
+		return e, (&Error{Code: CodeEndpointDenied, Field: "address", Message: host + " is at another address for the sandbox, and stays there"}).
 			WithHint("leave the address out, or make another sandbox")
 	}
 	e.Address = ""

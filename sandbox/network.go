@@ -100,7 +100,7 @@ func (n Network) Canonical() (Network, error) {
 		return Network{}, (&Error{
 			Code: CodeSpecInvalid, Field: "network",
 			Message: fmt.Sprintf("no network mode \"%s\"", SafeText(n.Mode, 60)),
-		}).WithAdvice(Advise("say nothing, or declare what can be reached: %s", Set("network", Network{Endpoints: []Endpoint{{Host: "api.example.com"}}})))
+		}).WithAdvice(Advise("none is the default; or declare what can be reached: %s", Set("network", Network{Endpoints: []Endpoint{{Host: "api.example.com"}}})))
 	}
 	if n.None() {
 		if n.Limits != (NetworkLimits{}) {

@@ -32,6 +32,10 @@ StandardError=journal+console
 TasksMax=infinity
 `
 
+// patience is for a machine that is emulated beside others: a device that had not come after 90
+// seconds, systemd's default, ended the boot.
+const patience = "[Manager]\nDefaultDeviceTimeoutSec=20min\nDefaultTimeoutStartSec=20min\n"
+
 // masked are units that only cost time in a machine that lives for minutes.
 var masked = []string{
 	"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer", "logrotate.timer",
@@ -44,12 +48,13 @@ var masked = []string{
 func makeBootable(ctx context.Context, dir, root string) error {
 	units := filepath.Join(root, "etc/systemd/system")
 	files := map[string]string{
-		"etc/hostname":                    "guest\n",
-		"etc/fstab":                       "/dev/nvme0n1 / ext4 rw,relatime 0 0\n/dev/vda " + TestsDir + " ext4 ro,nosuid 0 0\n",
-		"etc/resolv.conf":                 "",
-		"etc/machine-id":                  "0123456789abcdef0123456789abcdef\n",
-		"etc/systemd/system/jobs.service": jobsUnit,
-		"var/lib/systemd/linger/user":     "",
+		"etc/hostname":                            "guest\n",
+		"etc/fstab":                               "/dev/nvme0n1 / ext4 rw,relatime 0 0\n/dev/vda " + TestsDir + " ext4 ro,nosuid 0 0\n",
+		"etc/resolv.conf":                         "",
+		"etc/machine-id":                          "0123456789abcdef0123456789abcdef\n",
+		"etc/systemd/system/jobs.service":         jobsUnit,
+		"etc/systemd/system.conf.d/emulated.conf": patience,
+		"var/lib/systemd/linger/user":             "",
 	}
 	for name, content := range files {
 		if err := writeFile(filepath.Join(root, name), content); err != nil {

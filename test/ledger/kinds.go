@@ -59,6 +59,30 @@ func descriptors() map[string]int {
 	return count
 }
 
+// sockets says what this process's sockets are, as /proc/net has them.
+func sockets() (said []string) {
+	for _, fd := range names("/proc/self/fd") {
+		target, _ := os.Readlink("/proc/self/fd/" + fd)
+		id, is := strings.CutPrefix(target, "socket:[")
+		if !is {
+			continue
+		}
+		id = strings.TrimSuffix(id, "]")
+		line := "  " + fd + ": in another network namespace"
+		for _, table := range []string{"tcp", "tcp6", "udp", "udp6", "unix"} {
+			text, _ := os.ReadFile("/proc/self/net/" + table)
+			for l := range strings.Lines(string(text)) {
+				if slices.Contains(strings.Fields(l), id) {
+					line = "  " + fd + ": " + table + " " + strings.Join(strings.Fields(l), " ")
+				}
+			}
+		}
+		said = append(said, line)
+	}
+	slices.Sort(said)
+	return said
+}
+
 // process is one line of /proc, as far as it matters here.
 type process struct {
 	pid, parent, uid int

@@ -64,7 +64,7 @@ func settled(tb testing.TB, where string, before Snapshot, take func() Snapshot)
 	left, last := p.wait(before, take)
 	took := time.Since(begin)
 	if len(left) > 0 {
-		tb.Errorf("left behind %s, %v later (%v):\n%s", where, took, p, strings.Join(left, "\n"))
+		tb.Errorf("left behind %s, %v later (%v):\n%s\nthis process's sockets:\n%s", where, took, p, strings.Join(left, "\n"), strings.Join(sockets(), "\n"))
 	} else if took > worthSaying {
 		tb.Logf("%v until nothing was left %s (%v); last:\n%s", took, where, p, strings.Join(last, "\n"))
 	}

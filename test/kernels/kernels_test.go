@@ -33,9 +33,9 @@ var (
 )
 
 var suites = []suite{
-	{name: "native as root", pkg: nativePkg, args: nativeArgs, programs: nativePrograms, long: true}, // Debian 13 has it, too
+	{name: "native as root", pkg: nativePkg, args: nativeArgs, programs: nativePrograms, long: true}, // Debian 13 has it, too, and the other that is long
 	{name: "forks as root", pkg: nativePkg, args: forkArgs, programs: nativePrograms},
-	{name: "native as user in a delegated scope", pkg: nativePkg, args: nativeArgs, programs: nativePrograms, delegate: true, user: true},
+	{name: "native as user in a delegated scope", pkg: nativePkg, args: nativeArgs, programs: nativePrograms, delegate: true, user: true, long: true},
 	{name: "native as user without cgroups", pkg: nativePkg, args: noGroupArgs, programs: nativePrograms, user: true},
 	{name: "cgroup as root", pkg: cgroupPkg, env: []string{cgroupRoot}},
 	{name: "cgroup as root in a delegated scope", pkg: cgroupPkg, env: []string{cgroupRoot + "/" + vm.DelegatedScope}, delegate: true},

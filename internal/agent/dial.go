@@ -116,6 +116,9 @@ func (c *channel) toServer(f *pollFile) {
 		}
 		c.received()
 	}
+	if c.abandoned() { // which closes the socket, and may break it off: an end before that is none
+		return
+	}
 	_ = f.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_WR) })
 }
 

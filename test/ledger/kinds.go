@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
 	"pinfold/internal/linux/idblock"
 )
 
@@ -68,7 +69,7 @@ func sockets() (said []string) {
 			continue
 		}
 		id = strings.TrimSuffix(id, "]")
-		line := "  " + fd + ": in another network namespace"
+		line := "  " + fd + ": " + elsewhere(fd)
 		for _, table := range []string{"tcp", "tcp6", "udp", "udp6", "unix"} {
 			text, _ := os.ReadFile("/proc/self/net/" + table)
 			for l := range strings.Lines(string(text)) {
@@ -81,6 +82,16 @@ func sockets() (said []string) {
 	}
 	slices.Sort(said)
 	return said
+}
+
+// elsewhere says what a socket is that /proc/net does not have: of another network namespace, or
+// of another family.
+func elsewhere(name string) string {
+	fd, _ := strconv.Atoi(name)
+	family, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	kind, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	address, _ := unix.Getsockname(fd)
+	return fmt.Sprintf("family %d, type %d, at %+v", family, kind, address)
 }
 
 // process is one line of /proc, as far as it matters here.

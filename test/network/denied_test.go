@@ -169,7 +169,7 @@ func endless(t *testing.T) (sandbox.Endpoint, *atomic.Int64) {
 			open.Add(1)
 			go func() {
 				defer open.Add(-1)
-				defer c.Close() //nolint:errcheck // it is the other end's
+				defer c.Close()
 				for {
 					_ = c.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
 					_, err := c.Write(make([]byte, 1000))

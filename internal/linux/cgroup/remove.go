@@ -42,10 +42,8 @@ func (g *Group) Procs() ([]int, error) {
 // When all have been killed, what limits the group's memory and CPU time is
 // lifted: a process must still run to end, and one that is at its limits gets
 // neither the memory nor the time for it. Thirty of them were seen to search for
-// pages to take back for 40 s. On a busy machine they also get ten times the share
-// of a living group, so that ending does not wait behind what runs. Nothing of the
-// guest's runs any more that could use what is given; and nothing that ends needs a
-// new task.
+// pages to take back for 40 s. Nothing of the guest's runs any more that could
+// use what is given; and nothing that ends needs a new task.
 func (g *Group) Kill(ctx context.Context) error {
 	atOnce := g.version == 2 && writeFile(path.Join(g.dirs[0], "cgroup.kill"), "1") == nil
 	return g.kill(ctx, atOnce)
@@ -87,8 +85,8 @@ func (g *Group) kill(ctx context.Context, atOnce bool) error {
 	})
 }
 
-// lift takes the limits on memory and CPU time off the group, gives it more of a busy
-// machine's time, and has it stand still no more.
+// lift takes the limits on memory and CPU time off the group, and has it stand still no
+// more.
 func (g *Group) lift() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,9 +94,9 @@ func (g *Group) lift() error {
 		controller  Controller
 		name, value string
 	}
-	files := []file{{CPU, "cpu.max", "max"}, {CPU, "cpu.weight", "1000"}, {Memory, memoryFileV2, "max"}}
+	files := []file{{CPU, "cpu.max", "max"}, {Memory, memoryFileV2, "max"}}
 	if g.version == 1 { // memory and swap together are never below memory
-		files = []file{{CPU, "cpu.cfs_quota_us", "-1"}, {CPU, "cpu.shares", "10240"}, {Memory, swapFileV1, "-1"}, {Memory, memoryFileV1, "-1"}}
+		files = []file{{CPU, "cpu.cfs_quota_us", "-1"}, {Memory, swapFileV1, "-1"}, {Memory, memoryFileV1, "-1"}}
 	}
 	for _, f := range files {
 		dir, ok := g.where[f.controller]

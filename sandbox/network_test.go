@@ -131,12 +131,14 @@ func TestEndpointsThatAreNearlyRight(t *testing.T) {
 		"10.0.0.7:80":                        "NAME:PORT=ADDRESS",
 		"db=10.0.0.7:5432":                   "HOST:5432=10.0.0.7",
 		"a.test:80:90":                       "1 to 65535",
+		"db=[fe80::1%\x1b[2J]:80":            "HOST:80=fe80::1",
+		"GET a';reboot;'":                    "write HOST",
 	} {
 		e, err := ParseEndpoint(text)
 		if err == nil {
 			_, err = Network{Endpoints: []Endpoint{e}}.Canonical()
 		}
-		if e := AsError(err); e == nil || !strings.Contains(e.Hint, want) {
+		if e := AsError(err); e == nil || !strings.Contains(e.Hint, want) || SafeText(e.Hint, len(e.Hint)) != e.Hint {
 			t.Errorf("%s: %+v", text, e)
 		}
 	}

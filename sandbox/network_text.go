@@ -22,9 +22,9 @@ func ParseEndpoint(text string) (Endpoint, error) {
 	before, rest, url := strings.Cut(text, "://")
 	if !url {
 		if methods, rest, some := strings.Cut(text, " "); some {
-			if strings.Trim(methods, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-,") == "" && !strings.ContainsAny(rest, " /") {
+			if host, err := CanonicalPattern(rest); err == nil && strings.Trim(methods, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-,") == "" {
 				return Endpoint{}, specError("", fmt.Sprintf("\"%s\" has methods and no URL", SafeText(text, 80))).
-					WithHint(fmt.Sprintf("write '%s https://%s'", SafeText(methods, 40), SafeText(rest, 80)))
+					WithHint(fmt.Sprintf("write '%s https://%s'", SafeText(methods, 200), host))
 			}
 			return Endpoint{}, notAnEndpoint(text)
 		}
@@ -81,7 +81,7 @@ func parseAuthority(text string) (Endpoint, error) {
 	}
 	if at, err := netip.ParseAddrPort(address); err == nil {
 		return Endpoint{}, specError("", fmt.Sprintf("the port of \"%s\" stands behind the address", SafeText(text, 80))).
-			WithHint(fmt.Sprintf("the port is the name's: HOST:%d=%s", at.Port(), at.Addr()))
+			WithHint(fmt.Sprintf("the port is the name's: HOST:%d=%s", at.Port(), at.Addr().WithZone("")))
 	}
 	if _, err := netip.ParseAddr(text); err == nil || strings.HasPrefix(text, "[") {
 		return Endpoint{Host: text}, nil // which Canonical refuses

@@ -106,11 +106,6 @@ func (t *trial) watchEnd() (stop func()) {
 	}
 }
 
-// gracePeriod is where the kernel waits until each processor has been seen at rest, for
-// membarrier(2). Nobody who waits there can be killed, and how long it takes on a busy machine
-// nobody bounds.
-const gracePeriod = "synchronize_rcu"
-
 // lateAfter is when a sandbox of three seconds should be gone.
 const lateAfter = 3*time.Second + endIn
 
@@ -171,11 +166,7 @@ func (t *trial) strained(cause sandbox.CauseKind) error {
 	}
 	took := t.ending()
 	t.Logf("%s for %s after %.0f ms; gone %v after the strike (%v)", r.Status, r.Cause.Kind, r.Timings.ExecMS, took.Round(time.Millisecond), t.allowance)
-	bound := t.allowance.Bound()
-	if strings.Contains(t.notes["late"], gracePeriod) {
-		bound = time.Minute
-	}
-	if took > bound {
+	if took > t.allowance.Bound() {
 		return fmt.Errorf("gone %v after the strike of %s (%v); its processes until then:\n%s", took, r.Cause.Kind, t.allowance, t.notes["late"])
 	}
 	return nil

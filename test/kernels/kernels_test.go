@@ -33,7 +33,7 @@ var (
 )
 
 var suites = []suite{
-	{name: "native as root", pkg: nativePkg, args: nativeArgs, programs: nativePrograms, long: true}, // Debian 13 has it, too, and the other that is long
+	{name: "native as root", pkg: nativePkg, args: nativeArgs, programs: nativePrograms, long: true}, // Debian 13 has it, too, as it has the next long one
 	{name: "forks as root", pkg: nativePkg, args: forkArgs, programs: nativePrograms},
 	{name: "native as user in a delegated scope", pkg: nativePkg, args: nativeArgs, programs: nativePrograms, delegate: true, user: true, long: true},
 	{name: "native as user without cgroups", pkg: nativePkg, args: noGroupArgs, programs: nativePrograms, user: true},

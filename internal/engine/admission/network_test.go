@@ -2,6 +2,8 @@ package admission
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"pinfold/sandbox"
@@ -117,5 +119,29 @@ func TestWhatIsTooWideIsToldWhatWouldBeRight(t *testing.T) {
 	}
 	if n, err := p.Endpoints(t.Context(), "team-a", right); err != nil || n.Endpoints[0].String() != "GET https://x.a.test/repos/**" {
 		t.Errorf("%v %v", n, err)
+	}
+}
+
+// A refusal says what the operator could add, and where: not more than was asked for, and in the
+// tenant's own list where it has one.
+func TestRefusalsSayWhatWouldAllow(t *testing.T) {
+	policy := Network{Allow: allowed(t, "a.test"), Tenants: map[string][]sandbox.Endpoint{"team-a": allowed(t, "a.test")}}
+	for _, c := range []struct{ tenant, asked, want string }{
+		{"other", "b.test", `"b.test:443" to network.allow in`},
+		{"team-a", "b.test:80", `"b.test:80" to network.tenants.team-a in`},
+		{"other", "GET https://b.test/x/**", `"GET https://b.test/x/**" to network.allow in`},
+	} {
+		_, err := policy.Endpoints(t.Context(), c.tenant, network(t, c.asked))
+		if e := sandbox.AsError(err); e == nil || e.Code != sandbox.CodeEndpointDenied || !strings.Contains(e.Hint, c.want) {
+			t.Errorf("%s: %+v", c.asked, e)
+		}
+	}
+	all := sandbox.Endpoint{Host: "b.test", Ports: []int{443}}
+	for i := range sandbox.MaxPaths {
+		all.Paths = append(all.Paths, fmt.Sprintf("/%d", i))
+	}
+	_, err := policy.Endpoints(t.Context(), "other", sandbox.Network{Endpoints: []sandbox.Endpoint{all}})
+	if e := sandbox.AsError(err); e == nil || strings.Count(e.Hint, "https://") != maxSaid {
+		t.Errorf("%+v", e)
 	}
 }

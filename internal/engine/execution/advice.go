@@ -110,7 +110,8 @@ func unreached(network *sandbox.NetworkUse, said string, alone bool) sandbox.Adv
 		return nil
 	}
 	e := failed[max(i, 0)]
-	return sandbox.Advise("%s is declared and was not reached: %s", sandbox.Text(e.Host), sandbox.Text(e.LastError))
+	often := fmt.Sprintf("%d of %d times", e.Errors, max(e.Errors, e.Connections, e.Requests))
+	return sandbox.Advise("%s is declared and was not reached (%s): %s", sandbox.Text(e.Host), sandbox.Text(often), sandbox.Text(e.LastError))
 }
 
 // adviceFor looks for a missing module in the words of the languages that may be

@@ -69,22 +69,31 @@ func TestProcessesAreAdvised(t *testing.T) {
 	}
 }
 
+// hint is what a program of a language that said something last is told.
+type hint struct{ language, said, hint string }
+
+func hinted(t *testing.T, network *sandbox.NetworkUse, all []hint) {
+	t.Helper()
+	failed := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 1"}
+	for _, c := range all {
+		if got := Advise(sandbox.StatusFailed, failed, c.language, network, []byte(c.said)); got.Hint != c.hint {
+			t.Errorf("%q: %q", c.said, got.Hint)
+		}
+	}
+}
+
 func TestDenialsAreNamed(t *testing.T) {
 	failed := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 1"}
 	network := &sandbox.NetworkUse{Denied: []sandbox.Denial{
 		{Host: "a.test", Port: 443, Reason: sandbox.DeniedSNI, Evidence: "TLS asked for b.test", Hint: "declare it"},
 		{Host: "c.test", Reason: sandbox.DeniedUndeclared, Hint: "declare that"},
 	}}
-	for _, c := range []struct{ language, said, hint string }{
+	hinted(t, network, []hint{
 		{"python", "something\n", "a.test:443 was denied (sni_mismatch: TLS asked for b.test); declare it"},
 		{"python", "cannot reach c.test\n", "c.test was denied (not_declared); declare that"},
 		{"", "cannot reach c.test\n", "c.test was denied (not_declared); declare that"},
 		{"", "something\n", ""}, // an earlier process may have tried it
-	} {
-		if got := Advise(sandbox.StatusFailed, failed, c.language, network, []byte(c.said)); got.Hint != c.hint {
-			t.Errorf("%q: %q", c.said, got.Hint)
-		}
-	}
+	})
 	if got := Advise(sandbox.StatusFailed, failed, "sh", &sandbox.NetworkUse{}, []byte("connect: Network is unreachable\n")); got.Hint != "only declared names can be reached, and no addresses (docs/network.md)" {
 		t.Error(got.Hint)
 	}
@@ -93,21 +102,16 @@ func TestDenialsAreNamed(t *testing.T) {
 // A name that is declared and does not answer looks like a network that is broken: what the host
 // saw is said.
 func TestEndpointsThatWereNotReachedAreNamed(t *testing.T) {
-	failed := sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 1"}
 	network := &sandbox.NetworkUse{Endpoints: []sandbox.EndpointUse{
 		{Host: "well.test", Connections: 2},
 		{Host: "typo.test", Connections: 1, Errors: 1, LastError: "the name was not found"},
-		{Host: "shut.test", Connections: 1, Errors: 1, LastError: "the server refused the connection"},
+		{Host: "shut.test", Connections: 3, Errors: 1, LastError: "the server refused the connection"},
 	}}
-	for _, c := range []struct{ language, said, hint string }{
-		{"python", "tlsv1 alert internal error\n", "typo.test is declared and was not reached: the name was not found"},
-		{"python", "cannot reach shut.test\n", "shut.test is declared and was not reached: the server refused the connection"},
-		{"", "cannot reach shut.test\n", "shut.test is declared and was not reached: the server refused the connection"},
+	hinted(t, network, []hint{
+		{"python", "tlsv1 alert internal error\n", "typo.test is declared and was not reached (1 of 1 times): the name was not found"},
+		{"python", "cannot reach shut.test\n", "shut.test is declared and was not reached (1 of 3 times): the server refused the connection"},
+		{"", "cannot reach shut.test\n", "shut.test is declared and was not reached (1 of 3 times): the server refused the connection"},
 		{"", "cannot reach well.test\n", ""},
 		{"", "something\n", ""}, // an earlier process may have tried it
-	} {
-		if got := Advise(sandbox.StatusFailed, failed, c.language, network, []byte(c.said)); got.Hint != c.hint {
-			t.Errorf("%q: %q", c.said, got.Hint)
-		}
-	}
+	})
 }

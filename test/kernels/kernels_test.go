@@ -33,10 +33,10 @@ var (
 )
 
 var suites = []suite{
-	{name: "native as root", pkg: nativePkg, args: nativeArgs, programs: nativePrograms, long: true}, // Debian 13 has it, too, as it has the next long one
+	{name: "native as root", pkg: nativePkg, args: nativeArgs, programs: nativePrograms, long: true}, // Debian 13 has it, too
 	{name: "forks as root", pkg: nativePkg, args: forkArgs, programs: nativePrograms},
-	{name: "native as user in a delegated scope", pkg: nativePkg, args: nativeArgs, programs: nativePrograms, delegate: true, user: true, long: true},
-	{name: "native as user without cgroups", pkg: nativePkg, args: noGroupArgs, programs: nativePrograms, user: true},
+	{name: "native as user in a delegated scope", pkg: nativePkg, args: nativeArgs, programs: nativePrograms, delegate: true, user: true, long: true}, // as before
+	{name: "native as user without cgroups", pkg: nativePkg, args: noGroupArgs, programs: nativePrograms, user: true, long: true},                     // the build machine has it
 	{name: "cgroup as root", pkg: cgroupPkg, env: []string{cgroupRoot}},
 	{name: "cgroup as root in a delegated scope", pkg: cgroupPkg, env: []string{cgroupRoot + "/" + vm.DelegatedScope}, delegate: true},
 	{name: "cgroup as user in a delegated scope", pkg: cgroupPkg, args: cgroupUserArgs, env: []string{cgroupRoot + "/" + vm.DelegatedScope}, delegate: true, user: true},

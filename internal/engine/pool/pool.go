@@ -243,7 +243,7 @@ func (p *pool) discard(sessions []*execution.Session) {
 	for _, s := range sessions {
 		p.set.background.Go(func() {
 			if err := s.Close(context.Background()); err != nil {
-				p.set.log.Error("cannot destroy a machine of a pool", "pool", p.spec.Name, "error", err)
+				p.set.log.Error("cannot destroy a machine of a pool", "pool", p.description().Name, "error", err)
 			}
 		})
 	}
@@ -265,7 +265,7 @@ func (p *pool) close() {
 	p.fillers.Wait()
 	for _, w := range left {
 		if err := w.session.Close(context.Background()); err != nil {
-			p.set.log.Error("cannot destroy a machine of a pool", "pool", p.spec.Name, "error", err)
+			p.set.log.Error("cannot destroy a machine of a pool", "pool", p.description().Name, "error", err)
 		}
 	}
 	p.zygotes.Close()

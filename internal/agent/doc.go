@@ -6,12 +6,14 @@
 //
 // It lives beside hostile processes of (often) the same user. So it holds no
 // secret, cannot be traced, answers to the connection only, and ends when the
-// connection ends, which as pid 1 takes the sandbox with it. Whatever it says is
-// checked again by package guest.
+// connection ends, which as pid 1 takes the sandbox with it. Where it listens (Serve) it
+// has the secret of its own stream, and waits for the next host instead. Whatever it says
+// is checked again by package guest.
 //
 // When the host's Hello says switch_user, the agent needs these capabilities
 // in the sandbox's user namespace, and no process that it starts keeps any of
-// them: SETUID, SETGID, SETPCAP, KILL, CHOWN, FOWNER, DAC_OVERRIDE.
+// them: SETUID, SETGID, SETPCAP, KILL, CHOWN, FOWNER, FSETID, DAC_OVERRIDE, SYS_NICE, and
+// NET_BIND_SERVICE where it opens doors.
 //
 // # Threads
 //

@@ -45,7 +45,8 @@ type Log struct {
 	lock   *os.File
 	reader *os.File // the entries, for who only reads
 
-	// What commit works with: one at a time, in the goroutine that began with Open.
+	// What commit works with: one at a time, in the goroutine that began with Open. Others
+	// read the hashes.
 	entries, hashes *os.File
 	edge            edge
 	bytes           int64 // of entries that are on the disk

@@ -156,7 +156,7 @@ func (f *auditFlags) dir() (string, error) {
 		WithHint("name the server's state directory with --state; audit.enabled: true in the server's configuration begins a log")
 }
 
-// entries are those that are selected, of the server that was named or of a directory.
+// auditEntries are those that are selected, of the server that was named or of a directory.
 func (a *app) auditEntries(ctx context.Context, f *auditFlags, choice audit.Filter) (iter.Seq2[sandbox.AuditEntry, error], func(), error) {
 	if f.state == "" && a.remote() {
 		c, err := a.connect()

@@ -8,8 +8,8 @@
 //
 //  1. Probe tells what the driver could enforce on this host, feature by
 //     feature. It changes nothing and may be called at any time.
-//  2. MakePlan (a pure function) turns a sandbox.Spec and a Report into a Plan,
-//     or refuses and says why and how to fix the host.
+//  2. MakePlan (a pure function) turns a sandbox.MachineSpec, a template and a
+//     Report into a Plan, or refuses and says why and how to fix the host.
 //  3. Create makes the machine that the Plan describes, or fails and leaves
 //     nothing behind. It never makes a weaker machine than the plan says:
 //     when a planned feature cannot be had after all, Create fails with a
@@ -368,7 +368,7 @@ var ErrEnded error = &sandbox.Error{Code: sandbox.CodeGone, Message: "the machin
 
 // Leftover is one thing that a dead host process had left behind.
 type Leftover struct {
-	Kind string // "cgroup", "lease", "process", "directory"
+	Kind string // "cgroup", "lease", "lock", "directory", "file", "container", "image"
 	Name string
 	Err  error // nil when it was removed
 }

@@ -120,7 +120,7 @@ func (g *Guest) Err() error {
 	return g.err
 }
 
-// Close ends the connection, which ends the agent. All calls under way return.
+// Close ends the connection, which ends the agent unless it listens for another. All calls under way return.
 func (g *Guest) Close() error {
 	g.end(&sandbox.Error{Code: sandbox.CodeProtocol, Message: ErrClosed.Error(), Err: ErrClosed})
 	g.reading.Wait()

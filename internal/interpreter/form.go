@@ -42,7 +42,7 @@ func form(media string, value json.RawMessage) (checked any, why string) {
 	return value, ""
 }
 
-// signatures are how files of the image types begin.
+// signature is how files of an image type begin.
 func signature(media string) string {
 	switch media {
 	case "image/png":

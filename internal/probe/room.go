@@ -94,7 +94,7 @@ func resources() []resource {
 	}
 	for _, kind := range strings.Fields("user mnt pid net ipc uts cgroup time") {
 		name := "max_" + kind + "_namespaces"
-		// Grounds are mount namespaces as well, one for dozens of sandboxes.
+		// Prepared mounts are mount namespaces as well, one for dozens of sandboxes.
 		all = append(all, resource{code: name, name: kind + " namespaces", each: 1, base: 256, have: number("proc/sys/user/" + name), fix: sysctl("user." + name)})
 	}
 	return all

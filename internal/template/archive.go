@@ -129,7 +129,7 @@ func (l layoutTar) open(name string) (io.ReadCloser, int64, error) {
 	return nil, 0, invalid("has a part that is a link to a link")
 }
 
-// document reads a small part.
+// readPart reads a small part.
 func readPart(p parts, name string) ([]byte, error) {
 	r, size, err := p.open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -27,7 +27,7 @@ func NewEngine(o engine.Options, p Parts) (*engine.Engine, error) {
 	}
 	o.Host, o.Scan, o.Gates = image.HostTree(), scanner(), newGate
 	o.Template, o.Templates, o.Home = templates(o.Host, p.Images)
-	o.Drivers = append([]driver.Driver{ // the strongest first
+	o.Drivers = append([]driver.Driver{ // in the order in which they are taken
 		native.New(native.Options{Agent: source.Open, AgentFile: source.File}),
 		process.New(process.Options{Agent: source.Open}),
 	}, p.Drivers...)

@@ -1,4 +1,4 @@
-// Package zygote is the door to warm interpreters: interpreters that are started
+// Package zygote has what there is of warm interpreters: interpreters that are started
 // before the program comes, with its modules loaded, and have one program each.
 //
 // There are three kinds. One is started in the sandbox in which it waits
@@ -11,13 +11,13 @@
 // What lies where:
 //
 //   - This package has the protocol between the host and a zygote (protocol.go,
-//     confinement.go), the handover of a program (handover.go), and the inner side of
-//     both: the files in the folder inside, which run in the sandbox.
+//     confinement.go; link.go is the host's end), the handover of a program (handover.go),
+//     and the inner side of both: the files in the folder inside, which run in the sandbox.
 //   - Package supervisor keeps a pool's zygote alive. Package warm has a single interpreter,
 //     started or forked, from its start until its program runs.
 //   - Package driver has the contract of drivers that have zygotes. Package native
 //     makes a zygote's machine and its children's with the kernel's means.
-//   - Package engine has the pools.
+//   - Package pool of the engine has the pools.
 //   - Package walker has the machine code that a zygote walks between two forks.
 //   - Package interpreter has the harness that runs the program in the end, warm or cold.
 //

@@ -14,7 +14,7 @@ import (
 // violence is what a fork does to whom it can reach.
 var violence = []struct{ name, code string }{
 	{"kills everything", "os.kill(-1, 9)"},
-	{"kills its parent", "os.kill(os.getppid(), 9)"},
+	{"kills its zygote", "os.kill(os.getppid(), 9)"},
 	{"kills its group", "os.killpg(0, 9)"},
 	{"stops", "os.kill(os.getpid(), 19)"},
 	{"stops everything", "os.kill(-1, 19)"},
@@ -23,7 +23,7 @@ var violence = []struct{ name, code string }{
 	{"fills the disk", "f = open('/tmp/x', 'wb')\nwhile True: f.write(bytes(1 << 20))"},
 	{"floods", "while True: os.write(1, bytes(1 << 16)); os.write(2, bytes(1 << 16))"},
 	{"crashes", "ctypes.string_at(0)"},
-	{"children for its parent (CLONE_PARENT)", `
+	{"children for its zygote (CLONE_PARENT)", `
 for _ in range(20000):
     pid = libc.syscall(ctypes.c_long(` + "%d" + `), ctypes.c_ulong(0x8000 | 17), None, None, None, None)
     if pid == 0: os._exit(0)
@@ -34,7 +34,7 @@ for _ in range(20000):
 func violenceCase() Case {
 	return Case{
 		ID: "WS-06", Title: "killing, stopping, bombing, filling and flooding from a fork", Level: User, Severity: PeerDoS, Source: "own",
-		Root: true, Expect: "the parent, a sibling and the agent that starts go on; new forks are made",
+		Root: true, Expect: "the zygote, a sibling and the agent that starts go on; new forks are made",
 		Do: func(t *trial) error { return t.violence() },
 		Control: Control{Without: "namespaces of one's own", Run: func(a *arena) error {
 			out, err := a.jail(Payload{Code: `

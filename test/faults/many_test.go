@@ -60,7 +60,7 @@ func TestManyLiving(t *testing.T) {
 		}
 	}
 	each := 0
-	for m.descriptors() > before+*living*probe.Descriptors+*living/64+64 { // grounds, and what the client and the database have open
+	for m.descriptors() > before+*living*probe.Descriptors+*living/64+64 { // prepared mounts, and what the client and the database have open
 		if each++; each > 300 {
 			t.Fatalf("%d descriptors for %d idle sandboxes, %d without any", m.descriptors(), *living, before)
 		}

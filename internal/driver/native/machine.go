@@ -48,7 +48,7 @@ type machine struct {
 	counted  bool            // by the host's prepared mounts
 	entered  bool            // what it is made from is open
 
-	doors []int // the descriptors of listeners, until they are taken
+	doors []int // the descriptors of listeners, until they are taken; guarded by mu
 
 	childListener *listener // of the filter of the process that was forked into it
 
@@ -61,13 +61,14 @@ type machine struct {
 	dead  chan struct{}
 	meter meter
 
-	pausing sync.Mutex // held by Pause and Resume
+	pausing sync.Mutex // held by Pause, Resume and Paused
 	paused  bool
 
-	mu        sync.Mutex   // held by Destroy
-	destroyed bool         // nothing is left
-	late      bool         // counted in host.undestroyed
-	death     driver.Death // valid once dead is closed
+	death driver.Death // valid once dead is closed
+
+	mu        sync.Mutex // held by Destroy and TakeDoors
+	destroyed bool       // nothing is left
+	late      bool       // counted in host.undestroyed
 }
 
 // spawnConfig is how a machine's first process is made.

@@ -40,7 +40,7 @@ func onGrounds(t *testing.T, state string) *Driver {
 }
 
 // A sandbox is the same on prepared mounts and without.
-func TestPostureOnGround(t *testing.T) {
+func TestPostureOnPreparedMounts(t *testing.T) {
 	agenttest.Program(t, drivertest.Probe)
 	state := filepath.Join(t.TempDir(), "state")
 	ledger.Check(t, state)
@@ -51,7 +51,7 @@ func TestPostureOnGround(t *testing.T) {
 	}
 }
 
-func TestConformanceOnGround(t *testing.T) {
+func TestConformanceOnPreparedMounts(t *testing.T) {
 	state := filepath.Join(t.TempDir(), "state")
 	drivertest.Run(t, func(t *testing.T) driver.Driver { return onGrounds(t, state) }, drivertest.Options{
 		Kernel:    true,
@@ -124,7 +124,7 @@ func bare(t *testing.T, pid int) (above, below []string) {
 
 // What is mounted below a view makes other prepared mounts, what is mounted elsewhere
 // does not.
-func TestGroundsSeeMounts(t *testing.T) {
+func TestPreparedMountsSeeMounts(t *testing.T) {
 	shown := image.Template{Binds: []image.Bind{{Source: "/usr", Target: "/usr", Dir: true}}}
 	const root = "22 1 254:0 / / rw,relatime - ext4 /dev/root rw\n"
 	before := readMounts(shown, root)
@@ -175,7 +175,7 @@ func names(t *testing.T, dir string) (all []string) {
 
 // A directory of the host that was replaced is seen new by the next sandbox, also when
 // its prepared mounts are older.
-func TestGroundsFollowTheHost(t *testing.T) {
+func TestPreparedMountsFollowTheHost(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root prepares mounts")
 	}
@@ -218,7 +218,7 @@ func TestGroundsFollowTheHost(t *testing.T) {
 
 // Prepared mounts that could not be made are no reason never to make one again. Who can do
 // without one does; who cannot says so, once.
-func TestGroundsThatFail(t *testing.T) {
+func TestPreparedMountsThatFail(t *testing.T) {
 	failing := errors.New("no more mounts")
 	var fail error
 	tried := 0
@@ -260,7 +260,7 @@ func TestGroundsThatFail(t *testing.T) {
 
 // The next sandbox is made where one could not be, also where none can do without a
 // prepared mounts.
-func TestSandboxesAfterAGroundThatFailed(t *testing.T) {
+func TestSandboxesAfterPreparedMountsThatFailed(t *testing.T) {
 	state, dir := filepath.Join(t.TempDir(), "state"), mountedBelow(t)
 	ledger.Check(t, state)
 	d, shown := showing(t, state, dir, "/etc/hostname")
@@ -279,7 +279,7 @@ func TestSandboxesAfterAGroundThatFailed(t *testing.T) {
 
 // A read-only mount of a file system that cannot translate ids is shown as it is, also
 // to those that begin with prepared mounts.
-func TestPlainMountOnGround(t *testing.T) {
+func TestPlainMountOnPreparedMounts(t *testing.T) {
 	state, dir := filepath.Join(t.TempDir(), "state"), mountedBelow(t)
 	ledger.Check(t, state)
 	const plain = "/sys/kernel" // sysfs

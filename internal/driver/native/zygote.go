@@ -31,8 +31,8 @@ import (
 // it refused would be missing from the child's own count.
 //
 // A child gets a machine that is made like any other, by the same table of system
-// calls, with two differences: its pid namespace lies below the zygote's, and
-// its user namespace belongs to the zygote's id. So the zygote's intermediate process may,
+// calls, with three differences: its pid namespace lies below the zygote's,
+// its user namespace belongs to the zygote's id, and its first process is an init stub. So the zygote's intermediate process may,
 // without any privilege, enter exactly this machine's namespaces (setns with the pidfd
 // of its first process), and its own child is born there. That one then takes on
 // everything that a process started by the agent has, before it learns what it is

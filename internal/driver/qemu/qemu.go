@@ -16,9 +16,9 @@
 // QEMU is itself in a pinfold (jail.go): a user id that nobody else has, namespaces of its
 // own with an empty network, a root with nothing in it but the host's /usr, no
 // capabilities, no_new_privs, two system-call filters (ours and its own), a cgroup. It is
-// handed descriptors and no names: two sockets for the ports, one for its monitor, one for
-// the disk, which this process serves (packages erofs and nbd), and the kernel. Who breaks
-// out of the machine stands there.
+// handed descriptors and no names: one socket for what it prints, two for the ports, one
+// for its monitor, one for the disk, which this process serves (packages erofs and nbd), the
+// kernel and what it starts with. Who breaks out of the machine stands there.
 //
 // # What is believed
 //

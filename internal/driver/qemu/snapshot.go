@@ -185,13 +185,14 @@ func (b *bases) keep(m *making, key baseKey) {
 	}
 }
 
-// drop forgets a base, whose lock is held.
+// drop forgets a base. bases.mu is held.
 func (b *base) drop() {
 	delete(b.bases.known, b.key)
 	b.old = true
 	b.closeUnused()
 }
 
+// closeUnused closes what was forgotten and serves nobody. bases.mu is held.
 func (b *base) closeUnused() {
 	if b.old && b.users == 0 {
 		b.saved.close()

@@ -112,14 +112,14 @@ func (p *pool) fork(ctx context.Context, plan driver.Plan) (w *ready, ok bool, e
 	return &ready{session: m, interpreter: warm.Forked(f.Child), forked: f, made: time.Now()}, true, nil
 }
 
-// forkedPlan is what is made where a machine's program comes by a fork: everything
-// that was planned, but for what a fork has in common with its siblings.
+// forkedPlan is what is made where a machine's interpreter is a fork or a copy: everything
+// that was planned, but for what it has in common with its siblings.
 func forkedPlan(plan driver.Plan) driver.Plan {
 	i := plan.Posture
 	i.Enforced = slices.DeleteFunc(slices.Clone(i.Enforced), func(f string) bool { return f == sandbox.FeatureASLR })
 	i.NotEnforced = append(slices.Clone(i.NotEnforced), (sandbox.Gap{
 		What: sandbox.FeatureASLR,
-		Why:  "the interpreter was forked from one that had loaded its modules; such siblings have one address layout and one secret for the hashes of strings",
+		Why:  "the interpreter is a fork or a copy of one that had loaded its modules; such siblings have one address layout and one secret for the hashes of strings",
 	}).WithAdvice(sandbox.Advise("%s", sandbox.Set("cold", true))))
 	plan.Posture = i
 	return plan

@@ -10,7 +10,7 @@ import (
 	"pinfold/sandbox"
 )
 
-// Pools that are made because a request asked for modules.
+// On-demand pools: made because a request asked for modules.
 const (
 	maxOnDemand   = 8
 	onDemandMin   = 2
@@ -25,7 +25,7 @@ const (
 	warmPoll    = 5 * time.Millisecond
 )
 
-// onDemand is one of the places for pools that requests ask for. The lock of Pools
+// onDemand is one of the places for on-demand pools. The lock of Pools
 // guards it.
 type onDemand struct {
 	tenant string        // who asked first; others use the pool as well

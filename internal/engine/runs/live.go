@@ -13,8 +13,8 @@ import (
 	"pinfold/sandbox"
 )
 
-// liveRun is a run that has no result yet, for those who ask after it. Its
-// methods do nothing on nil. It is safe for concurrent use.
+// liveRun is a run that has no result yet, for those who ask after it. Those
+// of its methods that change it do nothing on nil. It is safe for concurrent use.
 type liveRun struct {
 	record records.Run
 	cancel context.CancelCauseFunc

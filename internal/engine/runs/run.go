@@ -19,7 +19,8 @@ import (
 // The error is nil whenever the program was started: what became of it is in
 // the Result. Otherwise the error is a *sandbox.Error, and nothing was run. When ctx
 // ends, the sandbox is destroyed at once and the result's cause is "cancelled".
-// When Run returns, nothing of the sandbox is left on the host.
+// When Run returns, nothing of the sandbox is left on the host, unless the Runner destroys
+// later or Result.Cleanup says what is left.
 func (rn *Runner) Run(ctx context.Context, req Request) (*sandbox.Result, error) {
 	req.Tenant = cmp.Or(req.Tenant, records.LocalTenant)
 	j, err := rn.prepare(ctx, req)

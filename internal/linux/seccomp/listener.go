@@ -161,7 +161,7 @@ func (l *Listener) Killed() string {
 	return l.killed
 }
 
-// next says what it found.
+// state is what next found.
 type state int
 
 const (

@@ -18,7 +18,7 @@ import (
 // that is free; see package highfd.
 type Channel struct {
 	*os.File
-	Ended func() // called when reading has come to an end; set before the first Read; may be nil
+	Ended func() // called when reading has come to an end; set before the connection is handed out; may be nil
 }
 
 // Read reads what the agent says. Its end may be that of the sandbox.

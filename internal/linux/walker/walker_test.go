@@ -99,7 +99,7 @@ func TestWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer connection.Close()
-	cmd.ExtraFiles = []*os.File{connection} // a parent has its connection to the host there
+	cmd.ExtraFiles = []*os.File{connection} // a zygote has its connection to the host there
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -1,6 +1,6 @@
 // Package warm has interpreters that have been made before their program comes: they
-// wait in a sandbox of a pool, started there or forked into it from a zygote, have
-// loaded the modules that the pool declares, and have run nothing of anybody's. Each takes
+// wait in a sandbox of a pool, started there, forked into it from a zygote or copied with it,
+// have loaded the modules that the pool declares, and have run nothing of anybody's. Each takes
 // one program.
 //
 // It makes no sandbox and keeps no pool; its caller does.
@@ -24,7 +24,7 @@ import (
 const LoadTimeout = 2 * time.Minute
 
 // Program is a program that runs in a sandbox: started by its agent (*guest.Process), or
-// forked into it.
+// forked into it. A copied one is a process of its agent's.
 type Program interface {
 	// Exited is closed when the program has ended, while its output may still come.
 	Exited() <-chan struct{}

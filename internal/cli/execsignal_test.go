@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"pinfold/client"
+	"pinfold/sandbox"
 )
 
 // A signal that comes before we know that the command has started is the command's, as
@@ -62,6 +65,43 @@ func TestSignalsBeforeTheCommandIsKnown(t *testing.T) {
 			}
 			if len(told) > 0 {
 				t.Errorf("told more: %q", <-told)
+			}
+		})
+	}
+}
+
+// A signal that comes while we connect to the terminal of a command ends us as later ones
+// do: with the news that the command goes on, if it was started. Such a signal once killed
+// us, which before its last moment had made the user's terminal raw.
+func TestSignalsBeforeTheTerminalIsShown(t *testing.T) {
+	for _, test := range []struct{ at, message, hint string }{
+		{http.MethodPost, "cancelled before the server said that the command had started", "pinfold ps " + someBox},
+		{http.MethodGet, "cancelled; the command goes on", "pinfold kill " + someBox + " prc_a"},
+	} {
+		t.Run(test.at, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				if r.Method == test.at {
+					if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+						t.Error(err)
+					}
+					<-r.Context().Done() // until the caller has gone
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(http.StatusCreated)
+				_ = json.NewEncoder(w).Encode(sandbox.Process{ID: "prc_a", Running: true})
+			}))
+			defer server.Close()
+			c, err := client.New(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := &execFlags{id: someBox}
+			f.command.Args = []string{"sleep"}
+			var said *sandbox.Error
+			if err := (&app{}).execTerminal(t.Context(), c.Sandbox(someBox), f); !errors.As(err, &said) || said.Message != test.message || said.Hint != test.hint {
+				t.Errorf("%v", err)
 			}
 		})
 	}

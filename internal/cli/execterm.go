@@ -17,12 +17,19 @@ import (
 func (a *app) execTerminal(ctx context.Context, box *client.Sandbox, f *execFlags) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer endOnSignal(cancel)()
 	p, err := box.Start(ctx, f.command)
-	if err != nil {
+	switch {
+	case toldToGo(ctx, err):
+		return leftRunning(f.id, nil)
+	case err != nil:
 		return err
 	}
 	term, err := p.Terminal(ctx, 0)
-	if err != nil {
+	switch {
+	case toldToGo(ctx, err):
+		return leftRunning(f.id, p)
+	case err != nil:
 		return err
 	}
 	defer term.Close() //nolint:errcheck // never fails
@@ -34,7 +41,7 @@ func (a *app) execTerminal(ctx context.Context, box *client.Sandbox, f *execFlag
 		defer restore()
 		go typeInto(term, a.Stdin)
 	}
-	defer a.followSize(term, cancel)()
+	defer a.followSize(term)()
 	_, err = io.Copy(a.Stdout, term)
 	info, ended := term.Process()
 	switch {
@@ -67,22 +74,33 @@ func typeInto(term *client.Terminal, keys io.Reader) {
 	}
 }
 
-// followSize tells the command when our window changes, and ends the command
-// line on a signal that would otherwise leave the terminal raw.
-func (a *app) followSize(term *client.Terminal, cancel func()) (stop func()) {
-	ch := make(chan os.Signal, 8)
-	signal.Notify(ch, syscall.SIGWINCH, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT)
+// endOnSignal ends the command line on a signal that would otherwise leave the terminal
+// raw, however often it comes.
+func endOnSignal(cancel func()) (stop func()) {
+	ch := make(chan os.Signal, 1)
+	notifyEnd(ch)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-ch:
+			cancel()
+		case <-done:
+		}
+	}()
+	return func() { signal.Stop(ch); close(done) }
+}
+
+// followSize tells the command when our window changes.
+func (a *app) followSize(term *client.Terminal) (stop func()) {
+	ch := make(chan os.Signal, 1)
+	signal.Notify(ch, syscall.SIGWINCH)
 	done := make(chan struct{})
 	go func() {
 		for {
 			select {
 			case <-done:
 				return
-			case s := <-ch:
-				if s != syscall.SIGWINCH {
-					cancel()
-					continue
-				}
+			case <-ch:
 				if cols, rows := windowSize(a.Stdout); cols > 0 && rows > 0 {
 					_ = term.Resize(min(cols, sandbox.MaxTerminal), min(rows, sandbox.MaxTerminal)) // the next one may get through
 				}

@@ -126,6 +126,7 @@ func (s flagWords) network(u *sandbox.NetworkUse) *sandbox.NetworkUse {
 // tried says what programs tried to reach and must not, and in which flags it would be allowed.
 func tried(u *sandbox.NetworkUse) (lines []string) {
 	var wanted sandbox.Network
+	port := "" // of look-ups nobody knows it
 	if u == nil || len(u.Denied) == 0 {
 		return []string{"--allow ask: nothing was tried that is not allowed; attempts by address nobody hears of"}
 	}
@@ -142,13 +143,16 @@ func tried(u *sandbox.NetworkUse) (lines []string) {
 			if with, err := with.Canonical(); err == nil {
 				wanted = with
 			}
+			if d.Port == 0 {
+				port = ", at port 443 where none is named (another: NAME:PORT)"
+			}
 		}
 	}
 	if more := len(u.Denied) - maxNotes + int(u.DeniedMore); len(u.Denied) > maxNotes || u.DeniedMore > 0 {
 		lines = append(lines, fmt.Sprintf("denied: and %d more; --json has them", max(more, 1)))
 	}
 	if !wanted.None() {
-		lines = append(lines, "what would allow it, if it may: "+sandbox.SafeText(networkFlags(shortest(wanted)), maxNetworkLine))
+		lines = append(lines, "what would allow it, if it may"+port+": "+sandbox.SafeText(networkFlags(shortest(wanted)), maxNetworkLine))
 	}
 	return lines
 }

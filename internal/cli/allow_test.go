@@ -157,7 +157,7 @@ func TestAllowAsk(t *testing.T) {
 		denied("b.test", 0, sandbox.DeniedUndeclared), denied("b.test", 8443, sandbox.DeniedUndeclared), denied("a.test", 443, sandbox.DeniedSNI),
 		denied("127.66.0.1", 3128, sandbox.DeniedMalformed), denied("'; rm -rf /\n\x1b[2J", 0, sandbox.DeniedUndeclared), denied("c.test", 0, sandbox.DeniedUndeclared),
 	}})
-	if last := got[len(got)-1]; last != "what would allow it, if it may: --allow b.test:443,8443 --allow c.test" {
+	if last := got[len(got)-1]; last != "what would allow it, if it may, at port 443 where none is named (another: NAME:PORT): --allow b.test:443,8443 --allow c.test" {
 		t.Errorf("%q", got)
 	}
 	if len(got) != 7 || got[1] != "denied: b.test:8443 (not_declared)" || strings.ContainsAny(got[4], "\n\x1b") {

@@ -135,6 +135,9 @@ func adviceFor(d sandbox.Denial, declared []sandbox.Endpoint) sandbox.Advice {
 	}
 	switch d.Reason {
 	case sandbox.DeniedUndeclared:
+		if d.Port == 0 {
+			return sandbox.Advise("if it may be reached, declare it: %s (at port 443; another has to be named)", add(wanted))
+		}
 		return sandbox.Advise("if it may be reached, declare it: %s", add(wanted))
 	case sandbox.DeniedNarrowed:
 		return sandbox.Advise("this sandbox could reach it before its network was narrowed; if it may again: %s", add(wanted))

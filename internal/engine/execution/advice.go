@@ -46,6 +46,9 @@ const unreachable = `[Nn]ame or service not known|Temporary failure (?:in name r
 	`getaddrinfo (?:ENOTFOUND|EAI_AGAIN)|[Cc]ould not resolve (?:host|proxy)|unable to resolve host|dial tcp: lookup |` +
 	`[Nn]etwork is unreachable|\bENETUNREACH\b`
 
+// refused is what programs say to which nobody answered at a port.
+const refused = `[Cc]onnection refused|\bECONNREFUSED\b|Couldn't connect to server`
+
 // LastWords is how much of what a program said at the end is looked at, in bytes.
 const LastWords = 4 << 10
 
@@ -61,6 +64,9 @@ func Advise(s sandbox.Status, c sandbox.Cause, language string, network *sandbox
 		return c.WithAdvice(a)
 	}
 	if a := unreached(network, text, language != ""); a != nil {
+		return c.WithAdvice(a)
+	}
+	if a := wrongPort(network, text, language != ""); a != nil {
 		return c.WithAdvice(a)
 	}
 	speaker, ok := speaks[language]
@@ -112,6 +118,23 @@ func unreached(network *sandbox.NetworkUse, said string, alone bool) sandbox.Adv
 	e := failed[max(i, 0)]
 	often := fmt.Sprintf("%d of %d times", e.Errors, max(e.Errors, e.Connections, e.Requests))
 	return sandbox.Advise("%s is declared and was not reached (%s): %s", sandbox.Text(e.Host), sandbox.Text(often), sandbox.Text(e.LastError))
+}
+
+// wrongPort names a declared endpoint that the program may have looked for at another port: the
+// kernel inside refuses that, and nobody hears of it. It is the one of which the program speaks,
+// or else, where nothing but it ran, the first to which nothing connected.
+func wrongPort(network *sandbox.NetworkUse, said string, alone bool) sandbox.Advice {
+	if network == nil || !regexp.MustCompile(refused).MatchString(said) {
+		return nil
+	}
+	i := slices.IndexFunc(network.Endpoints, func(e sandbox.EndpointUse) bool { return strings.Contains(said, e.Host) })
+	if i < 0 && alone {
+		i = slices.IndexFunc(network.Endpoints, func(e sandbox.EndpointUse) bool { return e.Connections == 0 })
+	}
+	if i < 0 {
+		return nil
+	}
+	return sandbox.Advise("%s answers at the ports that are declared for it only (443 where none is): declare the one that the program wants", sandbox.Text(network.Endpoints[i].Host))
 }
 
 // adviceFor looks for a missing module in the words of the languages that may be

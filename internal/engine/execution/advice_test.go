@@ -99,6 +99,21 @@ func TestDenialsAreNamed(t *testing.T) {
 	}
 }
 
+// At a port that is not declared nobody answers, and no host hears of it: that a program was
+// refused is all there is to go by.
+func TestPortsThatAreNotDeclaredAreNamed(t *testing.T) {
+	network := &sandbox.NetworkUse{Endpoints: []sandbox.EndpointUse{{Host: "used.test", Connections: 2}, {Host: "unused.test"}}}
+	const answers = " answers at the ports that are declared for it only (443 where none is): declare the one that the program wants"
+	hinted(t, network, []hint{
+		{"python", "ConnectionRefusedError: [Errno 111] Connection refused\n", "unused.test" + answers},
+		{"javascript", "Error: connect ECONNREFUSED 127.0.0.2:443\n", "unused.test" + answers},
+		{"sh", "curl: (7) Failed to connect to used.test port 8443 after 0 ms: Couldn't connect to server\n", "used.test" + answers},
+		{"python", "ValueError: no\n", ""},
+		{"", "Connection refused\n", ""}, // by what an earlier process started
+	})
+	hinted(t, &sandbox.NetworkUse{Endpoints: network.Endpoints[:1]}, []hint{{"python", "Connection refused\n", ""}})
+}
+
 // A name that is declared and does not answer looks like a network that is broken: what the host
 // saw is said.
 func TestEndpointsThatWereNotReachedAreNamed(t *testing.T) {

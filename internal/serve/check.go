@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
@@ -171,4 +172,28 @@ func checkDrivers(ctx context.Context, o Options) []Finding {
 		found = append(found, f)
 	}
 	return found
+}
+
+// warnOfDrivers says in the log which drivers cannot work here, where the configuration names
+// any. A goroutine looks, beside the first requests: to look at qemu may mean to boot a machine.
+// The returned function ends it and waits for it.
+func (s *server) warnOfDrivers(ctx context.Context) (stop func()) {
+	if s.config.Drivers == (config.Drivers{}) {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var over sync.WaitGroup
+	over.Go(func() {
+		for _, name := range s.engine.Drivers() {
+			r, err := s.engine.Report(ctx, name)
+			if err == nil && r.Blocked != nil && sandbox.LevelAtLeast(r.Level, sandbox.LevelNamespace) { // nobody gets a weaker one unasked
+				err = r.Blocked
+			}
+			if err != nil && ctx.Err() == nil {
+				e := sandbox.AsError(err)
+				s.log.Warn("a driver cannot work here", "driver", name, "error", e.Message, "fix", e.Hint)
+			}
+		}
+	})
+	return func() { cancel(); over.Wait() }
 }

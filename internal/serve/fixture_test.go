@@ -25,13 +25,17 @@ import (
 
 // fakeEngine makes engines over machines of memory, whose programs do as told.
 func fakeEngine(program func(p *fake.Process) fake.Exit) func(engine.Options) (*engine.Engine, error) {
+	return fakeEngineWith(fake.Options{Script: func(driver.Plan) fake.Script { return fake.Script{Program: program} }})
+}
+
+func fakeEngineWith(f fake.Options) func(engine.Options) (*engine.Engine, error) {
 	return func(o engine.Options) (*engine.Engine, error) {
 		host := fstest.MapFS{"usr/bin/sh": {Data: []byte("\x7fELF"), Mode: 0o755}}
 		template, err := image.Host(host)
 		if err != nil {
 			return nil, err
 		}
-		o.Drivers = []driver.Driver{fake.New(fake.Options{Script: func(driver.Plan) fake.Script { return fake.Script{Program: program} }})}
+		o.Drivers = []driver.Driver{fake.New(f)}
 		o.Template = func(string) (image.Template, error) { return template, nil }
 		o.Host = host
 		return engine.New(o), nil

@@ -2,10 +2,15 @@ package serve
 
 import (
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"pinfold/internal/config"
+	"pinfold/internal/driver"
+	"pinfold/internal/driver/fake"
 	"pinfold/internal/probe"
+	"pinfold/sandbox"
 )
 
 // Check asks about what is configured, waiting pools included; what is certainly
@@ -43,5 +48,27 @@ func TestCheckOfRoom(t *testing.T) {
 		if strings.Contains(f.What, "ends before") {
 			t.Errorf("nothing but sandboxes was given: %+v", f)
 		}
+	}
+}
+
+// A server whose configuration names drivers says in its log which cannot work here: whoever
+// enabled one would hear of it from the first request otherwise.
+func TestDriversThatCannotWorkAreSaid(t *testing.T) {
+	broken := fakeEngineWith(fake.Options{Report: func(r *driver.Report) {
+		r.Blocked = (&sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "there is no such program"}).WithHint("install it")
+	}})
+	const said = `msg="a driver cannot work here" driver=fake error="there is no such program" fix="install it"`
+	c := configure(t)
+	c.Drivers.QEMU.Enabled = true
+	r := start(t, c, Options{NewEngine: broken})
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(r.log.String(), said); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing is said of it:\n%s", r.log)
+		}
+	}
+	plain := start(t, configure(t), Options{NewEngine: broken})
+	plain.signals <- syscall.SIGTERM
+	if err := plain.wait(); err != nil || strings.Contains(plain.log.String(), "cannot work here") {
+		t.Errorf("control: none is named: %v\n%s", err, plain.log)
 	}
 }

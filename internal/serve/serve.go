@@ -278,6 +278,7 @@ func (s *server) run(ctx context.Context, orders <-chan order) error {
 		go func() { failed <- s.serveOn(l) }()
 	}
 	s.o.Say("ready")
+	defer s.warnOfDrivers(ctx)()
 	s.notify.send("READY=1\nSTATUS=ready")
 	err := s.obey(ctx, orders, failed)
 	s.notify.send("STOPPING=1\nSTATUS=ending")

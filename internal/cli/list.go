@@ -91,7 +91,7 @@ func (a *app) listSandboxes(ctx context.Context, c *client.Client, f *lsFlags) e
 	if f.json {
 		return writeList(a, "sandboxes", all)
 	}
-	t := newTable("SANDBOX", "STATE", "TEMPLATE", "CREATED", "ENDS", "COMMANDS", "MEMORY", "METADATA")
+	t := newTable("SANDBOX", "STATE", "TEMPLATE", "CREATED", "ENDS", "PROCESSES", "MEMORY", "METADATA")
 	for _, i := range all {
 		ends := until(i.ExpiresAt)
 		if i.State == sandbox.StateEnded && i.Cause != nil {

@@ -34,7 +34,7 @@ func (a *app) approvalsCommand() *cobra.Command {
 		Example: "  pinfold approvals\n  pinfold approvals $run\n  pinfold approve $run --reason \"looked at it\"",
 		Args:    needArgs(0, 1, "at most one run"), ValidArgsFunction: a.completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("run_", "run", args...); err != nil {
+			if err := a.checkIDs("run", args...); err != nil {
 				return err
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
@@ -225,7 +225,7 @@ func (a *app) decideCommand(name, short string, how func(c *client.Client, ctx c
 		Use: name + " [flags] RUN...", Short: short, Long: approvalsLong, Example: "  pinfold " + name + " $run --reason \"looked at it\"",
 		Args: needArgs(1, -1, "at least one run"), ValidArgsFunction: a.completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("run_", "run", args...); err != nil {
+			if err := a.checkIDs("run", args...); err != nil {
 				return err
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {

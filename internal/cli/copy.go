@@ -46,10 +46,12 @@ func (a *app) cpCommand() *cobra.Command {
 			from, out := splitRemote(args[0])
 			to, in := splitRemote(args[1])
 			switch {
+			case in && out:
+				return usageError("only one of the two may be SANDBOX:PATH").WithHint("copy it by way of this machine: " + copyTwice(from, to))
 			case in == out:
 				return usageError("one of the two must be SANDBOX:PATH").WithHint(copyHint(args))
 			case in:
-				if err := checkIDs("sbx_", "sandbox", to.id); err != nil {
+				if err := a.checkIDs("sbx", to.id); err != nil {
 					return err
 				}
 				return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
@@ -58,7 +60,7 @@ func (a *app) cpCommand() *cobra.Command {
 					return roomInSandbox(ctx, box, err, size)
 				})
 			}
-			if err := checkIDs("sbx_", "sandbox", from.id); err != nil {
+			if err := a.checkIDs("sbx", from.id); err != nil {
 				return err
 			}
 			defer catchBrokenPipe()()
@@ -80,6 +82,21 @@ func copyHint(args []string) string {
 		return pasteable(general, []string{"pinfold", "cp", args[0], args[1] + ":"})
 	}
 	return "pinfold cp " + args[0] + ":FILE DESTINATION"
+}
+
+// copyTwice copies a path of a sandbox to another, by way of a file here.
+func copyTwice(from, to remotePath) string {
+	const general = "pinfold cp SANDBOX:FILE FILE && pinfold cp FILE SANDBOX:FILE"
+	name := path.Base(from.path)
+	if name == "." || name == "/" {
+		return general
+	}
+	first := pasteable("", []string{"pinfold", "cp", from.id + ":" + from.path, name})
+	second := pasteable("", []string{"pinfold", "cp", name, to.id + ":" + to.path})
+	if first == "" || second == "" {
+		return general
+	}
+	return first + " && " + second
 }
 
 // endsInDir says that a destination was written as a directory.

@@ -164,7 +164,7 @@ func (a *app) extendCommand() *cobra.Command {
 		Args:              needArgs(2, 2, "a sandbox and a time"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("sbx_", "sandbox", args[0]); err != nil {
+			if err := a.checkIDs("sbx", args[0]); err != nil {
 				return err
 			}
 			ttl, err := sandbox.ParseTime(args[1])
@@ -172,7 +172,9 @@ func (a *app) extendCommand() *cobra.Command {
 				err = sandbox.CheckTTL(ttl)
 			}
 			if err != nil {
-				return err
+				e := *sandbox.AsError(err).WithHint("pinfold extend " + args[0] + " 1h")
+				e.Field = "" // no flag has it
+				return &e
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				info, err := c.Sandbox(args[0]).Extend(ctx, ttl)
@@ -215,12 +217,12 @@ func (a *app) killCommand() *cobra.Command {
 			if process {
 				boxes = args[:1]
 			}
-			if err := checkIDs("sbx_", "sandbox", boxes...); err != nil {
+			if err := a.checkIDs("sbx", boxes...); err != nil {
 				return err
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				if process {
-					if err := checkIDs("prc_", "process", args[1]); err != nil {
+					if err := a.checkIDs("prc", args[1]); err != nil {
 						return err
 					}
 					return c.Sandbox(args[0]).Process(args[1]).Signal(ctx, cmp.Or(signal, "TERM"))

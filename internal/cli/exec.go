@@ -99,7 +99,7 @@ func (a *app) exec(ctx context.Context, f *execFlags, id string, words []string)
 	}
 	f.command.WallTimeMS, f.command.OutputBytes = f.timeout.WallTimeMS, f.outputKept.OutputBytes
 	f.command.Stdin = f.stdin
-	if err := checkIDs("sbx_", "sandbox", id); err != nil {
+	if err := a.checkIDs("sbx", id); err != nil {
 		return err
 	}
 	if err := a.checkExec(f); err != nil {
@@ -126,7 +126,7 @@ func (a *app) checkExec(f *execFlags) error {
 	case f.terminal && f.json:
 		return usageError("--json and -t do not go together")
 	case f.detach && (f.stdin || f.terminal):
-		return usageError("--detach does not go with -i or -t").WithHint("start it, then: pinfold logs --follow SANDBOX PROCESS")
+		return usageError("--detach does not go with -i or -t").WithHint("start it, then: pinfold logs --follow " + f.id + " PROCESS")
 	case f.terminal && f.stdin && !isTerminal(a.Stdin):
 		return usageError("-t needs a terminal, and stdin is none").WithHint("leave -t out")
 	}

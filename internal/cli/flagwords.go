@@ -153,9 +153,9 @@ func (s flagWords) words(f sandbox.Fix) string {
 	flag := s.flagOf(f.Name)
 	switch {
 	case f.Kind == sandbox.FixCall:
-		return callWords[f.Name]
+		return strings.Replace(callWords[f.Name], anySandbox, s.sandbox(), 1)
 	case f.Kind == sandbox.FixCopy && slices.Contains(inSandboxes, s.command):
-		return "pinfold cp " + shellQuote(f.Name) + " SANDBOX:"
+		return "pinfold cp " + shellQuote(f.Name) + " " + s.sandbox() + ":"
 	case f.Kind == sandbox.FixCopy && s.flagOf("files") != "":
 		return "--" + s.flagOf("files") + " " + shellQuote(f.Name)
 	case f.Kind == sandbox.FixConfig && flag != "" && !strings.Contains(f.Name, "."): // a key below another is no flag's
@@ -177,7 +177,32 @@ func (s flagWords) words(f sandbox.Fix) string {
 // callWords are the commands behind calls of the API.
 var callWords = map[string]string{
 	sandbox.CallCreateSandbox: "pinfold create", sandbox.CallListPools: "pinfold pool ls",
-	sandbox.CallListRuns: "pinfold runs", sandbox.CallListSandboxes: "pinfold ls --all", sandbox.CallListSnapshots: "pinfold snapshot ls", sandbox.CallResumeSandbox: "pinfold resume SANDBOX",
+	sandbox.CallListRuns: "pinfold runs", sandbox.CallListSandboxes: "pinfold ls --all", sandbox.CallListSnapshots: "pinfold snapshot ls", sandbox.CallResumeSandbox: "pinfold resume " + anySandbox,
+}
+
+// anySandbox stands in hints for the id of a sandbox that is not known.
+const anySandbox = "SANDBOX"
+
+// sandbox is the id of the one sandbox that the command is about, or the word for any.
+func (s flagWords) sandbox() string {
+	if s.set == nil {
+		return anySandbox
+	}
+	args, found := s.set.Args(), anySandbox
+	if s.command == "exec" { // what follows the sandbox is the command's
+		args = args[:min(len(args), 1)]
+	}
+	for _, arg := range args {
+		id, _, _ := strings.Cut(arg, ":")
+		switch {
+		case kindOfID(id) != "sbx" || id == found:
+		case found != anySandbox:
+			return anySandbox
+		default:
+			found = id
+		}
+	}
+	return found
 }
 
 // inSandboxes are the commands about a sandbox that is there, whose driver, limits and files

@@ -101,6 +101,33 @@ func TestFlagWordsOfLivingSandboxes(t *testing.T) {
 	}
 }
 
+// A hint about the one sandbox that was named has its id; where there are several, nobody
+// knows which one is meant.
+func TestHintsNameTheSandbox(t *testing.T) {
+	const other = "sbx_bbbbbbbbbbbbbbbbbbbbbbbbbb"
+	paused := sandbox.Advise("let it go on: %s", sandbox.Call(sandbox.CallResumeSandbox))
+	for _, c := range []struct {
+		command string
+		args    []string
+		id      string
+	}{
+		{"exec", []string{someBox, "echo", other}, someBox},
+		{"exec", []string{"x", someBox}, "SANDBOX"},
+		{"cp", []string{"site", someBox + ":work"}, someBox},
+		{"kill", []string{someBox, other}, "SANDBOX"},
+		{"kill", []string{someBox, "prc_aaaaaaaaaaaaaaaaaaaaaaaaaa"}, someBox},
+		{"exec", nil, "SANDBOX"},
+	} {
+		set := pflag.NewFlagSet(c.command, pflag.ContinueOnError)
+		if err := set.Parse(c.args); err != nil {
+			t.Fatal(err)
+		}
+		if got := (flagWords{set, c.command}).say("", paused); got != "let it go on: pinfold resume "+c.id {
+			t.Errorf("%s %q: %q", c.command, c.args, got)
+		}
+	}
+}
+
 // A server says of whatever there is not that it has no such object; the hint once
 // sent who asked for a run to the sandboxes.
 func TestMissingIDs(t *testing.T) {

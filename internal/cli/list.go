@@ -42,7 +42,7 @@ func (a *app) lsCommand() *cobra.Command {
 			if len(args) == 0 {
 				return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.listSandboxes(ctx, c, f) })
 			}
-			at, err := listedPath(args[0])
+			at, err := a.listedPath(args[0])
 			if err != nil {
 				return err
 			}
@@ -124,7 +124,7 @@ func (a *app) psCommand() *cobra.Command {
 		Args:              needArgs(1, 1, "a sandbox"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("sbx_", "sandbox", args[0]); err != nil {
+			if err := a.checkIDs("sbx", args[0]); err != nil {
 				return err
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {

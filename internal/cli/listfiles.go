@@ -26,7 +26,7 @@ func splitRemote(text string) (remotePath, bool) {
 }
 
 // listedPath is what ls was asked for: a path in a sandbox, or its home.
-func listedPath(text string) (remotePath, error) {
+func (a *app) listedPath(text string) (remotePath, error) {
 	at, ok := splitRemote(text)
 	switch {
 	case !ok && strings.HasPrefix(text, "sbx_"):
@@ -34,7 +34,7 @@ func listedPath(text string) (remotePath, error) {
 	case !ok:
 		return at, usageError("\"%s\" is not SANDBOX:PATH", sandbox.SafeText(text, 80)).WithHint("pinfold ls SANDBOX:/tmp; pinfold ls alone lists the sandboxes")
 	}
-	return at, checkIDs("sbx_", "sandbox", at.id)
+	return at, a.checkIDs("sbx", at.id)
 }
 
 // entriesAt lists a directory, or shows what else is at the path.

@@ -26,9 +26,9 @@ func (a *app) logsCommand() *cobra.Command {
 		Args:              needArgs(1, 2, "a sandbox and maybe a process"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := checkIDs("sbx_", "sandbox", args[0])
+			err := a.checkIDs("sbx", args[0])
 			if err == nil {
-				err = checkIDs("prc_", "process", args[1:]...)
+				err = a.checkIDs("prc", args[1:]...)
 			}
 			if err != nil {
 				return err

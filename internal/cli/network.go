@@ -36,7 +36,7 @@ func (a *app) networkCommand() *cobra.Command {
 		Args:              needArgs(1, 2, "a sandbox"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("sbx_", "sandbox", args[0]); err != nil {
+			if err := a.checkIDs("sbx", args[0]); err != nil {
 				return err
 			}
 			if allow.Mode != "" {

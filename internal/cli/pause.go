@@ -34,7 +34,7 @@ func (a *app) changeCommand(name string, how func(*client.Sandbox, context.Conte
 		Args:              needArgs(1, -1, "at least one sandbox"),
 		ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("sbx_", "sandbox", args...); err != nil {
+			if err := a.checkIDs("sbx", args...); err != nil {
 				return err
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {

@@ -36,7 +36,7 @@ func (a *app) portForwardCommand() *cobra.Command {
 		Use: "port-forward SANDBOX [LOCAL:]PORT...", Short: "Reach a server in a sandbox from this machine", Long: forwardLong, Example: forwardExamples,
 		Args: needArgs(2, -1, "a sandbox and at least one port"), ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("sbx_", "sandbox", args[0]); err != nil {
+			if err := a.checkIDs("sbx", args[0]); err != nil {
 				return err
 			}
 			var all []forward
@@ -190,7 +190,7 @@ func (a *app) linkCommand() *cobra.Command {
 		Long:    "Whoever has the address may use that port, without a key, until its time is over.\nIt ends earlier with the sandbox, and with the key that it was made with.",
 		Example: "  pinfold link $box 8000\n  pinfold link --ttl 10m $box 8000", Args: needArgs(2, 2, "a sandbox and a port"), ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("sbx_", "sandbox", args[0]); err != nil {
+			if err := a.checkIDs("sbx", args[0]); err != nil {
 				return err
 			}
 			port, err := strconv.Atoi(args[1])

@@ -31,7 +31,7 @@ func (a *app) replayCommand() *cobra.Command {
 		Use: "replay [flags] RUN", Short: "Run what a run was asked for again, and say what differs", Long: replayLong,
 		Example: "  pinfold replay $run\n  pinfold replay --json $run | jq .replay", Args: needArgs(1, 1, "a run"), ValidArgsFunction: a.completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("run_", "run", args[0]); err != nil {
+			if err := a.checkIDs("run", args[0]); err != nil {
 				return err
 			}
 			defer catchBrokenPipe()()

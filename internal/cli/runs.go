@@ -51,7 +51,7 @@ func (a *app) runsCommand() *cobra.Command {
 			if !f.watch {
 				return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.listRuns(ctx, c, f) })
 			}
-			if err := checkIDs("run_", "run", args[0]); err != nil {
+			if err := a.checkIDs("run", args[0]); err != nil {
 				return err
 			}
 			defer catchBrokenPipe()()
@@ -154,6 +154,8 @@ func (a *app) watchRun(ctx context.Context, c *client.Client, id string, f *runs
 // same exit status.
 func (a *app) ended(r *sandbox.Result, dir string) error {
 	a.exit = exitStatus(r)
+	asked := a.runCommand() // what would change its end are flags of that one
+	r = flagWords{asked.Flags(), asked.Name()}.result(r)
 	a.report(r, reportOptions{kept: int64(max(len(r.Stdout), len(r.Stderr))), dir: dir})
 	return nil
 }
@@ -172,7 +174,7 @@ func (a *app) resultCommand() *cobra.Command {
 		Long:    "Prints what the program printed, says why it ended, and has the exit status that\n\"pinfold run\" had.",
 		Example: resultExamples, Args: needArgs(1, 1, "a run"), ValidArgsFunction: a.completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("run_", "run", args[0]); err != nil {
+			if err := a.checkIDs("run", args[0]); err != nil {
 				return err
 			}
 			defer catchBrokenPipe()()
@@ -254,7 +256,7 @@ func (a *app) cancelCommand() *cobra.Command {
 		Example: "  pinfold cancel $run\n  pinfold cancel $(pinfold runs -q --state queued,running)",
 		Args:    needArgs(1, -1, "at least one run"), ValidArgsFunction: a.completeRuns,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("run_", "run", args...); err != nil {
+			if err := a.checkIDs("run", args...); err != nil {
 				return err
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.cancelRuns(ctx, c, args, asJSON) })

@@ -95,29 +95,6 @@ func cancelled() *sandbox.Error {
 	return &sandbox.Error{Code: sandbox.CodeDisconnected, Message: "cancelled", Err: context.Canceled}
 }
 
-// isID says whether a word looks like the id of a sandbox, a process or a run.
-func isID(word string) bool {
-	kind, rest, _ := strings.Cut(word, "_")
-	return (kind == "sbx" || kind == "prc" || kind == "run" || kind == "snp") && len(rest) == idLength && strings.Trim(rest, idLetters) == ""
-}
-
-const (
-	idLetters = "abcdefghijklmnopqrstuvwxyz234567"
-	idLength  = 26
-)
-
-// checkIDs says which of the words cannot be ids, before a server is asked.
-func checkIDs(prefix, what string, ids ...string) error {
-	for _, id := range ids {
-		if !isID(id) || !strings.HasPrefix(id, prefix) {
-			return (&sandbox.Error{
-				Code: sandbox.CodeNotFound, Message: fmt.Sprintf("\"%s\" is not the id of a %s", sandbox.SafeText(id, maxID), what),
-			}).WithHint(map[string]string{"sbx_": "pinfold ls lists the sandboxes", "prc_": "pinfold ps SANDBOX lists the processes", "run_": "pinfold runs lists the runs", "snp_": "pinfold snapshot ls lists the snapshots"}[prefix])
-		}
-	}
-	return nil
-}
-
 const maxKeyFile = 4096
 
 // apiKey is the key that was given; or, for a server on this machine, the one

@@ -32,7 +32,7 @@ func (a *app) snapshotCommand() *cobra.Command {
 		Use: "snapshot [flags] SANDBOX", Short: "Keep what a sandbox's files are at this moment, and print its id", Long: snapshotLong, Example: snapshotExamples,
 		Args: needArgs(1, 1, "a sandbox"), ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("sbx_", "sandbox", args...); err != nil {
+			if err := a.checkIDs("sbx", args...); err != nil {
 				return err
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
@@ -112,7 +112,7 @@ func (a *app) snapshotRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm [flags] SNAPSHOT...", Short: "Remove snapshots; sandboxes that were made of them live on", Args: needArgs(1, -1, "at least one snapshot"), Example: "  pinfold snapshot rm $snap",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("snp_", "snapshot", args...); err != nil {
+			if err := a.checkIDs("snp", args...); err != nil {
 				return err
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
@@ -136,7 +136,7 @@ func (a *app) forkCommand() *cobra.Command {
 		Use: "fork [flags] SANDBOX", Short: "Make sandboxes with the files that another one has", Long: forkLong, Example: "  pinfold fork $box --count 3",
 		Args: needArgs(1, 1, "a sandbox"), ValidArgsFunction: a.completeSandboxes,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkIDs("sbx_", "sandbox", args...); err != nil {
+			if err := a.checkIDs("sbx", args...); err != nil {
 				return err
 			}
 			if len(f.Metadata) == 0 {

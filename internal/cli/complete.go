@@ -19,7 +19,7 @@ import (
 func completeRunFlags(cmd *cobra.Command) {
 	completeChoices(cmd, map[string]func() []string{"language": languageNames})
 	completeIsolation(cmd)
-	completePaths(cmd, "artifacts-dir", "file", "spec", "stdin", "mount", "output-schema", "gate-validator", "profiles", "policy")
+	completePaths(cmd, "artifacts-dir", "file", "spec", "stdin", "mount", schemaFlag, validatorFlag, "profiles", "policy")
 }
 
 // completePaths is for the flags that take a directory, and files.

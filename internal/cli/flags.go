@@ -86,10 +86,10 @@ func (f *runFlags) bind(set *pflag.FlagSet) {
 	group(set, groupOutput, "json", "base64", "raw", "verbose", "detach", "receipt FILE")
 
 	set.StringArrayVar(&f.gate, "gate", nil, gateUsage)
-	set.StringVar(&f.outputSchema, "output-schema", "", "withhold stdout that does not match the JSON Schema in this file")
+	set.StringVar(&f.outputSchema, schemaFlag, "", "withhold stdout that does not match the JSON Schema in this file")
 	set.Var(&f.contextBytes, "context", "print at most so much of stdout and of stderr: their beginnings and their ends")
-	set.StringArrayVar(&f.validators, "gate-validator", nil, "withhold output that the program in this file, in a sandbox of its own, does not let pass; may be repeated")
-	group(set, groupGate, "gate CHECK=ACTION|FILE", "output-schema FILE", "gate-validator FILE", "context SIZE")
+	set.StringArrayVar(&f.validators, validatorFlag, nil, "withhold output that the program in this file, in a sandbox of its own, does not let pass; may be repeated")
+	group(set, groupGate, "gate CHECK=ACTION|FILE", schemaFlag+" FILE", validatorFlag+" FILE", "context SIZE")
 }
 
 // Annotations of flags for help.

@@ -40,6 +40,12 @@ func (s flagWords) flagOf(field string) string {
 	} else if i := strings.IndexAny(field, ".["); i >= 0 {
 		name = field[:i]
 	}
+	switch {
+	case strings.HasPrefix(field, "gate.schemas") && s.set.Changed(schemaFlag):
+		name = schemaFlag
+	case strings.HasPrefix(field, "gate.validators") && s.set.Changed(validatorFlag):
+		name = validatorFlag
+	}
 	if name == "network" && (field != name || s.set.Changed(allowFlag)) {
 		if name = allowFlag; strings.HasSuffix(field, ".secret") && s.set.Changed(secretFlag) {
 			name = secretFlag

@@ -51,6 +51,12 @@ func TestFlagWords(t *testing.T) {
 			t.Errorf("%s: %+v, not %q", field, got, want)
 		}
 	}
+	if err := set.Parse([]string{"--output-schema", "x.json"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.translate(&sandbox.Error{Field: "gate.schemas[0].schema", Message: "m"}); got.Message != "--output-schema: m" {
+		t.Errorf("a schema of a flag: %+v", got)
+	}
 	if err := set.Parse([]string{"--spec", "x.json"}); err != nil {
 		t.Fatal(err)
 	}

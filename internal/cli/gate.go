@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
+	"pinfold/internal/hostfiles"
 	"pinfold/internal/language"
 	"pinfold/internal/strictjson"
 	"pinfold/sandbox"
@@ -13,6 +15,12 @@ import (
 
 // maxGateFile bounds a file with a gate: its schemas, with white space.
 const maxGateFile = 4 << 20
+
+// The flags whose fields are below "gate" in JSON.
+const (
+	schemaFlag    = "output-schema"
+	validatorFlag = "gate-validator"
+)
 
 // allChecks is the name that stands for every check that is an action and nothing else.
 const allChecks = "all"
@@ -36,6 +44,9 @@ func (a *app) addGate(f *runFlags, spec *sandbox.Spec) error {
 	}
 	if f.outputSchema != "" {
 		data, err := a.readBounded(f.outputSchema, sandbox.MaxGateSchemaBytes)
+		if err == nil && !json.Valid(data) {
+			err = hostfiles.PathError(sandbox.CodeSpecInvalid, f.outputSchema, "is not JSON").WithHint(`it has a JSON Schema, such as {"type": "object", "required": ["total"]}`)
+		}
 		if err != nil {
 			return prefixed("--output-schema", err)
 		}
@@ -75,7 +86,7 @@ func (a *app) addChecks(g *sandbox.Gate, all []string) error {
 		}
 		var more sandbox.Gate
 		if err := strictjson.Decode(data, &more); err != nil {
-			return prefixed("--gate: "+sandbox.SafeText(given, 80), err)
+			return inFile("--gate", given, err)
 		}
 		*g = *more.Merge(g)
 	}

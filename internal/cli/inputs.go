@@ -112,6 +112,16 @@ func parseMount(flag string) (sandbox.Mount, error) {
 	return sandbox.Mount{Host: host, Guest: path.Clean(text[i+1:]), Writable: writable}, nil
 }
 
+// inFile is prefixed for what is wrong in a file: the fields of it are part of the message.
+func inFile(flag, name string, err error) error {
+	if name == fromStdin {
+		name = "stdin"
+	}
+	e := *sandbox.AsError(err)
+	e.Message = flag + ": " + sandbox.SafeText(name, 80) + ": " + e.Error()
+	return &e
+}
+
 // prefixed puts the flag's name before an error's message.
 func prefixed(flag string, err error) error {
 	e := *sandbox.AsError(err)

@@ -12,7 +12,6 @@ import (
 	"unicode/utf16"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"pinfold/internal/hostfiles"
 	"pinfold/internal/nearest"
@@ -182,49 +181,6 @@ func printableJSON(b []byte) []byte {
 		}
 	}
 	return out.Bytes()
-}
-
-// flagError turns a complaint of the flag parser into an Error with a hint.
-func (a *app) flagError(cmd *cobra.Command, err error) error {
-	var e *sandbox.Error
-	var invalid *pflag.InvalidValueError
-	if errors.As(err, &e) && errors.As(err, &invalid) {
-		c := *e
-		c.Message = "--" + invalid.GetFlag().Name + ": " + e.Message
-		return &c
-	}
-	out := &sandbox.Error{Code: sandbox.CodeSpecInvalid, Message: sandbox.SafeText(err.Error(), maxMessage)}
-	if errors.As(err, &invalid) && invalid.GetFlag().Value.Type() == "int" { // what Go says of it names a function
-		out.Message = fmt.Sprintf("--%s: \"%s\" is no whole number, or too large a one", invalid.GetFlag().Name, sandbox.SafeText(invalid.GetValue(), 40))
-	}
-	var missing *pflag.NotExistError
-	if !errors.As(err, &missing) {
-		return out
-	}
-	name := missing.GetSpecifiedName()
-	out.Message = "no such flag: --" + sandbox.SafeText(name, 60)
-	out.Hint = cmd.CommandPath() + " --help lists the flags"
-	mine := ""
-	if cmd.Name() == "run" {
-		mine = sortWords(cmd.Flags(), a.Args).unknownHint()
-	}
-	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	near := ""
-	if len(name) == 1 {
-		out.Message = "no such flag: -" + sandbox.SafeText(name, 60)
-	} else {
-		near = nearest.Word(name, names)
-	}
-	switch {
-	case near != "" && mine != "":
-		out.Hint = "did you mean --" + near + "? The " + afterDashes
-	case near != "":
-		out.Hint = "did you mean --" + near + "?"
-	case mine != "":
-		out.Hint = afterDashes + ": " + mine
-	}
-	return out
 }
 
 // unknownCommand is the argument check of commands that only have others below

@@ -194,8 +194,8 @@ func (a *app) linkCommand() *cobra.Command {
 				return err
 			}
 			port, err := strconv.Atoi(args[1])
-			if err != nil {
-				return usageError("\"%s\" is no port", sandbox.SafeText(args[1], 40)).WithHint("pinfold link SANDBOX 8000")
+			if err != nil || port < 1 || port > 65535 {
+				return usageError("\"%s\" is no port", sandbox.SafeText(args[1], 40)).WithHint("a port is 1 to 65535: pinfold link " + args[0] + " 8000")
 			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				l, err := c.Sandbox(args[0]).Link(ctx, port, ttl)

@@ -81,9 +81,12 @@ func (a *app) buildSpec(f *runFlags, program string, args []string) (sandbox.Spe
 func (a *app) readSpec(name string, spec *sandbox.Spec) error {
 	data, err := a.readBounded(name, maxSpecBytes)
 	if err != nil {
-		return err
+		return prefixed("--spec", err)
 	}
-	return strictjson.Decode(data, spec)
+	if err := strictjson.Decode(data, spec); err != nil {
+		return inFile("--spec", name, err)
+	}
+	return nil
 }
 
 func (a *app) readProgram(spec *sandbox.Spec, name string) error {

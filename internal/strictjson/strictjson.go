@@ -60,7 +60,7 @@ func Decode(data []byte, v any) error {
 	case errors.As(err, &typeErr): // what the walk has let through
 		return invalid(typeErr.Field, "must be "+kindName(typeErr.Type)+", not "+typeErr.Value)
 	case errors.As(err, &coded): // encoding/json does not say where
-		return invalid("", "has text that is not base64 where base64 belongs")
+		return invalid("", "there is text that is not base64 where base64 belongs")
 	}
 	return sandbox.AsError(err)
 }
@@ -77,12 +77,12 @@ const (
 // reads the bytes once and makes nothing.
 func checkBytes(data []byte) error {
 	if !utf8.Valid(data) { // encoding/json would replace the bytes in silence
-		e := invalid("", "is not valid UTF-8")
+		e := invalid("", "the text is not valid UTF-8")
 		e.Hint = "send bytes that are not text as a file, with content_base64"
 		return e
 	}
 	if CountValues(data, maxValues) > maxValues {
-		return invalid("", "holds more than "+strconv.Itoa(maxValues)+" values")
+		return invalid("", "the JSON holds more than "+strconv.Itoa(maxValues)+" values")
 	}
 	return nil
 }
@@ -139,7 +139,7 @@ func (p *place) String() string {
 // check walks the tokens of one value beside the type it will go into.
 func (d *walker) check(t reflect.Type, at *place) error {
 	if d.depth++; d.depth > maxDepth {
-		return invalid("", "is nested too deeply")
+		return invalid("", "the JSON is nested too deeply")
 	}
 	defer func() { d.depth-- }()
 	token, err := d.Token()
@@ -292,7 +292,7 @@ func (d *walker) syntaxError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return invalid("", "the JSON ends too early")
 	}
-	return invalid("", fmt.Sprintf("is not JSON near byte %d: %s", d.InputOffset(), sandbox.SafeText(err.Error(), 120)))
+	return invalid("", fmt.Sprintf("the text is not JSON near byte %d: %s", d.InputOffset(), sandbox.SafeText(err.Error(), 120)))
 }
 
 // meantLimit is for who gives a limit the name of its flag, or gives it where

@@ -18,6 +18,9 @@ func mismatch(token json.Token, t reflect.Type, at *place) error {
 		return nil
 	}
 	e := invalid(at.String(), "must be "+kindName(t)+", not "+tokenName(token))
+	if at == nil { // no field says what must be
+		e.Message = "the JSON " + e.Message
+	}
 	if text, ok := token.(string); ok && at != nil && at.shell {
 		if e.Hint = processHint(text, at.name); e.Hint != "" {
 			return e

@@ -155,23 +155,36 @@ func parseServer(server string) (base *url.URL, socket string, err error) {
 		}
 	}
 	if path, ok := strings.CutPrefix(server, "unix:"); ok {
+		if whole, err := filepath.Abs(path); path != "" && path[0] != '/' && err == nil {
+			return nil, "", serverError(server, "is not the absolute path of a socket").WithHint("write unix:" + sandbox.SafeText(whole, 200))
+		}
 		path = "/" + strings.TrimLeft(path, "/") // unix:///run/… means the same
 		if path == "/" || filepath.Clean(path) != path || strings.IndexByte(path, 0) >= 0 {
 			return nil, "", serverError(server, "is not the path of a socket")
 		}
 		return &url.URL{Scheme: "http", Host: "localhost"}, path, nil
 	}
+	base, err = parseAddress(server)
+	return base, "", err
+}
+
+// parseAddress reads the address of a server that is reached by HTTP.
+func parseAddress(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
 	switch {
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "":
-		return nil, "", serverError(server, "is not a server's address")
+		e := serverError(server, "is not a server's address")
+		if u, err := url.Parse("http://" + server); err == nil && u.Hostname() != "" && u.Port() != "" && u.User == nil {
+			e = e.WithHint("write http://" + sandbox.SafeText(server, 200))
+		}
+		return nil, e
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return nil, "", serverError(u.Redacted(), "has more than a host, a port and a path")
+		return nil, serverError(u.Redacted(), "has more than a host, a port and a path")
 	}
-	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/")}, "", nil
+	return &url.URL{Scheme: u.Scheme, Host: u.Host, Path: strings.TrimRight(u.Path, "/")}, nil
 }
 
-func serverError(server, why string) error {
+func serverError(server, why string) *sandbox.Error {
 	return &sandbox.Error{
 		Code: sandbox.CodeSpecInvalid, Field: "server",
 		Message: fmt.Sprintf("\"%s\" %s", sandbox.SafeText(server, 200), why),

@@ -58,7 +58,7 @@ func TestServerAddresses(t *testing.T) {
 	for server, ok := range map[string]bool{
 		"http://127.0.0.1:7463": true, "https://example.com": true, "unix:/run/p.sock": true, "unix:///run/p.sock": true,
 		"https://example.com/behind/a/proxy/": true,
-		"":                                    false, "localhost:7463": false, "ftp://x": false, "http://": false, "unix:": false, "unix:a/../b": false,
+		"":                                    false, "localhost:7463": false, "ftp://x": false, "http://": false, "unix:": false, "unix:a/../b": false, "unix:p.sock": false,
 		"http://user:pw@h": false, "http://h/?q=1": false, "http://h/#f": false, "http://h:port": false, "\x00": false,
 	} {
 		_, err := client.New(server)

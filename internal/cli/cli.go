@@ -120,6 +120,10 @@ func (a *app) addCommands(root *cobra.Command) {
 	for _, c := range all {
 		root.AddCommand(c.make())
 	}
+	root.InitDefaultHelpCmd()
+	if c, _, err := root.Find([]string{"help"}); err == nil {
+		c.Run, c.RunE = nil, helpAbout
+	}
 	// What follows "completion" is a shell: one that we do not know is an error.
 	root.InitDefaultCompletionCmd("run")
 	if c, _, err := root.Find([]string{"completion"}); err == nil {

@@ -34,23 +34,7 @@ func (s flagWords) flagOf(field string) string {
 	if s.set == nil || s.set.Changed("spec") {
 		return ""
 	}
-	name := field
-	if limit, ok := strings.CutPrefix(field, "limits."); ok {
-		name = limit
-	} else if i := strings.IndexAny(field, ".["); i >= 0 {
-		name = field[:i]
-	}
-	switch {
-	case strings.HasPrefix(field, "gate.schemas") && s.set.Changed(schemaFlag):
-		name = schemaFlag
-	case strings.HasPrefix(field, "gate.validators") && s.set.Changed(validatorFlag):
-		name = validatorFlag
-	}
-	if name == "network" && (field != name || s.set.Changed(allowFlag)) {
-		if name = allowFlag; strings.HasSuffix(field, ".secret") && s.set.Changed(secretFlag) {
-			name = secretFlag
-		}
-	}
+	name := s.nearFlag(field)
 	for _, info := range sandbox.LimitTable() {
 		if info.Field == name {
 			name = info.Flag
@@ -63,6 +47,42 @@ func (s flagWords) flagOf(field string) string {
 		return flag.Name // some have another name besides
 	}
 	return ""
+}
+
+// nearFlag is the name that stands for a field among fields and flags: of the part of the
+// request that it belongs to, or of a flag of its own.
+func (s flagWords) nearFlag(field string) string {
+	limit, isLimit := strings.CutPrefix(field, "limits.")
+	part := field
+	if i := strings.IndexAny(field, ".["); i >= 0 {
+		part = field[:i]
+	}
+	switch {
+	case s.command == "serve":
+		return s.configFlag(field)
+	case isLimit:
+		return limit
+	case strings.HasPrefix(field, "gate.schemas") && s.set.Changed(schemaFlag):
+		return schemaFlag
+	case strings.HasPrefix(field, "gate.validators") && s.set.Changed(validatorFlag):
+		return validatorFlag
+	case part != "network" || field == part && !s.set.Changed(allowFlag):
+		return part
+	case strings.HasSuffix(field, ".secret") && s.set.Changed(secretFlag):
+		return secretFlag
+	}
+	return allowFlag
+}
+
+// configFlag is the flag of serve for a key of the configuration. What is wrong with one
+// that was not given is that another one lacks it.
+func (s flagWords) configFlag(key string) string {
+	name, _, _ := strings.Cut(strings.ReplaceAll(key, ".", "-"), "[")
+	other := map[string]string{"tls-key": "tls-cert", "tls-cert": "tls-key"}[name]
+	if other != "" && !s.set.Changed(name) {
+		return other
+	}
+	return name
 }
 
 // about names the flag that an error is about: one that was given, or that of a

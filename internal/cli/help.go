@@ -31,6 +31,21 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 	}
 }
 
+// helpAbout is "help COMMAND".
+func helpAbout(cmd *cobra.Command, args []string) error {
+	about, rest, err := cmd.Root().Find(args)
+	if err != nil {
+		return err
+	}
+	if about.HasAvailableSubCommands() {
+		if err := unknownCommand(about, rest); err != nil {
+			return err
+		}
+	}
+	about.InitDefaultHelpFlag()
+	return about.Help()
+}
+
 func usageLine(cmd *cobra.Command) string {
 	switch {
 	case !cmd.HasAvailableSubCommands():

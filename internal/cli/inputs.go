@@ -2,7 +2,9 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -45,6 +47,8 @@ func collectInputs(flags []string, program hostfiles.Program, mounts []sandbox.M
 	e := sandbox.AsError(err)
 	if elsewhere, ok := e.Advice.Find(sandbox.FixCopy); ok {
 		e = e.WithHint("copy it to another path: " + pasteable("--file HOST:GUEST", []string{"--file", elsewhere.Name}))
+	} else if errors.Is(e, fs.ErrPermission) {
+		e = e.WithHint("name a file that you may read")
 	} else if e.Code == sandbox.CodeTooLarge {
 		e = e.WithHint("show a large directory with --mount HOST:GUEST instead of copying it")
 	}

@@ -165,6 +165,15 @@ func (f *keyFlags) lifetime() (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
+// listing is the command that lists the keys of the same server.
+func (f *keyFlags) listing() string {
+	const usual = "pinfold key ls"
+	if f.state == "" {
+		return usual
+	}
+	return pasteable(usual, []string{"pinfold", "key", "ls", "--state", f.state})
+}
+
 func (a *app) keyListCommand() *cobra.Command {
 	f := &keyFlags{}
 	cmd := &cobra.Command{
@@ -251,6 +260,9 @@ func (a *app) keyRevokeCommand() *cobra.Command {
 					id = parts[1]
 				}
 				key, err := s.Revoke(cmd.Context(), id)
+				if e := sandbox.AsError(err); e != nil && e.Code == sandbox.CodeNotFound {
+					err = e.WithHint(f.listing() + " lists the keys, also those that were revoked")
+				}
 				if err != nil || !f.json {
 					return err
 				}

@@ -18,7 +18,10 @@ import (
 	"pinfold/sandbox"
 )
 
-const maxMessage = 400 // runes of foreign text in one message
+const (
+	maxMessage = 400  // runes of foreign text in one message
+	maxHint    = 1000 // runes of a hint, which may list all that there is
+)
 
 // brokenPipeError says that nobody reads our output any more. It ends the
 // command without a word.
@@ -68,7 +71,7 @@ func (a *app) fail(e *sandbox.Error) int {
 	}
 	command, rest := hintLines(e)
 	if command != "" {
-		_, _ = fmt.Fprintf(a.Stderr, "hint: %s\n", sandbox.SafeText(command, maxMessage))
+		_, _ = fmt.Fprintf(a.Stderr, "hint: %s\n", sandbox.SafeText(command, maxHint))
 	}
 	if rest != "" {
 		_, _ = fmt.Fprintf(a.Stderr, "      %s\n", sandbox.SafeText(rest, maxMessage))

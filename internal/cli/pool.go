@@ -104,7 +104,7 @@ func (a *app) poolSetCommand() *cobra.Command {
 
 func (a *app) poolRmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm [flags] NAME", Short: "Remove a pool; what it has handed out lives on", Args: needArgs(1, 1, "a name"), Example: "  pinfold pool rm python",
+		Use: "rm [flags] NAME", Aliases: []string{"remove"}, Short: "Remove a pool; what it has handed out lives on", Args: needArgs(1, 1, "a name"), Example: "  pinfold pool rm python",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return c.RemovePool(ctx, args[0]) })
 		},

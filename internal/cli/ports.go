@@ -202,6 +202,9 @@ func (a *app) linkCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				if l.URL == "" && !asJSON {
+					a.say("a unix socket is nothing for a browser: put the address of the same server before this path; pinfold serve --listen 127.0.0.1:7463 besides the socket gives it one")
+				}
 				return a.writeLine(asJSON, l, sandbox.SafeText(cmp.Or(l.URL, l.Path), 4096))
 			})
 		},

@@ -254,7 +254,7 @@ func (a *app) waits(one sandbox.Approval) {
 func openArtifacts(dir string) (*hostfiles.Sink, error) {
 	sink, err := hostfiles.NewSink(dir)
 	if err != nil {
-		return nil, prefixed("--artifacts-dir", err)
+		return nil, prefixed("--artifacts-dir", sandbox.AsError(err).WithHint("name a directory in which you may write: --artifacts-dir out"))
 	}
 	return sink, nil
 }

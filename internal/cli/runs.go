@@ -62,7 +62,7 @@ func (a *app) runsCommand() *cobra.Command {
 	set.BoolVarP(&f.watch, "watch", "w", false, "follow a run until it has finished")
 	set.BoolVar(&f.raw, "raw", false, "do not escape control characters on a terminal")
 	set.StringSliceVar(&f.states, "state", nil, "only in these states: pending_approval, queued, running, finished")
-	set.StringSliceVar(&f.statuses, "status", nil, "only those that ended so: succeeded, failed, killed, error")
+	set.StringSliceVar(&f.statuses, "status", nil, "only those that ended so: "+strings.Join(statuses, ", "))
 	set.StringSliceVarP(&f.languages, "language", "l", nil, "only in these languages")
 	set.Var(pairs{f.metadata, "metadata"}, "metadata", "only with this metadata; may be repeated")
 	set.DurationVar(&f.since, "since", 0, "only those that were asked for within this time")
@@ -75,6 +75,9 @@ func (a *app) runsCommand() *cobra.Command {
 	return cmd
 }
 
+// statuses are those with which a run can end.
+var statuses = []string{string(sandbox.StatusSucceeded), string(sandbox.StatusFailed), string(sandbox.StatusKilled), string(sandbox.StatusError)}
+
 func (f *runsFlags) filter() (client.Filter, error) {
 	filter := client.Filter{Metadata: f.metadata, Languages: f.languages}
 	for _, s := range f.states {
@@ -84,13 +87,16 @@ func (f *runsFlags) filter() (client.Filter, error) {
 		filter.RunStates = append(filter.RunStates, sandbox.RunState(s))
 	}
 	for _, s := range f.statuses {
+		if !slices.Contains(statuses, s) {
+			return filter, usageError("--status: no status \"%s\"", sandbox.SafeText(s, 40)).WithHint("the statuses are " + strings.Join(statuses, ", ") + "; --state says which have not finished")
+		}
 		filter.Statuses = append(filter.Statuses, sandbox.Status(s))
 	}
 	if f.since > 0 {
 		filter.Since = time.Now().Add(-f.since)
 	}
 	if f.most < 1 || f.most > maxListed {
-		return filter, usageError("--limit: %d is outside 1 to %d", f.most, maxListed)
+		return filter, usageError("--limit: %d is outside 1 to %d", f.most, maxListed).WithHint("leave it out for the newest 50")
 	}
 	filter.PageSize = min(f.most, 1000)
 	return filter, nil

@@ -48,6 +48,9 @@ func (a *app) secretSetCommand() *cobra.Command {
 			if err := sandbox.CheckSecretName(args[0]); err != nil {
 				return err
 			}
+			if len(s.Hosts) == 0 {
+				return usageError("--host is missing: a secret is for 1 to %d hosts", sandbox.MaxSecretHosts).WithHint("pinfold secret set " + args[0] + " --host api.example.com <token.txt")
+			}
 			var err error
 			if s.Value, err = a.secretValue(file, env); err != nil {
 				return err

@@ -4,7 +4,9 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -91,7 +93,11 @@ func (f *serveFlags) load() (*config.Config, error) {
 	c := config.Default()
 	if f.config != "" {
 		var err error
-		if c, err = config.Load(f.config); err != nil {
+		c, err = config.Load(f.config)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = sandbox.AsError(err).WithHint("name a file that is there, or leave --config out for the defaults")
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -110,7 +110,7 @@ func snapshotTable(all []sandbox.Snapshot) *table {
 
 func (a *app) snapshotRmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm [flags] SNAPSHOT...", Short: "Remove snapshots; sandboxes that were made of them live on", Args: needArgs(1, -1, "at least one snapshot"), Example: "  pinfold snapshot rm $snap",
+		Use: "rm [flags] SNAPSHOT...", Aliases: []string{"remove"}, Short: "Remove snapshots; sandboxes that were made of them live on", Args: needArgs(1, -1, "at least one snapshot"), Example: "  pinfold snapshot rm $snap",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.checkIDs("snp", args...); err != nil {
 				return err
@@ -142,8 +142,8 @@ func (a *app) forkCommand() *cobra.Command {
 			if len(f.Metadata) == 0 {
 				f.Metadata = nil // as the first one's
 			}
-			if f.Count == 0 {
-				return usageError("--count: at least one")
+			if f.Count < 1 || f.Count > sandbox.MaxForks {
+				return usageError("--count: %d is outside 1 to %d", f.Count, sandbox.MaxForks).WithHint("pinfold fork --count 3 " + args[0])
 			}
 			if err := f.Validate(); err != nil {
 				return err

@@ -144,7 +144,11 @@ func (a *app) templateRemoveCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.templates(cmd.Context(), func(ctx context.Context, s *template.Store) error {
 				for _, name := range args {
-					if err := s.Remove(ctx, name); err != nil {
+					err := s.Remove(ctx, name)
+					if e := sandbox.AsError(err); e != nil && e.Code == sandbox.CodeTemplateUnknown {
+						err = e.WithHint("pinfold template list lists those that can be removed")
+					}
+					if err != nil {
 						return err
 					}
 				}

@@ -44,7 +44,7 @@ func read(path string) ([]byte, error) {
 		e := invalid("", "cannot read the configuration: %s: %s", name, reason(err))
 		e.Err = err
 		if errors.Is(err, os.ErrNotExist) {
-			e.Hint = "name a file that is there; pinfold serve without --config has the defaults"
+			e.Hint = "name a file that is there"
 		}
 		return nil, e
 	}

@@ -43,7 +43,9 @@ func OpenError(name string, err error) *sandbox.Error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return PathError(sandbox.CodeFileNotFound, name, "does not exist")
 	}
-	return PathError(sandbox.CodeSpecInvalid, name, "cannot be opened: "+Reason(err))
+	e := PathError(sandbox.CodeSpecInvalid, name, "cannot be opened: "+Reason(err))
+	e.Err = err
+	return e
 }
 
 // PathError is an error about a file of the host.

@@ -76,6 +76,11 @@ func (in *Inputs) add(file Input) error {
 	case !info.Mode().IsRegular():
 		return PathError(sandbox.CodeNotRegularFile, file.Host, "is neither a file nor a directory")
 	}
+	f, err := os.Open(file.Host) // so that it is said now that it cannot be read
+	if err != nil {
+		return OpenError(file.Host, err)
+	}
+	_ = f.Close() // only opened
 	return in.append(file.Guest, info, func() (io.ReadCloser, error) { return os.Open(file.Host) })
 }
 

@@ -37,8 +37,11 @@ func NewSink(dir string) (*Sink, error) {
 	if dir == "" {
 		return s, nil
 	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return nil, PathError(sandbox.CodeSpecInvalid, dir, "is not a directory")
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, OpenError(dir, err)
+		return nil, PathError(sandbox.CodeSpecInvalid, dir, "cannot be made: "+Reason(err))
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {

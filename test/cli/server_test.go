@@ -36,8 +36,8 @@ import (
 // socket, whose sandboxes are made of memory. In each script $PINFOLD_SERVER
 // and $PINFOLD_KEY are set, $STATE is the server's state directory, $READ a
 // key that may only read, $ASKER and $BOSS are keys of a tenant whose runs somebody has to
-// approve, as $BOSS may, and $FLAKY a way to the same server on which every
-// connection breaks after a while.
+// approve, as $BOSS may, $SOCKET is a unix socket of the same server, and $FLAKY a way to it
+// on which every connection breaks after a while.
 func TestServerScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/server",
@@ -104,6 +104,20 @@ func startServer(env *testscript.Env) error {
 	}
 	env.Setenv("STATE", state)
 	env.Setenv("PINFOLD", "pinfold")
+	return serveSocket(env, h)
+}
+
+// serveSocket answers on a unix socket, as serve does.
+func serveSocket(env *testscript.Env, h http.Handler) error {
+	socket, err := net.Listen("unix", env.WorkDir+"/s")
+	if err != nil {
+		return err
+	}
+	local := func(ctx context.Context, _ net.Conn) context.Context { return api.WithLocalPeer(ctx) }
+	server := &httptest.Server{Listener: socket, Config: &http.Server{Handler: h, ConnContext: local}}
+	server.Start()
+	env.Defer(server.Close)
+	env.Setenv("SOCKET", "unix:"+env.WorkDir+"/s")
 	return nil
 }
 

@@ -158,11 +158,14 @@ func (s flagWords) process(p sandbox.Process) sandbox.Process {
 	return p
 }
 
-// cause says what to change. Of a limit that is the flag alone: its line has said
-// the rest.
+// cause says what to change. Of a limit that was met that is the flag alone: its line
+// has said the rest.
 func (s flagWords) cause(c sandbox.Cause) sandbox.Cause {
 	c.Hint = s.say(c.Hint, c.Advice)
-	if more, ok := c.Advice.Find(sandbox.FixSet); ok && c.Limit > 0 {
+	met, _ := limitOf(c.Kind)
+	more, ok := c.Advice.Find(sandbox.FixSet)
+	limit, limits := strings.CutPrefix(more.Name, "limits.")
+	if another := limits && limit != met.Field; ok && c.Limit > 0 && !another {
 		c.Hint = s.words(more)
 	}
 	return c

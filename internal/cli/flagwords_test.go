@@ -149,3 +149,19 @@ func TestMissingIDs(t *testing.T) {
 		}
 	}
 }
+
+// TestCauseWithAnotherLimit: of a limit that was met its line says all but the flag; where
+// another one is to be raised, the hint says why.
+func TestCauseWithAnotherLimit(t *testing.T) {
+	words := flagWords{(&app{}).runCommand().Flags(), "run"}
+	c := sandbox.Cause{Kind: sandbox.CauseWallTime, Limit: 3000}.
+		WithAdvice(sandbox.Advise("forks were refused: %s, or else %s", sandbox.Set("limits.processes", 64), sandbox.Set("limits.wall_time_ms", 6000)))
+	if got := words.cause(c).Hint; got != "forks were refused: --processes 64, or else --timeout 6s" {
+		t.Error(got)
+	}
+	compile := sandbox.Cause{Kind: sandbox.CauseExited, Phase: sandbox.PhaseCompile}
+	r := sandbox.Result{Status: sandbox.StatusFailed, ExitCode: new(int), Cause: compile.WithAdvice(sandbox.Advise("little room: %s", sandbox.Set("limits.inodes", 64)))}
+	if got := ending(words.result(&r)); got != "compiling failed with exit status 0. Hint: little room: --inodes 64" {
+		t.Error(got)
+	}
+}

@@ -97,10 +97,14 @@ func sendInputs(spec *sandbox.Spec, inputs []runs.Input) error {
 	return nil
 }
 
+// filesField is the field of an error of files that are too much for one request, however
+// large the sandbox is.
+const filesField = "files"
+
 func filesTooLarge(total int64) error {
 	disk := max(total+total/8, sandbox.DefaultLimits().DiskBytes) // some is for directories
 	e := &sandbox.Error{
-		Code: sandbox.CodeTooLarge, Message: "more than " + sandbox.FormatSize(maxSentBytes) + " in all cannot go to a server with a run",
+		Code: sandbox.CodeTooLarge, Field: filesField, Message: "more than " + sandbox.FormatSize(maxSentBytes) + " in all cannot go to a server with a run",
 	}
 	if room, ok := roomFor(disk); ok {
 		e = e.WithAdvice(sandbox.Advise("pinfold create %s, then pinfold cp DATA SANDBOX: and pinfold exec", room))

@@ -205,7 +205,11 @@ func ending(r *sandbox.Result) string {
 	switch r.Cause.Kind {
 	case sandbox.CauseExited:
 		if r.Cause.Phase == sandbox.PhaseCompile {
-			return fmt.Sprintf("compiling failed with exit status %d", exitStatus(r))
+			failed := fmt.Sprintf("compiling failed with exit status %d", exitStatus(r))
+			if _, more := r.Cause.Advice.Find(sandbox.FixSet); more { // else its messages say all
+				failed += hintText(r.Cause.Hint)
+			}
+			return failed
 		}
 		if r.Status != sandbox.StatusError {
 			return sandbox.SafeText(r.Cause.Hint, maxMessage)

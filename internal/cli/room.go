@@ -30,7 +30,7 @@ func roomFor(bytes int64) (more sandbox.Fix, ok bool) {
 // roomForInputs says an error of a run whose files did not fit with the flag that makes
 // room for them.
 func roomForInputs(err error, req runs.Request) error {
-	if met, _ := noRoom(err); met.Name != "limits.disk_bytes" {
+	if met, _ := noRoom(err); met.Name != "limits.disk_bytes" || sandbox.AsError(err).Field == filesField {
 		return err
 	}
 	more, ok := roomFor(req.Spec.Limits.WithDefaults().DiskBytes + sizeOf(req.Inputs))

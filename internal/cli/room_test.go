@@ -26,7 +26,7 @@ func TestRoomForCopies(t *testing.T) {
 	if got := run.translate(roomForInputs(full, req)).Hint; got != "--disk 1GiB" {
 		t.Errorf("a run: %q", got)
 	}
-	if got := run.translate(filesTooLarge(300 << 20)).Hint; got != "pinfold create --disk 512MiB, then pinfold cp DATA SANDBOX: and pinfold exec" {
+	if got := run.translate(roomForInputs(filesTooLarge(300<<20), req)).Hint; got != "pinfold create --disk 512MiB, then pinfold cp DATA SANDBOX: and pinfold exec" {
 		t.Errorf("files over a server: %q", got)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

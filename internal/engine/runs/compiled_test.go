@@ -350,3 +350,28 @@ func TestCompiledOnceForManyAtOnce(t *testing.T) {
 		t.Errorf("compiled %d times", n)
 	}
 }
+
+// TestSmallDiskForACompiler: "make the program smaller" was once the advice to three lines
+// of Go, whose compiler had the request's own megabyte of disk.
+func TestSmallDiskForACompiler(t *testing.T) {
+	for name, x := range map[string]struct {
+		usage driver.Usage
+		cause sandbox.CauseKind
+		hint  string
+	}{
+		"full":         {driver.Usage{DiskFull: true, DiskPeak: 1 << 20}, sandbox.CauseDisk, `the compiler has as much as the program: "limits": {"disk_bytes": 268435456}`},
+		"all but full": {driver.Usage{DiskPeak: 1000 << 10}, sandbox.CauseExited, `the compiler used 1000KiB of 1MiB of disk; if its messages speak of space: "limits": {"disk_bytes": 268435456}`},
+		"inodes":       {driver.Usage{InodesPeak: 15}, sandbox.CauseExited, `the compiler used 15 of 16 inodes; if its messages speak of space: "limits": {"inodes": 16384}`},
+		"room":         {driver.Usage{DiskPeak: 1000, InodesPeak: 5}, sandbox.CauseExited, "the program does not compile; stderr has the compiler's messages"},
+		"its own":      {driver.Usage{ProcessesDenied: 1}, sandbox.CauseProcesses, "the compiler needed more than the compile step's own limits allow; make the program smaller"},
+	} {
+		c := newCompiler(t)
+		c.gcc = func(p *fake.Process) fake.Exit { p.Sleep(50 * time.Millisecond); return fake.Exit{Code: 1} }
+		c.script = func(_ bool, s *fake.Script) { s.Usage = later(x.usage) }
+		req := program("int main;")
+		req.Spec.Limits = sandbox.Limits{DiskBytes: 1 << 20, Inodes: 16}
+		if r := run(t, c.Runner, req); r.Cause.Kind != x.cause || r.Cause.Hint != x.hint {
+			t.Errorf("%s: %+v", name, r.Cause)
+		}
+	}
+}

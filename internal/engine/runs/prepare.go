@@ -173,14 +173,64 @@ func (j *job) compileFailed(r *execution.Outcome, e verdict.Evidence) {
 	j.fillOutput(r)
 	j.judge(e)
 	j.result.Cause.Phase = sandbox.PhaseCompile
-	if j.result.Cause.Kind == sandbox.CauseExited {
-		j.result.Cause = j.result.Cause.WithAdvice(sandbox.Advise("the program does not compile; stderr has the compiler's messages"))
-	} else if j.result.Cause.Limit != 0 {
-		j.result.Cause = j.result.Cause.WithAdvice(sandbox.Advise("the compiler needed more than the compile step's own limits allow; make the program smaller"))
+	if a := j.compileAdvice(e); a != nil {
+		j.result.Cause = j.result.Cause.WithAdvice(a)
 	}
 	if !j.holds() {
 		j.passOn([]byte(j.result.Stdout), []byte(j.result.Stderr))
 	}
+}
+
+// compileAdvice is what to do about a compile step that failed; nil: what the cause has.
+func (j *job) compileAdvice(e verdict.Evidence) sandbox.Advice {
+	switch c := j.result.Cause; {
+	case c.Kind == sandbox.CauseExited:
+		if tight := j.tightCompile(e); tight != nil {
+			return tight
+		}
+		return sandbox.Advise("the program does not compile; stderr has the compiler's messages")
+	case c.Limit == 0:
+		return nil
+	default:
+		for _, info := range sandbox.LimitTable() {
+			if info.Cause == c.Kind && j.sharesLimit(info) {
+				return sandbox.Advise("the compiler has as much as the program: %s", j.compileRoom(info))
+			}
+		}
+	}
+	return sandbox.Advise("the compiler needed more than the compile step's own limits allow; make the program smaller")
+}
+
+// tightCompile is advice where a compiler failed with a disk that was all but full: what
+// asks for much at once, such as a linker, is refused before the last block is taken.
+func (j *job) tightCompile(e verdict.Evidence) sandbox.Advice {
+	for _, info := range sandbox.LimitTable() {
+		var peak int64
+		what := " inodes"
+		switch info.Cause {
+		case sandbox.CauseDisk:
+			peak, what = e.Usage.DiskPeak, " of disk"
+		case sandbox.CauseInodes:
+			peak = e.Usage.InodesPeak
+		}
+		if limit := e.Limits.Get(info.Field); limit > 0 && peak >= limit-limit/8 && j.sharesLimit(info) {
+			used := "the compiler used " + sandbox.FormatQuantity(peak, info.Unit) + " of " + sandbox.FormatQuantity(limit, info.Unit) + what
+			return sandbox.Advise("%s; if its messages speak of space: %s", sandbox.Text(used), j.compileRoom(info))
+		}
+	}
+	return nil
+}
+
+// sharesLimit says whether the compile step's limit is the request's own, and can be raised.
+func (j *job) sharesLimit(info sandbox.LimitInfo) bool {
+	return j.language.CompileLimits.Get(info.Field) == 0 && j.steps.Compile.Limits.Get(info.Field) < info.Max
+}
+
+// compileRoom raises a limit that a compiler has met: it needs much more than a small
+// program does, and the default does for most.
+func (j *job) compileRoom(info sandbox.LimitInfo) sandbox.Fix {
+	limit := j.steps.Compile.Limits.Get(info.Field)
+	return sandbox.Set("limits."+info.Field, min(max(verdict.Raised(limit, info), sandbox.DefaultLimits().Get(info.Field)), info.Max))
 }
 
 // fillOutput writes the output and the usage into the result.

@@ -55,7 +55,7 @@ func Of(e Evidence) (sandbox.Status, sandbox.Cause) {
 	case e.Trigger != nil && e.Trigger.Kind == sandbox.CauseLost:
 		return sandbox.StatusError, sandbox.Cause{Kind: sandbox.CauseLost, Evidence: e.Trigger.Evidence}
 	case e.Trigger != nil:
-		return sandbox.StatusKilled, e.LimitCause(e.Trigger.Kind, e.Trigger.Observed, e.Trigger.Evidence)
+		return sandbox.StatusKilled, e.starved(e.LimitCause(e.Trigger.Kind, e.Trigger.Observed, e.Trigger.Evidence))
 	case e.Usage.OOMKills > 0:
 		return sandbox.StatusKilled, e.MemoryCause()
 	case e.Death != nil:
@@ -70,6 +70,29 @@ func Of(e Evidence) (sandbox.Status, sandbox.Cause) {
 		return sandbox.StatusSucceeded, sandbox.Cause{Kind: sandbox.CauseExited, Evidence: "exit status 0"}
 	}
 	return sandbox.StatusFailed, e.failureCause()
+}
+
+// starved advises more processes, too, where a program was refused some and then did next
+// to nothing until its time ran out: many wait for ever for a thread that never began.
+func (e Evidence) starved(c sandbox.Cause) sandbox.Cause {
+	idle := e.Usage.CPUNanos/1e6 < c.Observed/floodIdle
+	if c.Kind != sandbox.CauseWallTime || !idle || e.Usage.ProcessesDenied == 0 && !e.Usage.ProcessesFull {
+		return c
+	}
+	refusal := e.Refusal(sandbox.CauseProcesses)
+	more, ok := refusal.Advice.Find(sandbox.FixSet)
+	if !ok {
+		return c
+	}
+	if usual := sandbox.DefaultLimits().Processes; refusal.Limit < usual {
+		more = sandbox.Set(more.Name, usual)
+	}
+	before := sandbox.Text(refusal.Evidence + ", and then the program did next to nothing: ")
+	advice := sandbox.Advice{before, more}
+	if longer, ok := c.Advice.Find(sandbox.FixSet); ok {
+		advice = append(advice, sandbox.Text(", or else "), longer)
+	}
+	return c.WithAdvice(advice)
 }
 
 func (e Evidence) deathVerdict() (sandbox.Status, sandbox.Cause) {
@@ -201,15 +224,15 @@ func (e Evidence) LimitCause(kind sandbox.CauseKind, observed int64, why string)
 // raised is a limit that is likely to do: twice the one that was met, or for output
 // more than was seen.
 func raised(c sandbox.Cause, info sandbox.LimitInfo) int64 {
-	more := roundUp(c.Limit, info)
+	more := Raised(c.Limit, info)
 	for info.Cause == sandbox.CauseOutput && more <= c.Observed && more < info.Max {
 		more *= 2
 	}
 	return min(more, info.Max)
 }
 
-// roundUp is twice the limit, in a form that FormatQuantity writes exactly.
-func roundUp(limit int64, info sandbox.LimitInfo) int64 {
+// Raised is twice the limit, in a form that FormatQuantity writes exactly.
+func Raised(limit int64, info sandbox.LimitInfo) int64 {
 	twice := 2 * limit
 	if info.Unit != sandbox.UnitBytes {
 		return twice

@@ -108,6 +108,26 @@ func TestProcessesAreNotObservedAboveTheLimit(t *testing.T) {
 	}
 }
 
+// Node waits for ever for threads that it was refused: more time does not help it.
+func TestWallTimeOfAProgramThatWasRefusedProcesses(t *testing.T) {
+	limits := sandbox.DefaultLimits()
+	limits.Processes = 4
+	for name, c := range map[string]struct {
+		usage driver.Usage
+		want  string
+	}{
+		"refused, and idle":     {driver.Usage{ProcessesDenied: 6, CPUNanos: 15e6}, `the kernel refused 6 fork(s) (EAGAIN), and then the program did next to nothing: "limits": {"processes": 64}, or else "limits": {"wall_time_ms": 60000}`},
+		"refused, not counted":  {driver.Usage{ProcessesDenied: 1, ProcessesFull: true, ProcessesPeak: 5}, `5 processes and threads were seen at once, and then the program did next to nothing: "limits": {"processes": 64}, or else "limits": {"wall_time_ms": 60000}`},
+		"refused, and computes": {driver.Usage{ProcessesDenied: 6, CPUNanos: 20e9}, `raise it if the program is right to need more: "limits": {"wall_time_ms": 60000}`},
+		"not refused":           {driver.Usage{}, `raise it if the program is right to need more: "limits": {"wall_time_ms": 60000}`},
+	} {
+		s, cause := Of(Evidence{Limits: limits, Usage: c.usage, Trigger: &Trigger{sandbox.CauseWallTime, limits.WallTimeMS, "time"}})
+		if s != sandbox.StatusKilled || cause.Kind != sandbox.CauseWallTime || cause.Hint != c.want {
+			t.Errorf("%s: %s by %s, hint %s", name, s, cause.Kind, cause.Hint)
+		}
+	}
+}
+
 func TestSince(t *testing.T) {
 	base := driver.Usage{CPUNanos: 10, OOMKills: 1, ProcessesDenied: 2, ReadBytes: 3, WrittenBytes: 4, MemoryPeak: 5}
 	got := Since(base, base)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 
 	"pinfold/client"
 	"pinfold/internal/engine/runs"
@@ -30,14 +31,26 @@ func roomFor(bytes int64) (more sandbox.Fix, ok bool) {
 // roomForInputs says an error of a run whose files did not fit with the flag that makes
 // room for them.
 func roomForInputs(err error, req runs.Request) error {
-	if met, _ := noRoom(err); met.Name != "limits.disk_bytes" || sandbox.AsError(err).Field == filesField {
+	met, _ := noRoom(err)
+	if met.Name != "limits.disk_bytes" || sandbox.AsError(err).Field == filesField {
 		return err
 	}
 	more, ok := roomFor(req.Spec.Limits.WithDefaults().DiskBytes + sizeOf(req.Inputs))
 	if !ok {
 		return err
 	}
+	if bytesOf(more) < bytesOf(met) { // it was not these files
+		more = met
+	}
 	return sandbox.AsError(err).WithAdvice(sandbox.Advise("%s", more))
+}
+
+// bytesOf is the value of a fix that sets a number, 0 of another.
+func bytesOf(f sandbox.Fix) (n int64) {
+	if json.Unmarshal(f.Value, &n) != nil {
+		return 0
+	}
+	return n
 }
 
 // roomInSandbox says an error of a copy that did not fit with the command that makes a

@@ -26,6 +26,9 @@ func TestRoomForCopies(t *testing.T) {
 	if got := run.translate(roomForInputs(full, req)).Hint; got != "--disk 1GiB" {
 		t.Errorf("a run: %q", got)
 	}
+	if got := run.translate(roomForInputs(full.WithAdvice(sandbox.Advise("%s", sandbox.Set("limits.disk_bytes", 2<<30))), req)).Hint; got != "--disk 2GiB" {
+		t.Errorf("what is not the inputs' fault: %q", got)
+	}
 	if got := run.translate(roomForInputs(filesTooLarge(300<<20), req)).Hint; got != "pinfold create --disk 512MiB, then pinfold cp DATA SANDBOX: and pinfold exec" {
 		t.Errorf("files over a server: %q", got)
 	}

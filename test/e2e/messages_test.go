@@ -45,6 +45,9 @@ func TestWhatPeopleAreTold(t *testing.T) {
 		if o.code != 125 || o.stderr != "pinfold: big: the sandbox's disk is full\nhint: --disk 4MiB\n" {
 			t.Errorf("%+v", o)
 		}
+		if o = start(t, bin, "console.log(1)", "run", "-l", "typescript", "--disk", "64KiB", "-"); o.code != 125 || o.stderr != "pinfold: --disk: 64KiB is too small for the files that TypeScript itself needs\nhint: --disk 256MiB\n" {
+			t.Errorf("the language's own: %+v", o)
+		}
 		args[4] = "4MiB"
 		if o = start(t, bin, "print(1)", args...); o.code != 0 {
 			t.Errorf("with the hint: %+v", o)

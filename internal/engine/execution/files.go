@@ -116,6 +116,7 @@ func (p *Parcel) Send(ctx context.Context) error {
 		return err
 	}
 	failed, err := g.Put(ctx, p.files)
+	err = p.session.RoomError(err)
 	if err != nil && failed >= 0 {
 		err = inField(err, p.fields[failed])
 	}

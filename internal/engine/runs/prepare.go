@@ -59,6 +59,33 @@ func (j *job) checkLayout() error {
 // fill copies everything into the sandbox that has to be there before the
 // program starts.
 func (j *job) fill(ctx context.Context, s *execution.Session) error {
+	return j.ownRoom(j.fillAll(ctx, s))
+}
+
+// ownFiles is the field of errors of the language's own files.
+const ownFiles = "language"
+
+// ownRoom says an error of the language's own files, whose names nobody knows, as what it
+// is: a limit too small for the language.
+func (j *job) ownRoom(err error) error {
+	e := sandbox.AsError(err)
+	if e == nil || e.Field != ownFiles {
+		return err
+	}
+	more, _ := e.Advice.Find(sandbox.FixSet)
+	for _, info := range sandbox.LimitTable() {
+		if more.Name == "limits."+info.Field {
+			limit := j.spec.Limits.Get(info.Field)
+			c := *e
+			c.Field = more.Name
+			c.Message = sandbox.FormatQuantity(limit, info.Unit) + " is too small for the files that " + j.language.Title + " itself needs"
+			return c.WithAdvice(sandbox.Advise("%s", roomier(limit, info)))
+		}
+	}
+	return err
+}
+
+func (j *job) fillAll(ctx context.Context, s *execution.Session) error {
 	if err := s.FillHome(ctx, j.runner.home); err != nil {
 		return err
 	}
@@ -73,7 +100,7 @@ func (j *job) fill(ctx context.Context, s *execution.Session) error {
 	}
 	p := s.Parcel()
 	for _, f := range steps.Files {
-		if err := p.Add(ctx, "", f.Path, 0o644, f.Content); err != nil {
+		if err := p.Add(ctx, ownFiles, f.Path, 0o644, f.Content); err != nil {
 			return err
 		}
 	}
@@ -194,7 +221,7 @@ func (j *job) compileAdvice(e verdict.Evidence) sandbox.Advice {
 	default:
 		for _, info := range sandbox.LimitTable() {
 			if info.Cause == c.Kind && j.sharesLimit(info) {
-				return sandbox.Advise("the compiler has as much as the program: %s", j.compileRoom(info))
+				return sandbox.Advise("the compiler has as much as the program: %s", roomier(c.Limit, info))
 			}
 		}
 	}
@@ -215,7 +242,7 @@ func (j *job) tightCompile(e verdict.Evidence) sandbox.Advice {
 		}
 		if limit := e.Limits.Get(info.Field); limit > 0 && peak >= limit-limit/8 && j.sharesLimit(info) {
 			used := "the compiler used " + sandbox.FormatQuantity(peak, info.Unit) + " of " + sandbox.FormatQuantity(limit, info.Unit) + what
-			return sandbox.Advise("%s; if its messages speak of space: %s", sandbox.Text(used), j.compileRoom(info))
+			return sandbox.Advise("%s; if its messages speak of space: %s", sandbox.Text(used), roomier(limit, info))
 		}
 	}
 	return nil
@@ -226,10 +253,9 @@ func (j *job) sharesLimit(info sandbox.LimitInfo) bool {
 	return j.language.CompileLimits.Get(info.Field) == 0 && j.steps.Compile.Limits.Get(info.Field) < info.Max
 }
 
-// compileRoom raises a limit that a compiler has met: it needs much more than a small
-// program does, and the default does for most.
-func (j *job) compileRoom(info sandbox.LimitInfo) sandbox.Fix {
-	limit := j.steps.Compile.Limits.Get(info.Field)
+// roomier raises a limit that a compiler or a language's own files have met: they need much
+// more than a small program does, and the default does for most.
+func roomier(limit int64, info sandbox.LimitInfo) sandbox.Fix {
 	return sandbox.Set("limits."+info.Field, min(max(verdict.Raised(limit, info), sandbox.DefaultLimits().Get(info.Field)), info.Max))
 }
 

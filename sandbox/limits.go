@@ -204,7 +204,8 @@ func CheckCPUs(v float64) error {
 func (l *Limits) UnmarshalJSON(data []byte) error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return &Error{Code: CodeSpecInvalid, Field: "limits", Message: "must be an object", Err: err}
+		e := &Error{Code: CodeSpecInvalid, Field: "limits", Message: "must be an object", Err: err}
+		return e.WithHint(fmt.Sprintf(`write "limits": {"memory_bytes": %d}`, DefaultLimits().MemoryBytes))
 	}
 	var out Limits
 	for name, value := range raw {

@@ -127,6 +127,12 @@ func text(into *string) func(string, json.RawMessage) error {
 	}
 }
 
+// otherNames are what people call fields of a network, and what they mean.
+var otherNames = map[string]string{
+	"name": "host", "hostname": "host", "domain": "host", "url": "host", "ip": "address",
+	"port": "ports", "method": "methods", "path": "paths", "endpoint": "endpoints", "hosts": "endpoints", "allow": "endpoints",
+}
+
 // object reads the fields of an object, strictly.
 type object struct {
 	field, is string
@@ -142,6 +148,9 @@ func (o object) read(data json.RawMessage) error {
 		field := strings.TrimPrefix(o.field+"."+SafeText(name, 60), ".")
 		read, ok := o.known[name]
 		if !ok {
+			if meant := otherNames[name]; o.known[meant] != nil {
+				return specError(field, "no such field").WithHint(fmt.Sprintf("did you mean %q?", meant))
+			}
 			return specError(field, "no such field").WithHint("the fields are " + strings.Join(slices.Sorted(maps.Keys(o.known)), ", "))
 		}
 		if bytes.Equal(bytes.TrimSpace(raw[name]), []byte("null")) {

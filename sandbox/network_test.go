@@ -286,6 +286,14 @@ func TestNetworkJSON(t *testing.T) {
 	if b, err := json.Marshal(Spec{Code: "x"}); err != nil || strings.Contains(string(b), "network") {
 		t.Errorf("%s %v", b, err)
 	}
+	for text, want := range map[string]string{
+		`{"endpoints":[{"host":"a","port":1}]}`: `did you mean "ports"?`, `{"endpoints":[{"name":"a"}]}`: `did you mean "host"?`, `{"hosts":[]}`: `did you mean "endpoints"?`,
+		`{"path":"/"}`: "the fields are endpoints, limits",
+	} {
+		if e := AsError(json.Unmarshal([]byte(text), new(Network))); e == nil || e.Hint != want {
+			t.Errorf("%s: %+v", text, e)
+		}
+	}
 	for text, field := range map[string]string{
 		`1`: "network", `[]`: "network", `{"endpoint":[]}`: "network.endpoint", `{"endpoints":{}}`: "network.endpoints",
 		`{"endpoints":["a.test"]}`:                            "network.endpoints[0]",

@@ -280,12 +280,40 @@ func unknown(where, name string, fields map[string]reflect.Type) error {
 		e.Hint = hint
 		return e
 	}
-	if near := nearest.Word(strings.ToLower(name), names); near != "" {
+	if near := cmp.Or(otherName(name, fields), nearest.Word(strings.ToLower(name), names)); near != "" {
 		e.Hint = fmt.Sprintf("did you mean %q?", near)
 	} else if len(names) > 0 {
 		e.Hint = "the fields are " + strings.Join(names, ", ")
 	}
 	return e
+}
+
+// otherNames are what other APIs and people call fields, and what those may be here.
+var otherNames = map[string][]string{
+	"cmd": {"args"}, "command": {"args"}, "argv": {"args"}, "arguments": {"args"},
+	"cwd": {"dir"}, "workdir": {"dir"}, "working_dir": {"dir"}, "working_directory": {"dir"},
+	"dependencies": {"packages"}, "requirements": {"packages"},
+	"environment": {"env"}, "envs": {"env"}, "env_vars": {"env"},
+	"filename": {"path", "entrypoint"}, "file": {"path", "files"}, "name": {"path", "host"},
+	"contents": {"content"}, "data": {"content"}, "text": {"content"},
+	"image": {"template"}, "input": {"stdin"},
+	"lang": {"language"}, "runtime": {"language"}, "script": {"code", "shell"}, "source": {"code"}, "source_code": {"code"},
+	"tty": {"terminal"}, "pty": {"terminal"}, "labels": {"metadata"}, "tags": {"metadata"},
+}
+
+// otherName is the field that is meant by another name for it, or by one without its unit.
+func otherName(name string, fields map[string]reflect.Type) string {
+	name = strings.ToLower(name)
+	without := strings.TrimSuffix(strings.TrimSuffix(name, "_seconds"), "_bytes")
+	for _, there := range slices.Concat(otherNames[name], []string{without + "_ms", without + "_bytes"}) {
+		if there == "args" && fields["code"] != nil { // those of a run's program are no command
+			continue
+		}
+		if fields[there] != nil {
+			return there
+		}
+	}
+	return ""
 }
 
 func (d *walker) syntaxError(err error) error {

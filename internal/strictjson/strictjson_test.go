@@ -41,11 +41,23 @@ func TestDecodeRefuses(t *testing.T) {
 		"wrong type":           {`{"code":7}`, spec, "code", `write "code": "7"`},
 		"one for a list":       {`{"warm":"numpy"}`, spec, "warm", `write "warm": ["numpy"]`},
 		"in a list":            {`{"args":["a",5]}`, spec, "args[1]", `write "5"`},
-		"a list for one":       {`{"language":["python"]}`, spec, "language", ""},
+		"a list for one":       {`{"language":["python"]}`, spec, "language", `write "language": "python"`},
+		"a number for a word":  {`{"language":3}`, spec, "language", `write "language": "python"`},
+		"files by name":        {`{"files":{"a.py":"print(1)"}}`, spec, "files", `write "files": [{"path": "data.csv", "content": "a,b"}]`},
+		"a list of packages":   {`{"packages":["rich"]}`, spec, "packages", `write "packages": {"python": ["rich==13.9.4"]}`},
+		"one package":          {`{"packages":{"python":"rich"}}`, spec, "packages.python", `write "python": ["rich==VERSION"]`},
+		"one of a version":     {`{"packages":{"npm":"@a/b@1.0.0"}}`, spec, "packages.npm", `write "npm": ["@a/b@1.0.0"]`},
+		"one without":          {`{"packages":{"npm":"@a/b"}}`, spec, "packages.npm", `write "npm": ["@a/b@VERSION"]`},
+		"packages by name":     {`{"packages":{"npm":{"a":"1.0.0"}}}`, spec, "packages.npm", `write "npm": ["left-pad@1.3.0"]`},
+		"artifacts by name":    {`{"artifacts":{"a":true}}`, spec, "artifacts", `write "artifacts": ["*.png"]`},
+		"another API's name":   {`{"files":[{"name":"a"}]}`, spec, "files[0].name", `did you mean "path"?`},
+		"another word for it":  {`{"image":"host"}`, spec, "image", `did you mean "template"?`},
+		"a name that is none":  {`{"cwd":"/"}`, spec, "cwd", all},
+		"a command for code":   {`{"cmd":["x"]}`, spec, "cmd", all},
 		"word for a truth":     {`{"cold":"yes"}`, spec, "cold", `write "cold": true`},
 		"no for a truth":       {`{"cold":0}`, spec, "cold", `write "cold": false`},
 		"text for an object":   {`{"env":"A=b"}`, spec, "env", `write "env": {"NAME": "value"}`},
-		"limits as a list":     {`{"limits":[1]}`, spec, "limits", ""},
+		"limits as a list":     {`{"limits":[1]}`, spec, "limits", `write "limits": {"memory_bytes": 268435456}`},
 		"size as text":         {`{"limits":{"memory_bytes":"64MiB"}}`, limit, "limits.memory_bytes", `write "limits": {"memory_bytes": 67108864}`},
 		"size as nonsense":     {`{"limits":{"memory_bytes":"lots"}}`, limit, "limits.memory_bytes", `write "limits": {"memory_bytes": 268435456}`},
 		"time as text":         {`{"limits":{"wall_time_ms":"5s"}}`, limit, "limits.wall_time_ms", `write "limits": {"wall_time_ms": 5000}`},
@@ -130,6 +142,9 @@ func TestDecodeCommand(t *testing.T) {
 		`{"args":["cat"],"stdin":"hallo"}`:        {"stdin", `write "stdin": true, and start it without ?wait=true; then send the text with POST to its /stdin, and its end with DELETE`},
 		`{"shell":"x","limits":{"cpus":1}}`:       {"limits", `write "wall_time_ms": 30000 without "limits"; the other limits are the sandbox's`},
 		`{"shell":"x","timeout_ms":500}`:          {"timeout_ms", `did you mean "wall_time_ms"?`},
+		`{"shell":"x","cwd":"/"}`:                 {"cwd", `did you mean "dir"?`},
+		`{"cmd":["x"]}`:                           {"cmd", `did you mean "args"?`},
+		`{"Command":"ls"}`:                        {"Command", `did you mean "args"?`},
 		`{"shell":"x","timeout":5}`:               {"timeout", `did you mean "wall_time_ms"?`},
 		`{"shell":"x","terminal":{"args":"a b"}}`: {"terminal.args", "the fields are cols, rows"},
 	} {
@@ -194,6 +209,7 @@ func TestHintsWorkWhenPasted(t *testing.T) {
 	for _, in := range []string{
 		`{"warm":"numpy"}`, `{"code":7}`, `{"cold":"no"}`, `{"env":[1]}`, `{"limits":{"memory_bytes":"1.5GiB"}}`, `{"limits":{"memory_bytes":"8ZiB"}}`,
 		`{"limits":{"wall_time_ms":"forever"}}`, `{"limits":{"wall_time_ms":1e300}}`, `{"limits":{"cpus":"many"}}`, `{"limits":{"inodes":0}}`, `{"timeout":"5s"}`, `{"args":"x\"y\u0000"}`,
+		`{"language":3}`, `{"files":{}}`, `{"packages":[]}`, `{"limits":[]}`, `{"artifacts":{}}`,
 	} {
 		e := sandbox.AsError(Decode([]byte(in), new(sandbox.Spec)))
 		if e == nil || e.Field == "" {
@@ -203,6 +219,11 @@ func TestHintsWorkWhenPasted(t *testing.T) {
 		member, _, _ := strings.Cut(strings.TrimPrefix(e.Hint, "write "), ", or leave")
 		if err := Decode([]byte("{"+member+"}"), new(sandbox.Spec)); err != nil {
 			t.Errorf("%s: %q: %v", in, e.Hint, err)
+		}
+	}
+	for in, want := range map[string]string{`{"ttl":600}`: `did you mean "ttl_ms"?`, `{"idle_seconds":600}`: `did you mean "idle_ms"?`} {
+		if e := sandbox.AsError(Decode([]byte(in), new(sandbox.Create))); e == nil || e.Hint != want {
+			t.Errorf("%s: %+v", in, e)
 		}
 	}
 	for in, want := range map[string]string{

@@ -121,6 +121,33 @@ func tokenName(token json.Token) string {
 	return "null"
 }
 
+// examples are values of fields for which what was written tells nothing, by the field's
+// name and the kind of its type.
+var examples = map[string]struct {
+	kind  reflect.Kind
+	value string
+}{
+	"language":  {reflect.String, `"python"`},
+	"files":     {reflect.Slice, `[{"path": "data.csv", "content": "a,b"}]`},
+	"packages":  {reflect.Struct, `{"python": ["rich==13.9.4"]}`},
+	"artifacts": {reflect.Slice, `["*.png"]`},
+}
+
+// packageExample is a list of one package, with the version that it must have.
+func packageExample(text, kind string) string {
+	between, other := "==", "rich==13.9.4"
+	if kind == sandbox.PackagesNPM {
+		between, other = "@", "left-pad@1.3.0"
+	}
+	if text == "" {
+		text = other
+	}
+	if !strings.Contains(text[1:], between) { // an npm package's scope begins with @
+		text += between + "VERSION"
+	}
+	return "[" + quoted(text) + "]"
+}
+
 // example is a value that the field takes, in JSON; "" where any would be a guess.
 func example(token json.Token, t reflect.Type, at *place) string {
 	text, scalar := "", true
@@ -134,7 +161,16 @@ func example(token json.Token, t reflect.Type, at *place) string {
 	default:
 		scalar = false
 	}
+	name := ""
+	if at != nil {
+		name = at.name
+	}
+	known := examples[name]
 	switch {
+	case at != nil && at.owner == reflect.TypeFor[sandbox.Packages]():
+		return packageExample(text, name)
+	case known.kind == t.Kind() && (!scalar || t.Kind() != reflect.Slice || t.Elem().Kind() != reflect.String):
+		return known.value
 	case t.Kind() == reflect.Bool:
 		switch strings.ToLower(text) {
 		case "false", "no", "off", "0":
@@ -142,10 +178,6 @@ func example(token json.Token, t reflect.Type, at *place) string {
 		}
 		return "true"
 	case isWhole(t), isFloat(t):
-		name := ""
-		if at != nil {
-			name = at.name
-		}
 		return number(text, name, t)
 	case t.Kind() == reflect.String && scalar:
 		return quoted(text)

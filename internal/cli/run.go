@@ -96,8 +96,8 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	if err != nil {
 		return err
 	}
-	if len(spec.Artifacts) > 0 && f.artifactsDir == "" && !f.json && !f.detach {
-		return usageError("artifacts would be thrown away").WithHint("add --artifacts-dir out, or --json to get them in the result")
+	if err := checkArtifacts(f, spec.Artifacts); err != nil {
+		return err
 	}
 	in, err := collectInputs(f.files, programOf(spec, program), spec.Mounts)
 	if err != nil {
@@ -126,6 +126,22 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 		req.Artifact = sink.Take
 	}
 	return a.execute(ctx, f, req, sink)
+}
+
+// checkArtifacts refuses artifacts that would go nowhere.
+func checkArtifacts(f *runFlags, patterns []string) error {
+	switch {
+	case f.detach && f.artifactsDir != "":
+		how := "leave it out"
+		if len(patterns) == 0 {
+			how = "name the files with --artifact PATTERN"
+		}
+		return usageError("--artifacts-dir: a run with --detach has no files yet when the command ends").
+			WithHint(how + "; afterwards: pinfold result --wait --artifacts-dir " + shellQuote(f.artifactsDir) + " RUN")
+	case len(patterns) > 0 && f.artifactsDir == "" && !f.json && !f.detach:
+		return usageError("artifacts would be thrown away").WithHint("add --artifacts-dir out, or --json to get them in the result")
+	}
+	return nil
 }
 
 // asked is what the command line asks for, with the profile that it names, and has this

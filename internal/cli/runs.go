@@ -251,6 +251,9 @@ func (a *app) showResult(r *sandbox.Result, dir string, asJSON, raw bool) error 
 		return err
 	}
 	a.midLine = r.Stderr != "" && !strings.HasSuffix(r.Stderr, "\n")
+	if dir != "" && len(r.Artifacts) == 0 && len(r.ArtifactsSkipped) == 0 {
+		a.say("no files came out: a run on a server keeps only those that its --artifact PATTERN matches")
+	}
 	return a.ended(r, dir)
 }
 

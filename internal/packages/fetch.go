@@ -218,6 +218,10 @@ func failed(one set, r *sandbox.Result) error {
 		return e.WithAdvice(sandbox.Advise("install it on the host: %s; or take a template that has it", sandbox.HostCommand("apt-get install "+k.debian)))
 	default:
 		e.Message, e.Hint = "the packages could not be installed", "nothing of them is kept; look at the names and versions, and at what the index has"
+		if why := unreached(r.Network); why != "" { // and nobody knows what it has
+			e.Message += "; " + why
+			e.Hint = "nothing of them is kept; look whether " + sandbox.SafeText(one.Index, 100) + " can be reached from the server's host, and try again"
+		}
 	}
 	if r.Network != nil {
 		for _, d := range r.Network.Denied {
@@ -236,6 +240,19 @@ func failed(one set, r *sandbox.Result) error {
 		e.Message += "; the last that the installer said:\n" + said
 	}
 	return e
+}
+
+// unreached says which of the index's hosts was never reached, and why; "" where all were.
+func unreached(network *sandbox.NetworkUse) string {
+	if network == nil {
+		return ""
+	}
+	for _, e := range network.Endpoints {
+		if e.Errors > 0 && e.Errors >= e.Connections && e.LastError != "" {
+			return sandbox.SafeText(e.Host, 100) + " was not reached: " + sandbox.SafeText(e.LastError, 300)
+		}
+	}
+	return ""
 }
 
 // limitOf is the field of the limit that ended an installation, and what it was; empty where

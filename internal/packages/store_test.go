@@ -293,6 +293,24 @@ func TestAnswerWithoutAnEnd(t *testing.T) {
 	}
 }
 
+// An index that nobody reached was once a matter of names and versions.
+func TestIndexThatIsNotReached(t *testing.T) {
+	one := 1
+	for errs, want := range map[int64][2]string{
+		2: {"; index.test was not reached: no such host", "look whether https://index.test/simple/ can be reached from the server's host"},
+		1: {"", "look at the names and versions"}, // it was, in the end
+		0: {"", "look at the names and versions"},
+	} {
+		r := &sandbox.Result{Status: sandbox.StatusFailed, Cause: sandbox.Cause{Kind: sandbox.CauseExited}, ExitCode: &one, Network: &sandbox.NetworkUse{
+			Endpoints: []sandbox.EndpointUse{{Host: "index.test", Connections: 2, Errors: errs, LastError: "no such host"}},
+		}}
+		e := sandbox.AsError(failed(set{record: record{Kind: sandbox.PackagesPython, Index: "https://index.test/simple/"}}, r))
+		if e.Message != "the packages could not be installed"+want[0] || !strings.Contains(e.Hint, want[1]) {
+			t.Errorf("%d errors: %+v", errs, e)
+		}
+	}
+}
+
 // An index that gives other bytes than were asked for is found out by the digest, also
 // where it lies consistently.
 func TestDigestsThatWereAskedFor(t *testing.T) {

@@ -166,8 +166,9 @@ func (o *liveOutput) excerpts(r *sandbox.Result) {
 	if o.stdout == nil || r.Gate == nil || r.Gate.Context == nil {
 		return
 	}
-	_, _ = io.WriteString(o.stdout, r.Gate.Context.Stdout.Text)
-	_, _ = io.WriteString(o.stderr, r.Gate.Context.Stderr.Text)
+	stdout, stderr := o.writers()
+	_, _ = io.WriteString(stdout, r.Gate.Context.Stdout.Text)
+	_, _ = io.WriteString(stderr, r.Gate.Context.Stderr.Text)
 }
 
 // gateNotes says what the gate has found, and what it has done.

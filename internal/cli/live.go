@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"pinfold/sandbox"
 )
 
 // liveOutput is a program's stdout and stderr on their way to ours. With
@@ -14,12 +17,14 @@ import (
 type liveOutput struct {
 	stdout, stderr *stream
 	broken         atomic.Bool
+	shared         bool        // both go to the same place
+	outLast        atomic.Bool // stdout was written to last
 }
 
 // liveOutput starts passing output on. cancel ends the run when nobody reads
 // stdout any more.
 func (a *app) liveOutput(f *runFlags, cancel func()) *liveOutput {
-	o := &liveOutput{}
+	o := &liveOutput{shared: samePlace(a.Stdout, a.Stderr)}
 	if f.json {
 		return o
 	}
@@ -40,7 +45,7 @@ func (o *liveOutput) writers() (stdout, stderr io.Writer) {
 	if o.stdout == nil {
 		return nil, nil
 	}
-	return o.stdout, o.stderr
+	return noticed{o.stdout, true, &o.outLast}, noticed{o.stderr, false, &o.outLast}
 }
 
 // finish waits until all output is delivered, or ctx has ended.
@@ -65,13 +70,55 @@ func (o *liveOutput) lost() error {
 	return nil
 }
 
-// midLine says whether the program left stderr in the middle of a line.
+// midLine says whether the program left stderr in the middle of a line. Where stdout goes
+// to the same place, its last byte counts if it came last.
 func (o *liveOutput) midLine() bool {
 	if o.stderr == nil {
 		return false
 	}
-	mid, _ := o.stderr.state()
+	last := o.stderr
+	if o.shared && o.outLast.Load() {
+		last = o.stdout
+	}
+	mid, _ := last.state()
 	return mid
+}
+
+// noticed notes which stream was written to last.
+type noticed struct {
+	*stream
+
+	isOut bool
+	last  *atomic.Bool
+}
+
+// Write implements io.Writer.
+func (n noticed) Write(p []byte) (int, error) {
+	if len(p) > 0 {
+		n.last.Store(n.isOut)
+	}
+	return n.stream.Write(p)
+}
+
+// samePlace says whether two descriptors lead to the same terminal, pipe or file.
+func samePlace(a, b *os.File) bool {
+	one, err := a.Stat()
+	if err != nil {
+		return false
+	}
+	other, err := b.Stat()
+	return err == nil && os.SameFile(one, other)
+}
+
+// endsMidLine is midLine of a result that was printed.
+func (a *app) endsMidLine(r *sandbox.Result) bool {
+	said := r.Stderr
+	if samePlace(a.Stdout, a.Stderr) {
+		if n := len(r.OutputOrder); said == "" || n > 0 && r.OutputOrder[n-1].Stream == "stdout" {
+			said = r.Stdout
+		}
+	}
+	return said != "" && !strings.HasSuffix(said, "\n")
 }
 
 // gone says whether nobody reads our stdout any more.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -152,7 +151,7 @@ func (a *app) watchRun(ctx context.Context, c *client.Client, id string, f *runs
 		a.exit = exitStatus(r)
 		return a.writeJSON(r)
 	}
-	a.midLine = !strings.HasSuffix(r.Stderr, "\n") && r.Stderr != ""
+	a.midLine = a.endsMidLine(r)
 	return a.ended(r, "")
 }
 
@@ -250,7 +249,7 @@ func (a *app) showResult(r *sandbox.Result, dir string, asJSON, raw bool) error 
 	case err != nil:
 		return err
 	}
-	a.midLine = r.Stderr != "" && !strings.HasSuffix(r.Stderr, "\n")
+	a.midLine = a.endsMidLine(r)
 	if dir != "" && len(r.Artifacts) == 0 && len(r.ArtifactsSkipped) == 0 {
 		a.say("no files came out: a run on a server keeps only those that its --artifact PATTERN matches")
 	}

@@ -2,10 +2,13 @@ package cli
 
 import (
 	"context"
+	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"pinfold/sandbox"
 )
 
 // TestStreamNeverBlocksTheProgram writes far more than a pipe holds while
@@ -66,4 +69,58 @@ func TestStreamGivesUpWhenCancelled(t *testing.T) {
 	}
 	_ = r.Close() // lets the writing goroutine end
 	<-s.done
+}
+
+// TestLineOfOurOwn: where stdout and stderr go to the same place, a line of ours was once
+// written behind what a program had begun on stdout.
+func TestLineOfOurOwn(t *testing.T) {
+	for _, c := range []struct {
+		writes []string // to stdout and stderr in turn
+		shared bool
+		mid    bool
+	}{
+		{[]string{"h"}, true, true},
+		{[]string{"h"}, false, false},
+		{[]string{"h\n"}, true, false},
+		{[]string{"h", "e\n"}, true, false},
+		{[]string{"h\n", "e"}, true, true},
+		{[]string{"h\n", "e"}, false, true},
+		{[]string{"h", "e\n", "x"}, true, true},
+		{[]string{"h", "e", "x\n"}, true, false},
+		{nil, true, false},
+	} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &app{Deps: Deps{Stdout: w, Stderr: w}}
+		if !c.shared {
+			other, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.Close()
+			a.Stdout = other
+		}
+		out := a.liveOutput(&runFlags{}, func() {})
+		stdout, stderr := out.writers()
+		result := &sandbox.Result{}
+		for i, text := range c.writes {
+			to, all, name := stdout, &result.Stdout, "stdout"
+			if i%2 == 1 {
+				to, all, name = stderr, &result.Stderr, "stderr"
+			}
+			_, _ = io.WriteString(to, text)
+			*all += text
+			result.OutputOrder = append(result.OutputOrder, sandbox.OutputPiece{Stream: name, Bytes: int64(len(text))})
+		}
+		out.finish(t.Context())
+		if got := out.midLine(); got != c.mid {
+			t.Errorf("%q, shared %v: %v", c.writes, c.shared, got)
+		}
+		if got := a.endsMidLine(result); got != c.mid {
+			t.Errorf("a result of %q, shared %v: %v", c.writes, c.shared, got)
+		}
+		_, _ = r.Close(), w.Close()
+	}
 }

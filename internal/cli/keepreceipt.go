@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 
@@ -17,9 +18,7 @@ func keepReceipt(file string, r *sandbox.Result) error {
 	case r.ReceiptMissing != nil:
 		return prefixed("--receipt", r.ReceiptMissing)
 	case r.Receipt == nil:
-		return prefixed("--receipt", &sandbox.Error{
-			Code: sandbox.CodeNotFound, Message: "the server keeps no audit log, so the run has no receipt", Hint: "audit.enabled: true in the server's configuration begins one",
-		})
+		return noReceipt("has")
 	}
 	b, err := json.Marshal(r.Receipt)
 	if err == nil {
@@ -27,6 +26,25 @@ func keepReceipt(file string, r *sandbox.Result) error {
 	}
 	if err != nil {
 		return prefixed("--receipt", hostfiles.OpenError(file, err))
+	}
+	return nil
+}
+
+func noReceipt(has string) error {
+	return prefixed("--receipt", &sandbox.Error{
+		Code: sandbox.CodeNotFound, Message: "the server keeps no audit log, so the run " + has + " no receipt", Hint: "audit.enabled: true in the server's configuration begins one",
+	})
+}
+
+// receiptComes asks the server, before anything runs, whether it keeps the log that a
+// receipt is of. What else is wrong the run finds out.
+func receiptComes(ctx context.Context, file string, r Runner) error {
+	server, ok := r.(remoteRunner)
+	if file == "" || !ok {
+		return nil
+	}
+	if _, err := server.client.AuditCheckpoint(ctx); err != nil && sandbox.AsError(err).Code == sandbox.CodeNotFound {
+		return noReceipt("would have")
 	}
 	return nil
 }

@@ -213,6 +213,9 @@ func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *
 		return err
 	}
 	defer closeRunner()
+	if err := receiptComes(ctx, f.receipt, runner); err != nil {
+		return err
+	}
 
 	out := a.liveOutput(f, cancel)
 	if f.contextBytes == 0 {

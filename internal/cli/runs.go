@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"

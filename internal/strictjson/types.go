@@ -148,6 +148,21 @@ func packageExample(text, kind string) string {
 	return "[" + quoted(text) + "]"
 }
 
+// knownExample is that of a field of which more is known than its type.
+func knownExample(text string, scalar bool, t reflect.Type, at *place) string {
+	if at == nil {
+		return ""
+	}
+	if at.owner == reflect.TypeFor[sandbox.Packages]() {
+		return packageExample(text, at.name)
+	}
+	known := examples[at.name]
+	if ownWord := scalar && t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String; known.kind != t.Kind() || ownWord {
+		return ""
+	}
+	return known.value
+}
+
 // example is a value that the field takes, in JSON; "" where any would be a guess.
 func example(token json.Token, t reflect.Type, at *place) string {
 	text, scalar := "", true
@@ -161,16 +176,10 @@ func example(token json.Token, t reflect.Type, at *place) string {
 	default:
 		scalar = false
 	}
-	name := ""
-	if at != nil {
-		name = at.name
+	if known := knownExample(text, scalar, t, at); known != "" {
+		return known
 	}
-	known := examples[name]
 	switch {
-	case at != nil && at.owner == reflect.TypeFor[sandbox.Packages]():
-		return packageExample(text, name)
-	case known.kind == t.Kind() && (!scalar || t.Kind() != reflect.Slice || t.Elem().Kind() != reflect.String):
-		return known.value
 	case t.Kind() == reflect.Bool:
 		switch strings.ToLower(text) {
 		case "false", "no", "off", "0":
@@ -178,6 +187,10 @@ func example(token json.Token, t reflect.Type, at *place) string {
 		}
 		return "true"
 	case isWhole(t), isFloat(t):
+		name := ""
+		if at != nil {
+			name = at.name
+		}
 		return number(text, name, t)
 	case t.Kind() == reflect.String && scalar:
 		return quoted(text)

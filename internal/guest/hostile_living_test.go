@@ -104,8 +104,8 @@ func TestLivingViolations(t *testing.T) {
 		{"a fault after opened", "Dial", join(event(opened), closing(`{"error":{"code":"port_closed","message":"x"}}`))},
 		{"another event of a connection", "Dial", event(started)},
 		{"error stream of a connection", "Dial", join(event(opened), data(2, 1))},
-		{"data after its end", "Dial", join(event(opened), wire.AppendEOF(nil, 1, 1), data(1, 1))},
-		{"an end twice", "Dial", join(event(opened), wire.AppendEOF(nil, 1, 1), wire.AppendEOF(nil, 1, 1))},
+		{"data after its end", "Dial and keep", join(event(opened), wire.AppendEOF(nil, 1, 1), data(1, 1))},
+		{"an end twice", "Dial and keep", join(event(opened), wire.AppendEOF(nil, 1, 1), wire.AppendEOF(nil, 1, 1))},
 		{"a window too large", "Dial", join(event(opened), wire.AppendWindow(nil, 1, 0, 1))},
 	} {
 		t.Run(test.name, func(t *testing.T) {

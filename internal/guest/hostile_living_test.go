@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"pinfold/internal/guest"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -104,8 +106,8 @@ func TestLivingViolations(t *testing.T) {
 		{"a fault after opened", "Dial", join(event(opened), closing(`{"error":{"code":"port_closed","message":"x"}}`))},
 		{"another event of a connection", "Dial", event(started)},
 		{"error stream of a connection", "Dial", join(event(opened), data(2, 1))},
-		{"data after its end", "Dial and keep", join(event(opened), wire.AppendEOF(nil, 1, 1), data(1, 1))},
-		{"an end twice", "Dial and keep", join(event(opened), wire.AppendEOF(nil, 1, 1), wire.AppendEOF(nil, 1, 1))},
+		{"data after its end", keeping, join(event(opened), wire.AppendEOF(nil, 1, 1), data(1, 1))},
+		{"an end twice", keeping, join(event(opened), wire.AppendEOF(nil, 1, 1), wire.AppendEOF(nil, 1, 1))},
 		{"a window too large", "Dial", join(event(opened), wire.AppendWindow(nil, 1, 0, 1))},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -114,13 +116,38 @@ func TestLivingViolations(t *testing.T) {
 				p.await(wire.KindOpen)
 				p.send(test.attack)
 			}()
-			err := calls[test.call](deadline(t), g)
+			call := calls[test.call]
+			if test.call == keeping {
+				call = dialAndKeep
+			}
+			err := call(deadline(t), g)
 			var v *wire.Violation
 			if !errors.As(err, &v) && !errors.As(g.Err(), &v) {
 				t.Fatalf("%s: %v, want a violation", test.call, err)
 			}
 		})
 	}
+}
+
+// keeping calls dialAndKeep.
+const keeping = "Dial and keep"
+
+// dialAndKeep keeps the connection when it has ended: what comes after that is looked at as
+// long as somebody has it.
+func dialAndKeep(ctx context.Context, g *guest.Guest) error {
+	c, err := g.Dial(ctx, 80)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err = io.Copy(io.Discard, c); err != nil {
+		return err
+	}
+	select {
+	case <-g.Done():
+	case <-ctx.Done():
+	}
+	return nil
 }
 
 // What a good agent would send must pass, so that the test above proves

@@ -324,22 +324,6 @@ var calls = map[string]func(context.Context, *guest.Guest) error{
 	"Watch": func(ctx context.Context, g *guest.Guest) error {
 		return g.Watch(ctx, ".", true, func(wire.WatchEvent) error { return nil })
 	},
-	// What comes after a connection's end is looked at as long as somebody has it.
-	"Dial and keep": func(ctx context.Context, g *guest.Guest) error {
-		c, err := g.Dial(ctx, 80)
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if _, err = io.Copy(io.Discard, c); err != nil {
-			return err
-		}
-		select {
-		case <-g.Done():
-		case <-ctx.Done():
-		}
-		return nil
-	},
 	"Dial": func(ctx context.Context, g *guest.Guest) error {
 		c, err := g.Dial(ctx, 80)
 		if err != nil {

@@ -139,11 +139,9 @@ func (s *Session) await(ctx context.Context, p warm.Program, w *watch, r *Outcom
 		return s.afterEnd(err, r)
 	case <-ctx.Done():
 		w.fire(Cancelled(ctx))
-		_ = s.Close(ctx)
+		s.endGuest(ctx)
 	case <-w.stop:
-		if !s.KillGuest(ctx, KillTimeout) {
-			_ = s.Close(ctx)
-		}
+		s.endGuest(ctx)
 	case <-s.Machine.Dead():
 		d := s.Machine.Death()
 		r.Death = &d
@@ -154,6 +152,13 @@ func (s *Session) await(ctx context.Context, p warm.Program, w *watch, r *Outcom
 	case <-time.After(KillTimeout):
 		stopWaiting()
 		return <-ended
+	}
+}
+
+// endGuest ends the program, so that what it had written still comes, or else the machine.
+func (s *Session) endGuest(ctx context.Context) {
+	if !s.KillGuest(ctx, KillTimeout) {
+		_ = s.Close(ctx)
 	}
 }
 

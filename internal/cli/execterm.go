@@ -17,7 +17,7 @@ import (
 func (a *app) execTerminal(ctx context.Context, box *client.Sandbox, f *execFlags) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer endOnSignal(cancel)()
+	defer onSignals(cancel, func() {})() // another must not leave our terminal raw
 	p, err := box.Start(ctx, f.command)
 	switch {
 	case toldToGo(ctx, err):
@@ -72,22 +72,6 @@ func typeInto(term *client.Terminal, keys io.Reader) {
 			return
 		}
 	}
-}
-
-// endOnSignal ends the command line on a signal that would otherwise leave the terminal
-// raw, however often it comes.
-func endOnSignal(cancel func()) (stop func()) {
-	ch := make(chan os.Signal, 1)
-	notifyEnd(ch)
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-ch:
-			cancel()
-		case <-done:
-		}
-	}()
-	return func() { signal.Stop(ch); close(done) }
 }
 
 // followSize tells the command when our window changes.

@@ -24,22 +24,29 @@ func notifyEnd(ch chan<- os.Signal) {
 // cancelOnSignal ends the run at the first SIGINT, SIGTERM or SIGHUP and this
 // process at the second.
 func cancelOnSignal(cancel func()) (stop func()) {
+	return onSignals(cancel, func() {
+		os.Exit(exitCancelled) //nolint:forbidigo // the second Ctrl-C is meant
+	})
+}
+
+// onSignals calls first at the first signal that ends programs, and again at each later one.
+func onSignals(first, again func()) (stop func()) {
 	ch := make(chan os.Signal, 2)
 	notifyEnd(ch)
 	done := make(chan struct{})
 	go func() {
 		select {
 		case <-ch:
-			cancel()
+			first()
 		case <-done:
 			return
 		}
-		first := time.Now()
+		began := time.Now()
 		for {
 			select {
 			case <-ch:
-				if time.Since(first) > sameSignal {
-					os.Exit(exitCancelled) //nolint:forbidigo // the second Ctrl-C is meant
+				if time.Since(began) > sameSignal {
+					again()
 				}
 			case <-done:
 				return

@@ -1,7 +1,7 @@
 // Package pool keeps machines that wait for requests, each of a declared shape, made and
-// (but for those of forks) greeted, with or without an interpreter that has loaded its modules; and it gives
-// requests their machines, waiting ones and new ones. What is done with a machine, others
-// decide; who is let in, package admission.
+// (but for those of forks) greeted, with or without an interpreter that has loaded its
+// modules; and it gives requests their machines, waiting ones and new ones. What is done
+// with a machine, others decide; who is let in, package admission.
 package pool
 
 import (

@@ -48,6 +48,10 @@ const maxAttempts = 100
 // lock on it, so that the last one can tell that it is.
 const presence = Count
 
+// leaving is the byte after that: who holds its lock may look whether it is the last one.
+// Two that looked at the same time would each see the other, and leave the file behind.
+const leaving = Count + 1
+
 // ErrNone means that every block is in use.
 var ErrNone = errors.New("every block of user ids is in use")
 
@@ -100,13 +104,14 @@ func New(file string, gone func(base int) bool) (*Pool, error) {
 }
 
 // Close gives the file back, and removes it when nobody uses it and no block
-// was left in use, and its directory when it was the last in there. A block that is released later stays marked as in use, until
-// Sweep or Lease of another pool finds that its users are gone.
+// was left in use, and its directory when it was the last in there. A block that is
+// released later stays marked as in use, until Sweep or Lease of another pool finds that
+// its users are gone.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var err error
-	if lock(p.fd, unix.F_OFD_SETLK, unix.F_WRLCK, presence) == nil && p.clean() {
+	err := lock(p.fd, unix.F_OFD_SETLKW, unix.F_WRLCK, leaving) // until the descriptor is closed: not long
+	if err == nil && lock(p.fd, unix.F_OFD_SETLK, unix.F_WRLCK, presence) == nil && p.clean() {
 		if err = os.Remove(p.file); err == nil {
 			_ = os.Remove(filepath.Dir(p.file)) // if it is empty
 		}

@@ -181,6 +181,30 @@ func TestComeAndGo(t *testing.T) {
 	}
 }
 
+// Pools that are closed at the same moment leave no file behind, none of them being the
+// only one that there still is.
+func TestClosedAtTheSameMoment(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	for range 200 {
+		pools := make([]*Pool, 8)
+		for i := range pools {
+			pools[i] = newPool(t, filepath.Join(dir, "blocks"), nobody)
+		}
+		var wg sync.WaitGroup
+		for _, p := range pools {
+			wg.Go(func() {
+				if err := p.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Fatalf("the directory is left: %v", err)
+		}
+	}
+}
+
 // Who is just ending is waited for, but not for ever.
 func TestSweepWaits(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "blocks")

@@ -143,6 +143,7 @@ type MachineAbilities struct {
 	InitStub  InitStub
 	Discarder Discarder
 	RunMeter  RunMeter
+	TaskMeter TaskMeter
 	Pauser    Pauser
 	Doors     Doors
 
@@ -224,6 +225,14 @@ type RunMeter interface {
 	// EndRun returns the reading after the program's end, complete, and with the kernel's
 	// mark in Usage.MemoryPeak if it keeps one. Until then that is the highest reading.
 	EndRun(ctx context.Context) (Usage, error)
+}
+
+// TaskMeter is a machine whose tasks the host sees one by one.
+type TaskMeter interface {
+	// EachTask visits the guest's tasks, threads too, as far as they can be seen now: the
+	// host's number of each, and its CPU time in nanoseconds, all of it and what the kernel
+	// worked for it. That costs a millisecond for each hundred of them.
+	EachTask(visit func(task int, cpu, system int64))
 }
 
 // Pauser is a machine that can stand still: between Pause and Resume no process of the

@@ -175,6 +175,16 @@ var modest = []struct {
 		"as many processes as it may", "import os, time\nfor i in range(3):\n  if os.fork() == 0: time.sleep(2.5); os._exit(0)\nfor i in range(3): os.wait()",
 		[]string{"--processes", "4"},
 	},
+	{
+		"a pool whose first process asks again and again",
+		"import os, time\nleft, lives = 24, 0\nwhile left or lives:\n  try:\n    if left:\n      if os.fork() == 0: time.sleep(3); os._exit(0)\n      left -= 1; lives += 1; continue\n  except OSError: pass\n  time.sleep(0.02)\n  while lives and os.waitpid(-1, os.WNOHANG)[0]: lives -= 1",
+		[]string{"--processes", "16"},
+	},
+	{
+		"more threads than it may have, and then without",
+		"import threading, time\ntry:\n  for i in range(20): threading.Thread(target=time.sleep, args=(3,)).start()\nexcept RuntimeError: pass\ntime.sleep(3)",
+		[]string{"--processes", "16"},
+	},
 	{"alone", "import time; time.sleep(2.5)", []string{"--processes", "1"}},
 	{
 		"much memory in common", "import os, time\nx = bytearray(b'x' * (30 << 20))\nfor i in range(10):\n  if os.fork() == 0: time.sleep(1); os._exit(0)\nfor i in range(10): os.wait()",

@@ -65,7 +65,7 @@ func (m *machine) Death() driver.Death {
 // Abilities says that the agent may be dialled again, that there is a mark of memory, and
 // that the machine can be paused.
 func (m *machine) Abilities() driver.MachineAbilities {
-	return driver.MachineAbilities{Redial: true, RunMeter: m, Pauser: m, Snapshotter: m, AgentDoors: true}
+	return driver.MachineAbilities{Redial: true, RunMeter: m, TaskMeter: m, Pauser: m, Snapshotter: m, AgentDoors: true}
 }
 
 // watch waits for the container's end.

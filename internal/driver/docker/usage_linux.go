@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/container"
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
 	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/proctree"
 	"pinfold/internal/wire"
 )
 
@@ -46,6 +48,12 @@ func (t *tasks) countAgent() {
 	if unix.Stat(fmt.Sprintf("/proc/%d/task", t.pid), &st) == nil && st.Nlink > 2 {
 		t.agent = min(int64(st.Nlink)-2, wire.MaxTasks) //nolint:gosec // a number of threads
 	}
+}
+
+// EachTask implements driver.TaskMeter.
+func (m *machine) EachTask(visit func(task int, cpu, system int64)) {
+	pids, _ := m.meter.Group.Procs()
+	proctree.EachTask(slices.DeleteFunc(pids, func(pid int) bool { return pid == m.Agent.PID }), visit)
 }
 
 // measure has the machine's counters read from now on. used is container.Meter.Begin's.

@@ -93,7 +93,7 @@ func (m *machine) Usage(ctx context.Context) (driver.Usage, error) { return m.me
 
 // Abilities implements driver.Machine.
 func (m *machine) Abilities() driver.MachineAbilities {
-	a := driver.MachineAbilities{Looker: m, InitStub: m, Discarder: m, RunMeter: m}
+	a := driver.MachineAbilities{Looker: m, InitStub: m, Discarder: m, RunMeter: m, TaskMeter: m}
 	if m.cgroup != nil && m.cgroup.CanFreeze() {
 		a.Pauser, a.Snapshotter = m, m
 	}

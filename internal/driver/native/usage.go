@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -372,4 +373,17 @@ func (t *meter) fillGaps(pid int) {
 			u.ProcessesDenied = max(1, u.ProcessesDenied)
 		}
 	}
+}
+
+// EachTask implements driver.TaskMeter.
+func (m *machine) EachTask(visit func(task int, cpu, system int64)) {
+	var pids []int
+	if m.cgroup != nil {
+		pids, _ = m.cgroup.Procs()
+	} else {
+		for _, p := range proctree.Below(m.child.PID) {
+			pids = append(pids, p.PID)
+		}
+	}
+	proctree.EachTask(slices.DeleteFunc(pids, func(pid int) bool { return pid == m.child.PID }), visit)
 }

@@ -82,7 +82,9 @@ func (m *machine) EndRun(ctx context.Context) (driver.Usage, error) { return m.m
 
 // Abilities say that there are none. It cannot be paused: its processes have no control
 // group, and a stop signal is seen by their parents and does not hold who forks meanwhile.
-func (m *machine) Abilities() driver.MachineAbilities { return driver.MachineAbilities{RunMeter: m} }
+func (m *machine) Abilities() driver.MachineAbilities {
+	return driver.MachineAbilities{RunMeter: m, TaskMeter: m}
+}
 
 // watch waits for the supervisor's end.
 func (m *machine) watch() {

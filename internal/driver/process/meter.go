@@ -134,6 +134,21 @@ func (t *meter) update() {
 	}
 }
 
+// EachTask implements driver.TaskMeter.
+func (m *machine) EachTask(visit func(task int, cpu, system int64)) {
+	m.meter.mu.Lock()
+	agent := m.meter.agent
+	m.meter.mu.Unlock()
+	if agent == 0 {
+		return
+	}
+	var pids []int
+	for _, p := range proctree.Below(agent) {
+		pids = append(pids, p.PID)
+	}
+	proctree.EachTask(pids, visit)
+}
+
 // lookAtDisk counts what lies in the machine's places, unless that was done lately.
 func (t *meter) lookAtDisk(now bool) {
 	if !now && time.Since(t.looked) < lookShare*t.took {

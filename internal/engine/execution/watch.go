@@ -142,7 +142,7 @@ func (w *watch) judge(u driver.Usage) *verdict.Trigger {
 			return &verdict.Trigger{Kind: sandbox.CauseOutput, Observed: total, Evidence: fmt.Sprintf("%d bytes written to one stream, without end in sight", total)}
 		}
 	}
-	return w.limit.Flood(time.Now(), u)
+	return w.limit.Flood(time.Now(), u, w.session.Machine.Abilities().TaskMeter)
 }
 
 // pause says when to read again: by the nearest limit's distance.

@@ -74,7 +74,7 @@ func (s *Sandbox) act(u driver.Usage) bool {
 		s.endFor(verdict.Evidence{Limits: s.info.Limits}.LimitCause(t.Kind, t.Observed, t.Evidence))
 		return false
 	}
-	t := s.judge.Flood(time.Now(), u)
+	t := s.judge.Flood(time.Now(), u, s.machine.Machine.Abilities().TaskMeter)
 	if t == nil {
 		return true
 	}

@@ -11,6 +11,12 @@ import (
 // tasks, so many refusals a second that a quarter of all tasks could each have had
 // one, no CPU time to speak of but for them, in so many intervals in a row, and on it goes.
 //
+// A process that hands out work to others asks again and again as well, while they work or
+// wait. So where the host sees the tasks one by one, a quarter of them must have done what
+// a refusal takes, unless refusals come faster than anybody asks who waits in between.
+// Where refusals are not counted, that quarter is what tells: either all of them together
+// take little time, or most of it is the kernel's.
+//
 // A shell sleeps for 1, 2, 4 and 8 seconds before it tries again, and few shells that
 // do it at the same times are refused in some seconds and not in others. Intervals in
 // which all tasks sleep are passed over, a few in a row; then a single refusal is not
@@ -18,11 +24,13 @@ import (
 const (
 	floodInterval  = time.Second
 	floodIntervals = 2
-	floodShare     = 4                    // of the limit, refused in a second
-	floodLeast     = 8                    // refusals in a second, however low the limit
-	floodCost      = 5 * time.Millisecond // of CPU time for each refusal; it takes a tenth of that
-	floodSleep     = 4                    // intervals in a row in which all sleep
-	floodIdle      = 10                   // all sleep if they take less than this part of a CPU
+	floodShare     = 4                     // of the limit, refused in a second
+	floodLeast     = 8                     // refusals in a second, however low the limit
+	floodCost      = 5 * time.Millisecond  // of CPU time for each refusal; it takes a tenth of that
+	floodSleep     = 4                     // intervals in a row in which all sleep
+	floodIdle      = 10                    // all sleep if they take less than this part of a CPU
+	floodHaste     = 300                   // refusals in a second that one task has only if it waits for nothing
+	floodUncounted = 50 * time.Microsecond // of CPU time in a second for each task, where refusals are not counted
 )
 
 // forkJudge tells a flood of forks from a program that copes with refusals. Time is
@@ -32,10 +40,15 @@ type forkJudge struct {
 	at     driver.Usage // the counters then
 	floods int          // intervals in a row
 	slept  int          // intervals since the last of them
+
+	tasks map[int]taskTime // at the beginning of the interval; nil: they were not looked at
 }
 
+// taskTime is CPU time of one task, all of it and the kernel's, in nanoseconds.
+type taskTime struct{ cpu, system int64 }
+
 // flood takes one reading and says whether it is enough.
-func (j *forkJudge) flood(now time.Time, u driver.Usage, limit int64) bool {
+func (j *forkJudge) flood(now time.Time, u driver.Usage, limit int64, meter driver.TaskMeter) bool {
 	if j.begun.IsZero() || j.floods == 0 && u.ProcessesDenied == j.at.ProcessesDenied && !u.ProcessesFull {
 		j.begun, j.at = now, u // an interval begins with a refusal
 		return false
@@ -47,17 +60,66 @@ func (j *forkJudge) flood(now time.Time, u driver.Usage, limit int64) bool {
 	if took < floodInterval {
 		return false
 	}
+	flooded := j.flooded(took, u, limit)
+	var tasks map[int]taskTime
+	if flooded || j.floods > 0 {
+		tasks = look(meter)
+	}
 	switch {
-	case j.flooded(took, u, limit):
+	case flooded && j.floods == 0 && tasks != nil:
+		j.floods = 1 // who asks is seen from now on
+	case flooded && j.manyAsk(tasks, took, u, limit):
 		j.floods += int(took / floodInterval) // the readings of a busy host are far apart
 		j.slept = 0
 	case j.floods > 0 && j.slept < floodSleep && j.sleeps(took, u, limit):
 		j.slept++
 	default:
-		j.floods, j.slept = 0, 0
+		j.floods, j.slept, tasks = 0, 0, nil
 	}
-	j.begun, j.at = now, u
+	j.begun, j.at, j.tasks = now, u, tasks
 	return false
+}
+
+// look is what each task has used until now; nil where tasks cannot be seen.
+func look(meter driver.TaskMeter) map[int]taskTime {
+	if meter == nil {
+		return nil
+	}
+	all := map[int]taskTime{}
+	meter.EachTask(func(task int, cpu, system int64) { all[task] = taskTime{cpu, system} })
+	return all
+}
+
+// manyAsk says whether in this interval many tasks did what a refused fork takes.
+func (j *forkJudge) manyAsk(tasks map[int]taskTime, took time.Duration, u driver.Usage, limit int64) bool {
+	if tasks == nil {
+		return true // it cannot be told
+	}
+	var all taskTime
+	var each []int64
+	for task, now := range tasks {
+		cpu := now.cpu - j.tasks[task].cpu
+		all.cpu += cpu
+		all.system += now.system - j.tasks[task].system
+		each = append(each, cpu)
+	}
+	refused := u.ProcessesDenied - j.at.ProcessesDenied
+	least := int64(floodUncounted.Seconds() * float64(took))
+	switch {
+	case !u.ProcessesFull && float64(refused) >= floodHaste*took.Seconds():
+		return true
+	case !u.ProcessesFull:
+		least = all.cpu / refused / 4
+	case all.cpu > int64(float64(limit*int64(floodCost))*took.Seconds()) && 2*all.system < all.cpu:
+		return false
+	}
+	asked := int64(0)
+	for _, cpu := range each {
+		if cpu > least {
+			asked++
+		}
+	}
+	return asked >= max(2, limit/floodShare)
 }
 
 // goesOn says whether there was more since the last interval: a thousand refusals at

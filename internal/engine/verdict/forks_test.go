@@ -106,11 +106,68 @@ func floodsAfter(limit int64, life []doing, step time.Duration) time.Duration {
 		rates += float64(l.rate) * step.Seconds()
 		u.ProcessesDenied, u.Processes = int64(rates), l.tasks
 		u.CPUNanos += l.cpuMS * int64(step) / 1000
-		if j.flood(begin.Add(at), u, limit) {
+		if j.flood(begin.Add(at), u, limit, nil) {
 			return at
 		}
 	}
 	return 0
+}
+
+// tasksOf are the CPU times of tasks.
+type tasksOf []taskTime
+
+func (t tasksOf) EachTask(visit func(task int, cpu, system int64)) {
+	for i, used := range t {
+		visit(i+1, used.cpu, used.system)
+	}
+}
+
+// A process that asks again and again for others, which work or wait, is left alone; as
+// many refusals of many tasks are a flood. The numbers are those of real programs.
+func TestForksOfOneTaskAreNoFlood(t *testing.T) {
+	const limit, never = 64, 0
+	for name, c := range map[string]struct {
+		rate        int64    // refusals a second; below 0: they are not counted
+		first, rest taskTime // what the first task uses in a second, and each of the others
+		ends        bool
+	}{
+		"a pool's first process, which asks every 50 ms":                 {20, taskTime{8e6, 6e6}, taskTime{}, false},
+		"the same, every 10 ms":                                          {95, taskTime{40e6, 30e6}, taskTime{}, false},
+		"every 50 ms, and the others look now and then if there is work": {20, taskTime{8e6, 6e6}, taskTime{8e4, 0}, false},
+		"one that waits for nothing":                                     {3000, taskTime{900e6, 800e6}, taskTime{}, true},
+		"a shell's fork bomb":                                            {50, taskTime{1e6, 0}, taskTime{1e6, 0}, true},
+		"a fork bomb in Python":                                          {900, taskTime{15e6, 12e6}, taskTime{15e6, 12e6}, true},
+		"not counted: threads that sleep":                                {-1, taskTime{}, taskTime{}, false},
+		"not counted: threads that compute":                              {-1, taskTime{30e6, 0}, taskTime{30e6, 0}, false},
+		"not counted: a shell's fork bomb":                               {-1, taskTime{2e5, 0}, taskTime{2e5, 0}, true},
+		"not counted: a fork bomb in Python":                             {-1, taskTime{30e6, 20e6}, taskTime{30e6, 20e6}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var j forkJudge
+			begin, ended := time.Unix(1, 0), time.Duration(never)
+			for at := 50 * time.Millisecond; at < 10*time.Second && ended == never; at += 50 * time.Millisecond {
+				used := make(tasksOf, limit)
+				u := driver.Usage{Processes: limit, ProcessesDenied: int64(float64(c.rate) * at.Seconds())}
+				if c.rate < 0 {
+					u.Processes, u.ProcessesDenied, u.ProcessesFull = limit+2, 1, true
+				}
+				for i := range used {
+					second := c.rest
+					if i == 0 {
+						second = c.first
+					}
+					used[i] = taskTime{int64(float64(second.cpu) * at.Seconds()), int64(float64(second.system) * at.Seconds())}
+					u.CPUNanos += used[i].cpu
+				}
+				if j.flood(begin.Add(at), u, limit, used) {
+					ended = at
+				}
+			}
+			if (ended != never) != c.ends || ended > 4*time.Second {
+				t.Errorf("ended after %v, 0: never", ended)
+			}
+		})
+	}
 }
 
 // Where refusals are not counted, a program that stays beyond the limit is ended,
@@ -127,7 +184,7 @@ func TestForkJudgeWithoutCounts(t *testing.T) {
 			if at < c.beyond {
 				u.Processes = 66
 			}
-			ended = ended || j.flood(begin.Add(at), u, 64)
+			ended = ended || j.flood(begin.Add(at), u, 64, nil)
 		}
 		if ended != c.want {
 			t.Errorf("beyond the limit for %v: ended %v", c.beyond, ended)

@@ -50,9 +50,9 @@ const (
 )
 
 // Flood says whether what runs does nothing but fork at the limit. After that it
-// begins anew.
-func (j *Judge) Flood(now time.Time, u driver.Usage) *Trigger {
-	if !j.forks.flood(now, u, j.Limits.Processes) {
+// begins anew. tasks is nil where the machine's cannot be seen.
+func (j *Judge) Flood(now time.Time, u driver.Usage, tasks driver.TaskMeter) *Trigger {
+	if !j.forks.flood(now, u, j.Limits.Processes, tasks) {
 		return nil
 	}
 	j.forks = forkJudge{}

@@ -38,6 +38,26 @@ func Some(pid, most int) (all []Process) {
 	return all
 }
 
+// EachTask visits the threads of the processes: the number of each, and its CPU time in
+// nanoseconds, all of it (exact) and in the kernel (by clock ticks of 10 ms).
+func EachTask(pids []int, visit func(task int, cpu, system int64)) {
+	for _, pid := range pids[:min(len(pids), maxProcesses)] {
+		dir := procDir(pid) + "/task"
+		entries, _ := os.ReadDir(dir) // it may have ended
+		for _, e := range entries {
+			task, err := strconv.Atoi(e.Name())
+			if err != nil {
+				continue
+			}
+			ran, _ := os.ReadFile(dir + "/" + e.Name() + "/schedstat")
+			stat, err := os.ReadFile(dir + "/" + e.Name() + "/stat")
+			if fields := bytes.Fields(ran); err == nil && len(fields) > 0 {
+				visit(task, number(fields[0]), systemNanos(stat))
+			}
+		}
+	}
+}
+
 // begun is when a process started; 0: there is none, or it is dead.
 func begun(pid int) int64 {
 	stat, err := os.ReadFile(procDir(pid) + "/stat")

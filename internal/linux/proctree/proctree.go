@@ -118,6 +118,16 @@ func parseStat(b []byte) (cpuNanos, threads int64) {
 	return cpuNanos, number(fields[numThreads])
 }
 
+// systemNanos returns the time in the kernel from a stat file.
+func systemNanos(stat []byte) int64 {
+	const stime = 12 // of the fields after the name, see proc(5)
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= stime {
+		return 0
+	}
+	return number(fields[stime]) * (1_000_000_000 / ticks)
+}
+
 // sum adds up the named lines of a status or smaps_rollup file, in bytes. The
 // names that a process chooses hold no line breaks there.
 func sum(text []byte, names ...string) (total int64) {

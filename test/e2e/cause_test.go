@@ -85,6 +85,7 @@ var causes = []struct {
 	},
 	{
 		name: "a million files", language: "python", code: "for i in range(1000000): open(f'/tmp/{i}', 'w').close()",
+		args: []string{"--timeout", "2m"}, // it takes its time on a busy host
 		kind: sandbox.CauseInodes, status: sandbox.StatusFailed, exit: 1,
 	},
 	{

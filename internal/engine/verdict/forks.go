@@ -29,6 +29,7 @@ const (
 	floodCost      = 5 * time.Millisecond  // of CPU time for each refusal; it takes a tenth of that
 	floodSleep     = 4                     // intervals in a row in which all sleep
 	floodIdle      = 10                    // all sleep if they take less than this part of a CPU
+	floodWait      = 20                    // all wait if they take less than this part of a CPU, and nothing else is known of them
 	floodHaste     = 300                   // refusals in a second that one task has only if it waits for nothing
 	floodUncounted = 50 * time.Microsecond // of CPU time in a second for each task, where refusals are not counted
 )
@@ -92,8 +93,8 @@ func look(meter driver.TaskMeter) map[int]taskTime {
 
 // manyAsk says whether in this interval many tasks did what a refused fork takes.
 func (j *forkJudge) manyAsk(tasks map[int]taskTime, took time.Duration, u driver.Usage, limit int64) bool {
-	if tasks == nil {
-		return true // it cannot be told
+	if tasks == nil { // it cannot be told, but that all of them only wait
+		return !u.ProcessesFull || u.CPUNanos-j.at.CPUNanos > took.Nanoseconds()/floodWait
 	}
 	var all taskTime
 	var each []int64

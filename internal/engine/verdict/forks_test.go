@@ -170,24 +170,25 @@ func TestForksOfOneTaskAreNoFlood(t *testing.T) {
 	}
 }
 
-// Where refusals are not counted, a program that stays beyond the limit is ended,
-// and one that went back is not.
+// Where neither refusals are counted nor tasks are seen, a program that stays beyond the
+// limit and works is ended, and one that went back or waits is not.
 func TestForkJudgeWithoutCounts(t *testing.T) {
 	for _, c := range []struct {
 		beyond time.Duration
+		cpu    float64 // of one
 		want   bool
-	}{{time.Second / 2, false}, {10 * time.Second, true}} {
+	}{{time.Second / 2, 0.3, false}, {10 * time.Second, 0.3, true}, {10 * time.Second, 0.02, false}} {
 		var j forkJudge
 		begin, ended := time.Unix(1, 0), false
 		for at := time.Duration(0); at < 5*time.Second; at += 10 * time.Millisecond {
-			u := driver.Usage{ProcessesFull: true, ProcessesDenied: 1, Processes: 64}
+			u := driver.Usage{ProcessesFull: true, ProcessesDenied: 1, Processes: 64, CPUNanos: int64(c.cpu * float64(at))}
 			if at < c.beyond {
 				u.Processes = 66
 			}
 			ended = ended || j.flood(begin.Add(at), u, 64, nil)
 		}
 		if ended != c.want {
-			t.Errorf("beyond the limit for %v: ended %v", c.beyond, ended)
+			t.Errorf("beyond the limit for %v, with %v of a CPU: ended %v", c.beyond, c.cpu, ended)
 		}
 	}
 }

@@ -115,6 +115,7 @@ func (h *harness) testProcesses() {
 		x := b.start("fork", strconv.Itoa(limit))
 		<-x.Exited()
 		b.until("more processes than the limit", func(u driver.Usage) bool { return u.ProcessesFull && u.Processes > limit-1 })
+		h.seesTasks(b, limit)
 		return
 	}
 	x := b.start("fork", "200")
@@ -126,6 +127,7 @@ func (h *harness) testProcesses() {
 	u := b.until("the refused fork, and those before it", func(u driver.Usage) bool {
 		return (u.ProcessesDenied > 0 || u.ProcessesFull) && u.ProcessesPeak >= made.N
 	})
+	h.seesTasks(b, made.N)
 	over := int64(0)
 	if u.ProcessesFull { // watched, not counted by the kernel: it refuses a little later
 		over = wire.MaxTasks + spareProcesses
@@ -141,6 +143,24 @@ func (h *harness) testProcesses() {
 	}
 	if got := b.run("/bin/echo", "again").out; got != "again\n" {
 		h.Errorf("after KillAll echo says %q", got)
+	}
+}
+
+// seesTasks wants every task of so many processes, with the time that it took to become one,
+// where the driver promises that.
+func (h *harness) seesTasks(b *box, processes int64) {
+	meter := b.Machine.Abilities().TaskMeter
+	if meter == nil {
+		return
+	}
+	seen := int64(0)
+	meter.EachTask(func(_ int, cpu, _ int64) {
+		if cpu > 0 {
+			seen++
+		}
+	})
+	if tasks := b.usage().Processes; seen < processes || seen > tasks {
+		h.Errorf("the host sees %d tasks that have run, of %d and at least %d processes", seen, tasks, processes)
 	}
 }
 

@@ -35,6 +35,7 @@ func (t *Template) addFiles(v *view, php []phpINI) {
 	}
 	add("/etc/passwd", fmt.Sprintf(passwd, shell, t.User.Name, t.User.UID, t.User.GID, t.User.Home, shell))
 	add("/etc/group", fmt.Sprintf(group, t.User.Name, t.User.GID))
+	t.Links = append(t.Links, mtab)
 	for _, f := range networkEtc {
 		add(f.path, f.content)
 	}
@@ -55,6 +56,10 @@ func (t *Template) addFiles(v *view, php []phpINI) {
 		add(ini.path, ini.content)
 	}
 }
+
+// mtab is where programs, the JVM among them, look up what is mounted. An image has none:
+// whoever makes a container of it makes the link.
+var mtab = Link{Target: "../proc/self/mounts", Path: "/etc/mtab"}
 
 // networkEtc says what the sandbox is called, and whom it can reach.
 var networkEtc = []struct{ path, content string }{

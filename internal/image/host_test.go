@@ -78,7 +78,7 @@ func TestHost(t *testing.T) {
 			{"/etc/ssl/certs", "/etc/ssl/certs", true},
 			{"/etc/java-17-openjdk", "/etc/java-17-openjdk", true},
 		},
-		Links: []Link{{"usr/bin", "/bin"}, {"usr/sbin", "/sbin"}, {"usr/lib", "/lib"}, {"usr/lib64", "/lib64"}},
+		Links: []Link{{"usr/bin", "/bin"}, {"usr/sbin", "/sbin"}, {"usr/lib", "/lib"}, {"usr/lib64", "/lib64"}, mtab},
 		Writable: []Dir{
 			{"/home/user", 0o755, 1000}, {"/tmp", 0o1777, 0}, {"/var/tmp", 0o1777, 0}, {"/dev/shm", 0o1777, 0},
 		},
@@ -136,8 +136,8 @@ func TestHostWithoutMergedUsr(t *testing.T) {
 	if diff := cmp.Diff([]Bind{{"/usr", "/usr", true}, {"/bin", "/bin", true}, {"/lib", "/lib", true}}, got.Binds[:3]); diff != "" {
 		t.Errorf("binds (-want +got):\n%s", diff)
 	}
-	if len(got.Links) != 0 {
-		t.Errorf("links = %v", got.Links)
+	if diff := cmp.Diff([]Link{mtab}, got.Links); diff != "" {
+		t.Errorf("links (-want +got):\n%s", diff)
 	}
 	if want := "root:x:0:0:root:/root:/bin/sh\n"; !strings.HasPrefix(string(got.Files[0].Content), want) {
 		t.Errorf("passwd = %q, want a shell that exists", got.Files[0].Content)

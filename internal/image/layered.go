@@ -194,6 +194,7 @@ func (t *Template) addOwnFiles(root fs.FS) {
 	add := func(p, content string) {
 		t.Files = append(t.Files, File{Path: p, Mode: 0o644, Content: []byte(content)})
 	}
+	t.Links = append(t.Links, mtab)
 	for _, f := range networkEtc {
 		add(f.path, f.content)
 	}

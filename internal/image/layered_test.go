@@ -55,6 +55,9 @@ func TestLayered(t *testing.T) {
 			if line, _, _ := strings.Cut(made, "\n"); test.made && !strings.HasPrefix(line, got.User.Name+":x:") {
 				t.Errorf("the first line is %q", line)
 			}
+			if diff := cmp.Diff([]Link{mtab}, got.Links); diff != "" {
+				t.Errorf("links (-want +got):\n%s", diff)
+			}
 			if home := got.Writable[0]; home.Path != test.want.Home || home.UID != test.want.UID {
 				t.Errorf("the home is %+v", home)
 			}

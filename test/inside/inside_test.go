@@ -119,11 +119,11 @@ func wanted(t *testing.T, l sandbox.Limits) []byte {
 	want := map[string]any{
 		"os.cpu_count": n, "affinity": n, "nproc": n, "available": n, "sysconf online": n, "lscpu": n, "lscpu sockets": 1, "r": n, "go": n,
 		"free": l.MemoryBytes >> 10, "top": fmt.Sprintf("%.1f", float64(l.MemoryBytes)/(1<<20)),
-		"node": []any{n, l.MemoryBytes, true, true}, "java": []any{n, "tmpfs"},
+		"node": []any{n, l.MemoryBytes, true, true}, "java": []any{n, "tmpfs", true},
 		"uuid": 2,
 	}
 	for _, holds := range []string{
-		"ps", "ps etimes", "uptime", "lsof", "mount", "vm.overcommit_memory", "memory in use is seen", "memory given back is seen", "time in use is seen",
+		"ps", "ps etimes", "uptime", "lsof", "mount", "mtab", "df of all", "vm.overcommit_memory", "memory in use is seen", "memory given back is seen", "time in use is seen",
 		"time passes", "load is seen", "age", "boot time",
 	} {
 		want[holds] = true

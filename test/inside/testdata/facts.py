@@ -54,6 +54,8 @@ ask("ps etimes", "ps", "-o", "etimes=", "-p", str(os.getpid()), pick=lambda o: 0
 ask("uptime", "uptime", pick=lambda o: " up " in o and "load average: " in o)
 ask("lsof", "lsof", "-p", str(os.getpid()), pick=lambda o: "/home/user" in o)
 ask("df", "df", "-k", "--output=size", "/tmp", pick=lambda o: int(o.split()[1]))
+ask("df of all", "df", pick=lambda o: any(l.split()[-1] == "/usr" for l in o.splitlines()))
+ask("mtab", "cmp", "/etc/mtab", "/proc/mounts", pick=lambda o: o == "")
 ask("mount", "mount", pick=lambda o: " on /tmp type tmpfs" in o)
 ask("vm.overcommit_memory", "cat", "/proc/sys/vm/overcommit_memory", pick=lambda o: o.strip() in "012")
 ask("uuid", "sh", "-c", "sort -u /proc/sys/kernel/random/uuid; cat /proc/sys/kernel/random/uuid", pick=lambda o: len(set(o.split())))

@@ -19,7 +19,7 @@ func (m Machine) Files() []File {
 		files = append(files, File{Path: path, Mode: 0o444, Content: []byte(content + "\n")})
 	}
 	files = append(files, File{Path: CPUInfo, Mode: 0o444, Content: []byte(m.cpuinfo())})
-	add("/proc/filesystems", "nodev\tproc\nnodev\ttmpfs\nnodev\tdevpts")
+	add("/proc/filesystems", "nodev\tproc\nnodev\ttmpfs\nnodev\tdevpts\nnodev\toverlay")
 	m.sysctls(add)
 	m.processors(add)
 	m.limits(add)

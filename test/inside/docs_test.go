@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,6 +78,49 @@ func TestRefusedCallsAreNamed(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Run("as user", func(t *testing.T) { asuser.Rerun(t, "TestRefusedCallsAreNamed", []string{agenttest.Agent}, nil) })
 	}
+}
+
+// What sysinfo(2) says is the host's, and so is the number of processes in the links of
+// /proc, as docs/compatibility.md and SECURITY.md say.
+func TestHostIsSeen(t *testing.T) {
+	ledger.Check(t)
+	local := open(t)
+	const processes = 100 // many more than the sandbox has
+	for range processes {
+		sleep := exec.CommandContext(t.Context(), "sleep", "infinity")
+		if err := sleep.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = sleep.Wait() })
+	}
+	code := fmt.Sprintf("import json, os\nprint(json.dumps([*os.getloadavg(), os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE'), os.stat('/proc').st_nlink > %d]))\n", processes)
+	for want := hostShows(t); ; {
+		result, err := local.Run(t.Context(), sandbox.Spec{Language: "python", Code: code}, pinfold.RunOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := want
+		if want = hostShows(t); !slices.Equal(before, want) {
+			continue // the load is another every five seconds
+		}
+		var got []any
+		decode(t, []byte(result.Stdout), &got)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("what is seen of the host (-want +got):\n%s", diff)
+		}
+		return
+	}
+}
+
+// hostShows is the host's load and memory, and that it has many processes.
+func hostShows(t *testing.T) []any {
+	t.Helper()
+	var s unix.Sysinfo_t
+	if err := unix.Sysinfo(&s); err != nil {
+		t.Fatal(err)
+	}
+	load := func(i int) float64 { return float64(s.Loads[i]) / (1 << 16) }
+	return []any{load(0), load(1), load(2), float64(uint64(s.Totalram) * uint64(s.Unit)), true} //nolint:unconvert // not 64 bits on every architecture
 }
 
 // size is that of the file system that holds a file, in bytes.

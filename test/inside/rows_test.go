@@ -22,24 +22,24 @@ var found = []row{
 		`cat /sys/devices/system/cpu/possible; env -u OMP_NUM_THREADS nproc`, `[0-9,-]+\n1`,
 	},
 	{
-		"memory", "`MemTotal` is `limits.memory_bytes`; `MemFree` and `MemAvailable` follow what the programs use, to 0.2 s. Files are not part of it: they are on the disk. `sysinfo(2)`, and with it `sysconf(_SC_PHYS_PAGES)`, still says what the host has.", "",
+		"memory", "`MemTotal` is `limits.memory_bytes`; `MemFree` and `MemAvailable` follow what the programs use, to 0.2 s. Files are not part of it: they are on the disk. `sysinfo(2)`, and with it `sysconf(_SC_PHYS_PAGES)` and Java's `getTotalMemorySize()`, still says what the host has (`TestHostIsSeen`).", "",
 		`head -c 27 /proc/meminfo; free | awk '/^Mem/ {print " " $2}'`, `MemTotal:         262144 kB 262144`,
 	},
 	{
-		"disk", "`df` and `statfs` of `/tmp` and the home directory say `limits.disk_bytes`. Those of `/usr` say the host's.", "",
-		`for dir in /tmp ~; do n=$(df -k --output=size $dir | tail -1); echo $((n >= 262144 && n <= 262144 + 4096)); done; stat -f -c '%b %S' /usr | awk '{print $1 * $2 / 1024}'`, `1\n1\n{HOST_USR}`,
+		"disk", "`limits.disk_bytes` is what is available in `/tmp` and the home directory, less the program's own files. The size that `df`, `statfs` and Java say is a little larger: what is in use from the beginning, for `/etc` and `/proc`, is on the same disk. Those of `/usr` are the host's.", "",
+		`for dir in /tmp ~; do df -k --output=size,used,avail $dir | tail -1 | awk -v own=$(du -k main* | cut -f1) '{print $3 + own, $1 == $2 + $3}'; done; stat -f -c '%b %S' /usr | awk '{print $1 * $2 / 1024}'`, `262144 1\n262144 1\n{HOST_USR}`,
 	},
 	{
-		"time and load", "`/proc/uptime`, `uptime`, `ps` and `/proc/stat` count from the sandbox's start; the load is what the sandbox used. All of the CPU time is shown as user time, and each processor has its share. They are written while a program runs, five times a second; the uptime is up to a second ahead.", "",
-		`uptime | sed 's/.*up/up/; s/[0-9.]\+/N/g'`, `up.*load average: N, N, N`,
+		"time and load", "`/proc/uptime`, `uptime`, `ps` and `/proc/stat` count from the sandbox's start; the load in `/proc/loadavg`, which `uptime` and `top` show, is what the sandbox used, and the number of the last process there is always 0. But `getloadavg` of C, Python and PHP and Java's `getSystemLoadAverage()` ask `sysinfo(2)`, which says the host's load (`TestHostIsSeen`). All of the CPU time is shown as user time, and each processor has its share. They are written while a program runs, five times a second; the uptime is up to a second ahead. `top -bn1` looks twice within a shorter time and often finds nothing used; the second answer of `top -bn2` is right.", "",
+		`uptime | sed 's/.*up/up/; s/[0-9.]\+/N/g'; cut -d ' ' -f 5 /proc/loadavg; while :; do :; done & top -bn2 -d1 | grep '^%Cpu' | tail -1 | awk '{print ($2 > 0)}'; kill %1`, `up.*load average: N, N, N\n0\n1`,
 	},
 	{
 		"limits of the control group", "`/sys/fs/cgroup/memory.max` and `cpu.max`; where `/proc/self/cgroup` shows version 1, `memory/memory.limit_in_bytes` and `cpu/cpu.cfs_quota_us`. Node and Rust go by them. The JVM wants a real mount there, so give it `-Xmx` where you start it yourself.", "",
 		`cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null`, `268435456`,
 	},
 	{
-		"names in /proc", "Processes, `self`, and `cpuinfo filesystems loadavg meminfo mounts net stat sys uptime version`. `ls /proc` lists processes only. Every other name fails with ENOENT.", "",
-		`cat /proc/cpuinfo | head -c 9; ls -d /proc/mounts /proc/net; cat /proc/cmdline`, `processor/proc/mounts\n/proc/net\ncat: /proc/cmdline: No such file or directory`,
+		"names in /proc", "Processes, `self`, and `cpuinfo filesystems loadavg meminfo mounts net stat sys uptime version`. `ls /proc` lists processes only. Every other name fails with ENOENT. `filesystems` names the four kinds that a sandbox is made of: `proc`, `tmpfs`, `devpts` and `overlay`.", "",
+		`cut -f 2 /proc/filesystems; cat /proc/cpuinfo | head -c 9; ls -d /proc/mounts /proc/net; cat /proc/cmdline`, `proc\ntmpfs\ndevpts\noverlay\nprocessor/proc/mounts\n/proc/net\ncat: /proc/cmdline: No such file or directory`,
 	},
 	{
 		"settings of the kernel", "`/proc/sys` has `kernel/{pid_max,ngroups_max,osrelease,random/uuid,random/boot_id}`, `vm/{overcommit_memory,max_map_count}`, `fs/file-max` and `net/core/somaxconn`. None can be set.", "",
@@ -80,7 +80,8 @@ print(l.syscall({"x86_64": 298, "aarch64": 241}[platform.machine()], attr, 0, -1
 	{"namespaces, mounts and containers: `unshare`, `mount`, `bwrap`, Docker", "EPERM.", "unshare", `unshare -U true 2>&1`, `unshare: unshare failed: Operation not permitted`},
 	{"becoming somebody else: `sudo`, `su`, set-user-id programs", "They stay the user: `no_new_privs` is set.", "", `grep NoNewPrivs /proc/self/status`, `NoNewPrivs:\t1`},
 	{"core dumps", "None is written.", "", `ulimit -Hc; (bash -c 'kill -SEGV $$'; echo $?) 2>/dev/null; ls -A | grep -v '^main'; ls -A /tmp | grep core`, `0\n139`},
-	{"`man`, `dpkg -l`, `apt`", "Their settings and databases in `/etc` and `/var` are not shown: \"can't open the manpath configuration file\". What is installed is in `/usr/share/doc`.", "", `ls /var/lib/dpkg 2>&1; ls -d /usr/share/doc`, `ls: cannot access '/var/lib/dpkg': No such file or directory\n/usr/share/doc`},
+	{"`man`, `dpkg`, `apt`", "Their settings and databases in `/etc` and `/var` are not shown. `man` says \"can't open the manpath configuration file\"; `dpkg -l` and `apt list` succeed and name no package; `dpkg -s` says \"is not installed\". What is installed is in `/usr/share/doc`.", "dpkg", `dpkg -l; echo $?; apt list 2>/dev/null; dpkg -s dpkg 2>&1 | head -1; ls -d /usr/share/doc`, `0\nListing\.\.\.\ndpkg-query: package 'dpkg' is not installed and no information is available\n/usr/share/doc`},
+	{"`vmstat`, `slabtop`, `lsblk`", "They fail: \"Unable to create vmstat structure\", \"Unable to create slabinfo structure\", \"failed to access sysfs directory\". What they read in `/proc` and `/sys` is not there. `free`, `top` and `df` work.", "vmstat", `vmstat 2>&1; slabtop -o 2>&1; lsblk 2>&1`, `vmstat: Unable to create vmstat structure\nslabtop: Unable to create slabinfo structure: No such file or directory\nlsblk: failed to access sysfs directory: /sys/dev/block: No such file or directory`},
 	{"Java's `assert`", "Checks nothing without `-ea`, as with plain `java`. Set `JDK_JAVA_OPTIONS=-ea` in `env` (`--env JDK_JAVA_OPTIONS=-ea`); the launcher says on standard error that it picked it up.", "javac", `echo 'class A { public static void main(String[] a) { assert a.length > 0 : "checked"; System.out.println("unchecked"); } }' >A.java; java -Xmx64m -XX:+UseSerialGC A.java; JDK_JAVA_OPTIONS=-ea java -Xmx64m -XX:+UseSerialGC A.java 2>&1 | grep -v '^\sat'`, `unchecked\nNOTE: Picked up JDK_JAVA_OPTIONS: -ea\nException in thread "main" java.lang.AssertionError: checked`},
 	{"calls that a newer kernel or library makes and the filter does not know", "ENOSYS, as on an older kernel; [seccomp.md](seccomp.md) has the list. The result's `denied_syscalls` names calls that failed with EPERM, not these, which libraries try all the time (`TestRefusedCallsAreNamed`).", "python3", `python3 -c 'import ctypes, os; l = ctypes.CDLL(None, use_errno=True); print(l.syscall(435, None, 0), os.strerror(ctypes.get_errno())); print(l.syscall(9999), os.strerror(ctypes.get_errno()))'`, `-1 Function not implemented\n-1 Function not implemented`},
 }

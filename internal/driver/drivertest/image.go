@@ -26,7 +26,7 @@ func Image(t *testing.T, shown image.Template, say func(script string) string) {
 		t.Fatalf("control: there is nothing to hide: %v", err)
 	}
 	out := say(`
-cat /said; ls -d /games 2>&1; ls -d /home /root /image 2>&1; cat /etc/hostname; sed -n 1p /etc/passwd; id -un; cd; pwd
+cat /said; ls -d /games 2>&1; ls -d /home /root /image 2>&1; cat /etc/hostname; sed -n 1p /etc/passwd; grep -m 1 -o ' /tmp ' /etc/mtab; id -un; cd; pwd
 for f in /x /etc/x /bin/x /said; do (echo > $f) 2>&1 | grep -c -e "Read-only" -e "Permission denied"; done
 echo mine > /home/user/x && echo mine > /tmp/x && echo mine > /dev/shm/x && cat /home/user/x; echo > /dev/null && echo null; python3 -c 'print(6 * 7)'`)
 	want := `of the upper layer
@@ -36,6 +36,7 @@ ls: cannot access '/image': No such file or directory
 /home
 sandbox
 user:x:1000:1000::/home/user:/bin/sh
+ /tmp 
 user
 /home/user
 1

@@ -7,7 +7,8 @@ import (
 	"pinfold/test/kernels/vm"
 )
 
-// TestDebian13ARM64 is the same on the other architecture.
+// TestDebian13ARM64 is the same system on the other architecture, with fewer suites: as an
+// ordinary user only what the kernel tells about a sandbox is compared.
 func TestDebian13ARM64(t *testing.T) {
 	onRequest(t, true)
 	need(t, vm.Missing())
@@ -29,6 +30,7 @@ var arm64Suites = []suite{
 	{name: "installed", pkg: installedPkg, args: []string{"-test.run=^TestInstalled$/^(root|reload|crash|stop)$"}, env: []string{"PINFOLD_TEST_CHECKOUT=" + checkoutDir}},
 	{name: "native as root", pkg: nativePkg, args: []string{"-test.run=^Test(Posture|OOMScore|Fork|InitStub|InitStubBecomesAgent)$"}, programs: nativePrograms, delegate: true},
 	{name: "forked posture", pkg: nativePkg, args: []string{"-test.run=^TestForkedPosture$"}, programs: nativePrograms, delegate: true},
+	{name: "posture as user", pkg: nativePkg, args: []string{"-test.run=^TestPosture$"}, programs: nativePrograms, user: true, delegate: true},
 	{name: "conformance as root", pkg: nativePkg, args: []string{"-test.run=^TestConformance$", "-test.skip=" + tooMuch}, programs: nativePrograms, delegate: true, long: true},
 	{name: "causes as root", pkg: e2ePkg, args: []string{"-test.run=^TestCauses$", "-test.skip=/(forbidden.*|" + slowCauses[2:]}, programs: []string{"pinfold/cmd/pinfold", agenttest.Agent}, delegate: true, long: true},
 	{name: "attacks", pkg: attacksPkg, args: []string{"-test.run=" + kernelCases}, programs: attackPrograms, delegate: true, long: true},

@@ -66,7 +66,7 @@ var hosts = []struct {
 // differs is what was found to differ.
 const differs = `What differs there:
 
-- **Emulated machines are slow and have no compilers.** Left out in them are cases that judge a rate or a short time (floods of forks, filling a table of processes or of files, 32 sandboxes at once, ending many within seconds), programs in C and Go, causes as an ordinary user, and on arm64 calls by x86-64's numbers. A program that floods so slowly ends by its wall time.
+- **Emulated machines are slow and have no compilers.** Left out in them are cases that judge a rate or a short time (floods of forks, filling a table of processes or of files, 32 sandboxes at once, ending many within seconds), programs in C and Go, causes as an ordinary user, and on arm64 calls by x86-64's numbers and, of an ordinary user's sandboxes, all but what the kernel tells about one. A program that floods so slowly ends by its wall time.
 - **Python 3.12 and later** count no references to what a warm interpreter has loaded (` + "`sys.getrefcount`" + ` says so), and each run copies about 30 % fewer pages.
 - **Python 3.14 and later**: an exception of a class below KeyboardInterrupt ends a program by SIGINT, cold and warm. Debian unstable's libffi keeps its own file open as a descriptor, in warm runs as in cold ones.
 - **Linux before 6.12 with cgroup version 2** cannot begin the mark of the most memory anew; there ` + "`memory_peak_bytes`" + ` of a warm run may come from readings. On 6.12 it is the kernel's mark.

@@ -58,7 +58,7 @@ const (
 func resources() []resource {
 	all := []resource{
 		{
-			code: "descriptors", name: "open files of the server's process", each: Descriptors, base: 300, have: nofile,
+			code: "descriptors", name: "open files of the server's process", each: Descriptors, base: 32, have: nofile, // what clients need is the reserve
 			fix: func(_ *host, need int64) string {
 				need += 2 * int64(highfd.Reserve(math.MaxUint64)) //nolint:gosec // a thousand
 				return fmt.Sprintf("under systemd LimitNOFILE=%d in the unit; otherwise, as root: ulimit -n %d before the server is started", need, need)
@@ -129,10 +129,16 @@ func (h *host) room(d Demand) []Finding {
 			f.Answer, f.Severity = No, Warning
 			f.Probed = fmt.Sprintf("%s need %s; %s: %s", count(n), r.text(need), how, r.text(have))
 			f.Means = fmt.Sprintf("at about %d, creating another one fails", fits)
+			var fixes []string
 			if r.fix != nil {
-				f.Fix = r.fix(h, need) + ", or "
+				fixes = append(fixes, r.fix(h, need))
 			}
-			f.Fix += fmt.Sprintf("capacity.sandboxes: %d in the server's configuration", fits)
+			if fits > 0 {
+				fixes = append(fixes, fmt.Sprintf("capacity.sandboxes: %d in the server's configuration", fits))
+			} else {
+				f.Means = "creating the first one may fail"
+			}
+			f.Fix = strings.Join(fixes, ", or ")
 		case r.extra != nil:
 			if more := r.extra(h, d, have); more != nil {
 				f.Title = "there are enough for " + count(n) + " that idle: " + r.name
@@ -220,8 +226,14 @@ func parseMax(text string) int64 {
 
 func sysctl(key string) func(*host, int64) string {
 	return func(_ *host, need int64) string {
-		return fmt.Sprintf("echo %s=%d | sudo tee /etc/sysctl.d/92-pinfold.conf && sudo sysctl --system", key, need)
+		return setSysctl(key, strconv.FormatInt(need, 10))
 	}
+}
+
+// setSysctl is the command that sets a kernel's setting for good. It leaves what others
+// like it have set; of a setting that is there twice the last one holds.
+func setSysctl(key, value string) string {
+	return "echo " + key + "=" + value + " | sudo tee -a /etc/sysctl.d/92-pinfold.conf && sudo sysctl --system"
 }
 
 // nofile is the limit to which Go's runtime has raised ours, the hard one, without
@@ -232,7 +244,7 @@ func nofile(h *host) (int64, string) {
 	if hard >= 1<<62 {
 		return unlimited, how
 	}
-	return int64(hard) - 2*int64(highfd.Reserve(hard)), how //nolint:gosec // checked
+	return max(0, int64(hard)-2*int64(highfd.Reserve(hard))), how //nolint:gosec // checked
 }
 
 // rlimitNPROC is RLIMIT_NPROC, which package syscall does not name.

@@ -57,7 +57,7 @@ func TestRoomNamesWhatIsShort(t *testing.T) {
 		code          string
 		probed, fix   string // parts of
 	}{
-		"descriptors":     {nofile: 4096, code: "descriptors", probed: "need 15300", fix: "LimitNOFILE=17348"},
+		"descriptors":     {nofile: 4096, code: "descriptors", probed: "need 15032", fix: "LimitNOFILE=17080"},
 		"files":           {files: map[string]string{"proc/sys/fs/file-max": "50000"}, code: "files", probed: "/proc/sys/fs/file-max: 50000", fix: "fs.file-max=84096"},
 		"pid_max":         {files: map[string]string{"proc/sys/kernel/pid_max": "16384"}, code: "pid_max", probed: "20512", fix: "kernel.pid_max=20512"},
 		"threads-max":     {files: map[string]string{"proc/sys/kernel/threads-max": "16384"}, code: "threads-max", probed: "20512", fix: "kernel.threads-max=20512"},
@@ -102,7 +102,7 @@ func TestRoom(t *testing.T) {
 	if len(found) != 1 || found[0].Severity != OK || !strings.Contains(found[0].Probed, "8188") || !strings.Contains(found[0].Probed, "ids") {
 		t.Errorf("with plenty: %+v", found)
 	}
-	if found := roomHost(t, 0, nil, 17348, plenty).room(Demand{Sandboxes: 5000}); found[0].Severity != OK {
+	if found := roomHost(t, 0, nil, 17080, plenty).room(Demand{Sandboxes: 5000}); found[0].Severity != OK {
 		t.Errorf("with the descriptors that were said to be enough: %+v", found)
 	}
 	if found := h.room(Demand{Sandboxes: 9000}); len(found) != 1 || found[0].Code != "capacity.ids" {
@@ -143,5 +143,48 @@ func TestRoomOfThisHost(t *testing.T) {
 	}
 	if found := Room(Demand{Sandboxes: 1}); len(found) != 1 || found[0].Severity != OK {
 		t.Errorf("one sandbox: %+v", found)
+	}
+}
+
+// A server that may have few descriptors is told how many sandboxes fit, and never to have
+// none, which the configuration refuses.
+func TestRoomForFew(t *testing.T) {
+	for nofile, want := range map[uint64]string{160: "capacity.sandboxes: 21 in", 63: "", 64: ""} {
+		found := roomHost(t, 0, nil, nofile, plenty).room(Demand{Sandboxes: 100})
+		if len(found) != 1 || !strings.Contains(found[0].Fix, "LimitNOFILE=") || !strings.Contains(found[0].Fix, want) || strings.Contains(found[0].Fix, ": 0") {
+			t.Errorf("%d descriptors: %+v", nofile, found)
+		}
+		if first := strings.Contains(found[0].Means, "the first one"); first != (want == "") {
+			t.Errorf("%d descriptors: %s", nofile, found[0].Means)
+		}
+	}
+	found := roomHost(t, 0, map[string]string{"proc/meminfo": "MemTotal: 262144 kB\n"}, plenty, plenty).room(Demand{Sandboxes: 100})
+	if len(found) != 1 || found[0].Fix != "" {
+		t.Errorf("little memory: %+v", found)
+	}
+}
+
+// Every command that sets something for good leaves what the others have set, so that all
+// of them can be pasted, in any order and twice.
+func TestSettingsStayBesideEachOther(t *testing.T) {
+	h := roomHost(t, 0, map[string]string{"proc/sys/kernel/pid_max": "1000", "proc/sys/fs/file-max": "1000"}, plenty, plenty)
+	fixes := []string{}
+	for _, f := range h.room(Demand{Sandboxes: 5000}) {
+		fixes = append(fixes, f.Fix)
+	}
+	for _, q := range questions {
+		fixes = append(fixes, q.fix)
+	}
+	set := 0
+	for _, fix := range fixes {
+		if strings.Contains(fix, "sysctl.d") {
+			set++
+			if !strings.Contains(fix, "| sudo tee -a /etc/sysctl.d/92-pinfold.conf &&") {
+				t.Errorf("%s", fix)
+			}
+		}
+	}
+	if set != 5 {
+		t.Errorf("%d commands that set something", set)
 	}
 }

@@ -24,12 +24,12 @@ var questions = []question{
 	{
 		code: "userns.max", title: "user.max_user_namespaces allows them", good: Yes, bad: Problem, unknown: Info, ask: maxUserNamespaces,
 		means: "0 forbids user namespaces; each sandbox needs one",
-		fix:   "echo user.max_user_namespaces=15000 | sudo tee /etc/sysctl.d/90-pinfold.conf && sudo sysctl --system",
+		fix:   setSysctl("user.max_user_namespaces", "15000"),
 	},
 	{
 		code: "userns.debian", title: "Debian's switch lets ordinary users make user namespaces", good: Yes, bad: Problem, unknown: Info, ask: debianSwitch,
 		means: "kernel.unprivileged_userns_clone=0 forbids them to everybody but root",
-		fix:   "echo kernel.unprivileged_userns_clone=1 | sudo tee /etc/sysctl.d/90-pinfold.conf && sudo sysctl --system",
+		fix:   setSysctl("kernel.unprivileged_userns_clone", "1"),
 	},
 	{
 		code: "userns.apparmor", title: "AppArmor lets ordinary programs use user namespaces", good: Yes, bad: Problem, unknown: Info, ask: appArmor,
@@ -105,7 +105,7 @@ var questions = []question{
 	{
 		code: "core_pattern", title: "crashes start no program on the host", good: Yes, bad: Warning, unknown: Info, ask: corePattern,
 		means: "the kernel hands the memory of a crashed program to a handler that runs as root outside of every sandbox",
-		fix:   "echo kernel.core_pattern=core | sudo tee /etc/sysctl.d/91-pinfold.conf && sudo sysctl --system",
+		fix:   setSysctl("kernel.core_pattern", "core"),
 	},
 	{
 		code: "protected_links", title: "links in shared directories are protected", good: Yes, bad: Warning, unknown: Info, ask: protectedLinks,

@@ -43,9 +43,11 @@ func (c *call) place() (place, error) {
 	return place{s, name}, err
 }
 
-// notFile says what other files are.
-var notFile = map[string]string{
-	sandbox.FileDir: "a directory", sandbox.FileSymlink: "a symbolic link", sandbox.FileOther: "a pipe, a socket or a device",
+// notFile says what other files are, and how to get at what is behind them.
+var notFile = map[string]struct{ what, hint string }{
+	sandbox.FileDir:     {"a directory", "GET …/files/list lists it, GET …/archive brings it"},
+	sandbox.FileSymlink: {"a symbolic link", "only regular files can be read; GET …/files/stat says where it leads"},
+	sandbox.FileOther:   {"a pipe, a socket or a device", "only regular files can be read; a process inside can read it, and write what comes to a file"},
 }
 
 // span is a part of a file.
@@ -86,7 +88,8 @@ func setGate(h http.Header, r *sandbox.GateResult) {
 // cannot be read is an error; until then another file may be offered instead.
 func (c *call) offer(info sandbox.FileInfo) (living.Part, error) {
 	if info.Type != sandbox.FileRegular {
-		return living.Part{}, &sandbox.Error{Code: sandbox.CodeNotRegularFile, Field: "path", Message: "that is " + notFile[info.Type] + ", and no regular file", Hint: "GET …/files/list lists a directory, GET …/archive brings it"}
+		not := notFile[info.Type]
+		return living.Part{}, &sandbox.Error{Code: sandbox.CodeNotRegularFile, Field: "path", Message: "that is " + not.what + ", and no regular file", Hint: not.hint}
 	}
 	tag := fmt.Sprintf(`"%x-%x"`, info.Size, info.MTime.UnixNano())
 	h := c.w.Header()

@@ -41,6 +41,9 @@ type Identity struct {
 	// Allow are the endpoints that requests with the key may declare; nil: all that its
 	// tenant may.
 	Allow []string `json:"allow,omitzero"`
+	// Most is the most that a request may ask for, where the operator allows less than a
+	// limit's range.
+	Most sandbox.Limits `json:"most,omitzero"`
 }
 
 func get(path ...string) call {

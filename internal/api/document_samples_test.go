@@ -232,7 +232,7 @@ func samples() map[reflect.Type]any {
 		List[records.DayUsage]{Items: []records.DayUsage{{Day: "2026-11-22", Consumption: records.Consumption{Runs: 12, Sandboxes: 1, CPUMS: 4100, WallMS: 9000, MemoryMiBMS: 81000, OutputBytes: 2048}}}},
 		List[runs.LanguageInfo]{Items: []runs.LanguageInfo{{Name: "python", Title: "Python", Available: true, Version: "3.11.2", Aliases: []string{"py", "python3"}, Extensions: []string{".py"}}}},
 		List[driverInfo]{Items: []driverInfo{{Name: "native", Level: sandbox.LevelNamespace, Available: true, Features: []driverFeature{{Feature: "memory", Answer: "yes", Because: "a cgroup was made and limited"}}}}},
-		whoami{Tenant: "local", KeyID: "k5xg6y4cvb", Scopes: []string{"run", "sandbox"}, Allow: []string{"api.example.com"}},
+		whoami{Tenant: "local", KeyID: "k5xg6y4cvb", Scopes: []string{"run", "sandbox"}, Allow: []string{"api.example.com"}, Most: sandbox.Limits{OutputBytes: 8 << 20}},
 		health{Status: "ok"},
 		written{Written: 6},
 		archive.Summary{Files: 12, Directories: 3, Bytes: 40960},

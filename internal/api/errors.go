@@ -146,7 +146,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	for _, name := range []string{"Content-Length", "Content-Disposition", "Content-Encoding", "Accept-Ranges", "ETag"} {
 		h.Del(name)
 	}
-	writeJSON(w, status, sandbox.ErrorBody{Error: e})
+	writeJSON(w, status, sandbox.ErrorBody{Error: s.o.Engine.Within(e)})
 }
 
 // retryAfter is when to come back, in whole seconds, at least one.

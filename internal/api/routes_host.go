@@ -31,6 +31,8 @@ type (
 		// Allow are the endpoints that requests with the key may declare; nil: all that
 		// the tenant may.
 		Allow []string `json:"allow,omitzero"`
+		// Most is the most that a request may ask for, where a limit has less than its range.
+		Most sandbox.Limits `json:"most,omitzero"`
 	}
 )
 
@@ -67,7 +69,7 @@ func (s *server) hostRoutes() []route {
 			answers: []reply{jsonReply[whoami](http.StatusOK, "The tenant, and what the key may do.")},
 			example: `curl -s $SERVER/v1/whoami -H "Authorization: Bearer $KEY"`,
 			handle: func(c *call) error {
-				who := whoami{Tenant: c.who.Tenant, KeyID: c.who.KeyID, Scopes: append([]string{}, c.who.Scopes...)}
+				who := whoami{Tenant: c.who.Tenant, KeyID: c.who.KeyID, Scopes: append([]string{}, c.who.Scopes...), Most: c.o.Engine.Most()}
 				if c.who.Allow != nil {
 					who.Allow = []string{}
 				}

@@ -57,7 +57,7 @@ func (a *app) cpCommand() *cobra.Command {
 				return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 					box := c.Sandbox(to.id)
 					size, err := a.copyIn(ctx, box, args[0], to.path, endsInDir(args[1]))
-					return roomInSandbox(ctx, box, err, size)
+					return a.roomInSandbox(ctx, box, err, size)
 				})
 			}
 			if err := a.checkIDs("sbx", from.id); err != nil {

@@ -165,7 +165,8 @@ func (s flagWords) cause(c sandbox.Cause) sandbox.Cause {
 	met, _ := limitOf(c.Kind)
 	more, ok := c.Advice.Find(sandbox.FixSet)
 	limit, limits := strings.CutPrefix(more.Name, "limits.")
-	if another := limits && limit != met.Field; ok && c.Limit > 0 && !another {
+	_, operators := c.Advice.Find(sandbox.FixConfig) // and nobody else's to change
+	if another := limits && limit != met.Field; ok && c.Limit > 0 && !another && !operators {
 		c.Hint = s.words(more)
 	}
 	return c

@@ -105,10 +105,10 @@ func (a *app) logsText(ctx context.Context, p *client.Process, follow, raw bool)
 		return err
 	}
 	if info.StdoutTruncated {
-		a.say("%s", notKept("stdout", info.StdoutBytes, int64(counts[0])))
+		a.say("%s", notKept("stdout", info.StdoutBytes, int64(counts[0]), a.most(ctx, sandbox.CauseOutput)))
 	}
 	if info.StderrTruncated {
-		a.say("%s", notKept("stderr", info.StderrBytes, int64(counts[1])))
+		a.say("%s", notKept("stderr", info.StderrBytes, int64(counts[1]), a.most(ctx, sandbox.CauseOutput)))
 	}
 	return nil
 }
@@ -123,16 +123,17 @@ func (c *counter) Write(p []byte) (int, error) {
 }
 
 // notKept says that a stream began before what was shown of it.
-func notKept(stream string, all, shown int64) string {
-	return fmt.Sprintf("the first %d of %d bytes of %s are no longer kept; %s", all-shown, all, stream, keepProcessAdvice(all))
+func notKept(stream string, all, shown, keeps int64) string {
+	return fmt.Sprintf("the first %d of %d bytes of %s are no longer kept; %s", all-shown, all, stream, keepProcessAdvice(all, keeps))
 }
 
-// keepProcessAdvice is how that many bytes of a process's output are kept whole.
-func keepProcessAdvice(all int64) string {
-	if info, _ := limitOf(sandbox.CauseOutput); all <= info.Max {
-		return "exec --" + info.Flag + " " + sandbox.FormatSize(enough(all)) + " keeps as much"
+// keepProcessAdvice is how that many bytes of a process's output are kept whole, of which so
+// many can be.
+func keepProcessAdvice(all, keeps int64) string {
+	if all <= keeps {
+		return "exec " + keepFlag(all, keeps) + " keeps as much"
 	}
-	return "read them while they are written: pinfold logs --follow"
+	return noMore(keeps) + "read them while they are written: pinfold logs --follow"
 }
 
 // maxLogs is how much of a stream logs --json prints at most, the last of it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"io"
+	"math"
 	"unicode/utf8"
 
 	"pinfold/client"
@@ -106,7 +107,7 @@ func filesTooLarge(total int64) error {
 	e := &sandbox.Error{
 		Code: sandbox.CodeTooLarge, Field: filesField, Message: "more than " + sandbox.FormatSize(maxSentBytes) + " in all cannot go to a server with a run",
 	}
-	if room, ok := roomFor(disk); ok {
+	if room, ok := roomFor(disk, math.MaxInt64); ok {
 		e = e.WithAdvice(sandbox.Advise("pinfold create %s, then pinfold cp DATA SANDBOX: and pinfold exec", room))
 	}
 	return prefixed("--file", e)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ type reportOptions struct {
 	dir      string   // where artifacts went
 	patterns []string // which ones were asked for
 	kept     int64    // bytes that were passed on of each stream
+	keeps    int64    // the most that could have been, where one was cut
 	unasked  bool     // our stdin is a terminal, and was not passed on
 	here     bool     // what the program lacked may lie in this directory
 	inputs   []runs.Input
@@ -43,7 +45,7 @@ func (a *app) report(r *sandbox.Result, o reportOptions) {
 			a.say("a file that the program did not find is in this directory; %s copies it in", flag)
 		}
 	}
-	for _, line := range cuts(r, o.kept) {
+	for _, line := range cuts(r, o.kept, o.keeps) {
 		a.say("%s", line)
 	}
 	if r.Cleanup != nil {
@@ -150,7 +152,7 @@ func (a *app) artifactNotes(r *sandbox.Result, o reportOptions) {
 
 // cuts says which streams were cut, where, and what would keep them whole. A
 // program that was ended for its output has said so already.
-func cuts(r *sandbox.Result, kept int64) []string {
+func cuts(r *sandbox.Result, kept, keeps int64) []string {
 	if r.Cause.Kind == sandbox.CauseOutput {
 		return nil
 	}
@@ -169,20 +171,40 @@ func cuts(r *sandbox.Result, kept int64) []string {
 		}
 		line := fmt.Sprintf("%s%s was cut at %s of %s", whose, s.name, sandbox.FormatSize(kept), beside(s.all, kept, sandbox.UnitBytes))
 		if whose == "" {
-			line += "; " + keepAdvice(s.all)
+			line += "; " + keepAdvice(s.all, keeps)
 		}
 		lines = append(lines, line)
 	}
 	return lines
 }
 
-// keepAdvice is how that many bytes of output are kept whole.
-func keepAdvice(all int64) string {
-	info, _ := limitOf(sandbox.CauseOutput)
-	if all > info.Max {
-		return "write it to a file and take that out with --artifact"
+// keeps is the most that can be kept of a stream, if one was cut.
+func (a *app) keeps(ctx context.Context, r *sandbox.Result) int64 {
+	if !r.StdoutTruncated && !r.StderrTruncated {
+		return 0
 	}
-	return "--" + info.Flag + " " + sandbox.FormatSize(enough(all)) + " keeps it"
+	return a.most(ctx, sandbox.CauseOutput)
+}
+
+// keepAdvice is how that many bytes of output are kept whole, of which so many can be.
+func keepAdvice(all, keeps int64) string {
+	if all > keeps {
+		return noMore(keeps) + "write it to a file and take that out with --artifact"
+	}
+	return keepFlag(all, keeps) + " keeps it"
+}
+
+func keepFlag(all, keeps int64) string {
+	info, _ := limitOf(sandbox.CauseOutput)
+	return "--" + info.Flag + " " + sandbox.FormatSize(min(enough(all), keeps))
+}
+
+// noMore says that a server keeps no more of a stream.
+func noMore(keeps int64) string {
+	if info, _ := limitOf(sandbox.CauseOutput); keeps < info.Max {
+		return "the server keeps at most " + sandbox.FormatSize(keeps) + " (limits.max." + info.Field + " in its configuration); "
+	}
+	return ""
 }
 
 // enough is the next power of two, which FormatSize writes exactly.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 
@@ -19,23 +20,49 @@ func noRoom(err error) (more sandbox.Fix, ok bool) {
 	return e.Advice.Find(sandbox.FixSet)
 }
 
-// roomFor is the fix that makes room for so many bytes, if there is such a limit.
-func roomFor(bytes int64) (more sandbox.Fix, ok bool) {
+// roomFor is the fix that makes room for so many bytes, if so much may be asked for.
+func roomFor(bytes, most int64) (more sandbox.Fix, ok bool) {
 	info, _ := limitOf(sandbox.CauseDisk)
-	if bytes <= 0 || bytes > info.Max {
+	if bytes <= 0 || bytes > most {
 		return more, false
 	}
-	return sandbox.Set("limits."+info.Field, max(enough(bytes), info.Min)), true
+	return sandbox.Set("limits."+info.Field, min(max(enough(bytes), info.Min), most)), true
+}
+
+// most is the most of a limit that may be asked for: its range, or less where a server says
+// so.
+func (a *app) most(ctx context.Context, of sandbox.CauseKind) int64 {
+	info, _ := limitOf(of)
+	if !a.remote() {
+		return info.Max
+	}
+	c, err := a.connect()
+	if err != nil {
+		return info.Max
+	}
+	defer c.Close() //nolint:errcheck // idle connections only
+	who, err := c.WhoAmI(ctx)
+	if err != nil {
+		return info.Max
+	}
+	return cmp.Or(who.Most.Get(info.Field), info.Max)
 }
 
 // roomForInputs says an error of a run whose files did not fit with the flag that makes
 // room for them.
-func roomForInputs(err error, req runs.Request) error {
+func (a *app) roomForInputs(ctx context.Context, err error, req runs.Request) error {
 	met, _ := noRoom(err)
-	if met.Name != "limits.disk_bytes" || sandbox.AsError(err).Field == filesField {
+	if met.Name != "limits.disk_bytes" {
 		return err
 	}
-	more, ok := roomFor(req.Spec.Limits.WithDefaults().DiskBytes + sizeOf(req.Inputs))
+	most := a.most(ctx, sandbox.CauseDisk)
+	if sandbox.AsError(err).Field == filesField {
+		if bytesOf(met) > most {
+			return sandbox.AsError(err).WithHint("a sandbox of this server has a disk of at most " + sandbox.FormatSize(most))
+		}
+		return err
+	}
+	more, ok := roomFor(req.Spec.Limits.WithDefaults().DiskBytes+sizeOf(req.Inputs), most)
 	if !ok {
 		return err
 	}
@@ -55,11 +82,11 @@ func bytesOf(f sandbox.Fix) (n int64) {
 
 // roomInSandbox says an error of a copy that did not fit with the command that makes a
 // sandbox with room for it. A size below zero is not known.
-func roomInSandbox(ctx context.Context, box *client.Sandbox, err error, size int64) error {
+func (a *app) roomInSandbox(ctx context.Context, box *client.Sandbox, err error, size int64) error {
 	more, ok := noRoom(err)
 	if ok && more.Name == "limits.disk_bytes" && size >= 0 {
 		if info, iErr := box.Info(ctx); iErr == nil {
-			more, ok = roomFor(info.Limits.DiskBytes + size)
+			more, ok = roomFor(info.Limits.DiskBytes+size, a.most(ctx, sandbox.CauseDisk))
 		}
 	}
 	if !ok {

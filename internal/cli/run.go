@@ -233,7 +233,7 @@ func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *
 	case toldToGo(ctx, err):
 		return cancelled()
 	case err != nil:
-		return roomForInputs(err, req)
+		return a.roomForInputs(ctx, err, req)
 	}
 	if err := keepReceipt(f.receipt, result); err != nil {
 		return err
@@ -252,7 +252,7 @@ func (a *app) execute(ctx context.Context, f *runFlags, req runs.Request, sink *
 	a.report(a.speech.result(result), reportOptions{
 		verbose: f.verbose, dir: f.artifactsDir, patterns: req.Spec.Artifacts, kept: req.Spec.Limits.WithDefaults().OutputBytes,
 		here: true, inputs: req.Inputs, context: int64(f.contextBytes), asks: f.network.Mode == sandbox.NetworkAsk,
-		unasked: req.Streams.Stdin == nil && f.stdin == "" && isTerminal(a.Stdin),
+		keeps: a.keeps(ctx, result), unasked: req.Streams.Stdin == nil && f.stdin == "" && isTerminal(a.Stdin),
 	})
 	return out.lost()
 }

@@ -153,16 +153,16 @@ func (a *app) watchRun(ctx context.Context, c *client.Client, id string, f *runs
 		return a.writeJSON(r)
 	}
 	a.midLine = a.endsMidLine(r)
-	return a.ended(r, "")
+	return a.ended(ctx, r, "")
 }
 
 // ended says of a finished run what "run" would have said, and leaves with the
 // same exit status.
-func (a *app) ended(r *sandbox.Result, dir string) error {
+func (a *app) ended(ctx context.Context, r *sandbox.Result, dir string) error {
 	a.exit = exitStatus(r)
 	asked := a.runCommand() // what would change its end are flags of that one
 	r = flagWords{asked.Flags(), asked.Name()}.result(r)
-	a.report(r, reportOptions{kept: int64(max(len(r.Stdout), len(r.Stderr))), dir: dir})
+	a.report(r, reportOptions{keeps: a.keeps(ctx, r), kept: int64(max(len(r.Stdout), len(r.Stderr))), dir: dir})
 	return nil
 }
 
@@ -202,7 +202,7 @@ func (a *app) resultCommand() *cobra.Command {
 				if err := keepReceipt(receipt, r.Result); err != nil {
 					return err
 				}
-				return a.showResult(r.Result, dir, asJSON, raw)
+				return a.showResult(ctx, r.Result, dir, asJSON, raw)
 			})
 		},
 	}
@@ -217,7 +217,7 @@ func (a *app) resultCommand() *cobra.Command {
 }
 
 // showResult prints a result that was fetched.
-func (a *app) showResult(r *sandbox.Result, dir string, asJSON, raw bool) error {
+func (a *app) showResult(ctx context.Context, r *sandbox.Result, dir string, asJSON, raw bool) error {
 	if dir != "" {
 		sink, err := openArtifacts(dir)
 		if err != nil {
@@ -254,7 +254,7 @@ func (a *app) showResult(r *sandbox.Result, dir string, asJSON, raw bool) error 
 	if dir != "" && len(r.Artifacts) == 0 && len(r.ArtifactsSkipped) == 0 {
 		a.say("no files came out: a run on a server keeps only those that its --artifact PATTERN matches")
 	}
-	return a.ended(r, dir)
+	return a.ended(ctx, r, dir)
 }
 
 func (a *app) cancelCommand() *cobra.Command {

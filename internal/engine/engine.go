@@ -220,6 +220,14 @@ func (e *Engine) level(name string) string {
 	return ""
 }
 
+// Most is the most that a request may ask for, where no profile and no rule says less.
+func (e *Engine) Most() sandbox.Limits { return e.options.Policy.Max }
+
+// Within is an error whose advice names nothing that is more than that.
+func (e *Engine) Within(err *sandbox.Error) *sandbox.Error {
+	return sandbox.AsError(e.options.Policy.Most("", nil).Error(err, sandbox.Limits{}))
+}
+
 // Tools are the profiles that requests of a tenant can name, of those in only unless that is
 // nil.
 func (e *Engine) Tools(tenant string, only []string) []sandbox.Tool {

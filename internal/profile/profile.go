@@ -193,6 +193,9 @@ func (s Set) Rule(name string) *sandbox.PolicyRule {
 	return nil
 }
 
+// Limits are the most that requests which name a profile may ask for.
+func (s Set) Limits(name string) sandbox.Limits { return s[name].Limits }
+
 // Create is Run for a living sandbox.
 func (s Set) Create(tenant string, c sandbox.Create) (sandbox.Create, *sandbox.ProfileRef, error) {
 	if c.Profile == "" {

@@ -61,7 +61,7 @@ func (s *Session) larger(limit sandbox.CauseKind) sandbox.Advice {
 	if !ok { // it is as large as can be
 		return nil
 	}
-	return sandbox.Advise("make the sandbox with %s", more)
+	return sandbox.Advise("make a larger sandbox: %s", more)
 }
 
 // Lacks says that a directory holds nothing but what is known, where the host

@@ -14,12 +14,12 @@ func TestNoInodesIsNotAFullDisk(t *testing.T) {
 	s := &Session{Plan: driver.Plan{Limits: sandbox.Limits{Inodes: 16384}}}
 	s.Plan.Limits.DiskBytes = 1 << 20
 	noBlocks := &sandbox.Error{Code: sandbox.CodeTooLarge, Message: "a: " + wire.DiskFull}
-	if e := sandbox.AsError(s.RoomError(noBlocks)); e.Message != noBlocks.Message || e.Hint != `make the sandbox with "limits": {"disk_bytes": 2097152}` {
+	if e := sandbox.AsError(s.RoomError(noBlocks)); e.Message != noBlocks.Message || e.Hint != `make a larger sandbox: "limits": {"disk_bytes": 2097152}` {
 		t.Errorf("%+v", e)
 	}
 	full := &sandbox.Error{Code: sandbox.CodeTooLarge, Message: "a/b: " + wire.NoInodes}
 	e := sandbox.AsError(s.RoomError(full))
-	if e.Field != "limits.inodes" || e.Message != "a/b: the limit of 16384 inodes (files and directories) is reached" || e.Hint != `make the sandbox with "limits": {"inodes": 32768}` {
+	if e.Field != "limits.inodes" || e.Message != "a/b: the limit of 16384 inodes (files and directories) is reached" || e.Hint != `make a larger sandbox: "limits": {"inodes": 32768}` {
 		t.Errorf("%+v", e)
 	}
 	for _, other := range []error{nil, errors.New("x")} {

@@ -55,6 +55,11 @@ func changing(r *sandbox.PolicyResult) string {
 	return ""
 }
 
+// most is the most that requests for a sandbox like it may ask for.
+func (s *Sandbox) most() admission.Most {
+	return s.manager.policy.Most(s.request.Profile, s.info.Policy)
+}
+
 // allows holds what a command asks for against the limits that the operator's rules have
 // set for the sandbox.
 func (s *Sandbox) allows(c sandbox.Command) error {

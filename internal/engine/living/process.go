@@ -192,8 +192,8 @@ func (s *Sandbox) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return execution.CallerGone(ctx, err)
 	}
-	if known := sandbox.AsError(err); !errors.Is(err, guest.ErrGone) && !errors.Is(err, guest.ErrClosed) {
-		return known
+	if !errors.Is(err, guest.ErrGone) && !errors.Is(err, guest.ErrClosed) {
+		return sandbox.AsError(s.most().Error(err, s.info.Limits))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -301,6 +301,7 @@ func (p *Process) judge(e guest.Exit, err error) sandbox.Process {
 	r := p.describe()
 	var cause sandbox.Cause
 	r.Status, cause = verdict.Of(ev)
+	cause = p.sandbox.most().Cause(cause, ev.Limits)
 	cause = execution.Advise(r.Status, cause, "", p.sandbox.machine.Network(), p.output.Last(p.speaks(), execution.LastWords))
 	r.Cause, r.TimedOut = &cause, verdict.TimedOut(cause.Kind)
 	r.ExitCode, r.Signal = ev.Ending()

@@ -160,7 +160,7 @@ func (mg *Manager) make(ctx context.Context, tenant string, c sandbox.Create, fr
 	s.guest = s.machine.Greeted()
 	failpoint.Hit("create.machine")
 	if err := s.fill(ctx, from); err != nil {
-		return nil, err
+		return nil, s.most().Error(err, s.info.Limits)
 	}
 	s.recordMachine()
 	s.start(time.Since(start))
@@ -414,6 +414,7 @@ func (s *Sandbox) Destroy(ctx context.Context) (sandbox.Info, error) {
 
 // endFor destroys the sandbox for a reason. Only the first call does anything.
 func (s *Sandbox) endFor(cause sandbox.Cause) {
+	cause = s.most().Cause(cause, s.info.Limits)
 	s.mu.Lock()
 	if !s.stays() || s.left {
 		s.mu.Unlock()

@@ -90,12 +90,14 @@ func (rn *Runner) perform(ctx context.Context, j *job) (*sandbox.Result, error) 
 	j.result.Timings.QueueMS = execution.Milliseconds(time.Since(queued))
 	j.begun()
 	rn.observer.RunStarted(j.request.Tenant)
+	most := rn.policy.Most(j.spec.Profile, j.result.Policy)
 	if err := j.run(ctx); err != nil {
 		if ctx.Err() == nil {
-			return nil, rn.refused(ctx, err)
+			return nil, rn.refused(ctx, most.Error(err, j.spec.Limits))
 		}
 		j.cancelled(ctx)
 	}
+	j.result.Cause = most.Cause(j.result.Cause, j.spec.Limits)
 	j.passGate(ctx)
 	j.compare()
 	rn.observer.RunFinished(j.result)

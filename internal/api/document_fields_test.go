@@ -492,6 +492,7 @@ var fieldMeanings = map[string]string{
 	"Whoami.key_id":     "The part of the key that is not secret.",
 	"Whoami.scopes":     "What the key may do.",
 	"Whoami.allow":      "The endpoints that the key may declare at most, if it has a list of its own.",
+	"Whoami.most":       "The most that a request may ask for, where the operator allows less than a limit's range.",
 	"Health.status":     "ok or ready.",
 	"Health.version":    "Pinfold's version.",
 	"SignalBody.signal": `The signal: "SIGTERM", "TERM" or "15".`,

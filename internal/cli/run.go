@@ -19,9 +19,10 @@ const runLong = `Run one program in a fresh sandbox that is used once.
 
 FILE - reads the program from stdin. The program's own stdin is ours when that
 is a pipe or a file and FILE is not -; a terminal is passed on only with
---stdin -, and --stdin /dev/null gives none. stdout and stderr pass through as
-they come. On a terminal, control characters and escape sequences in them are
-shown as text; --raw passes them on.
+--stdin -, and --stdin /dev/null gives none. With --detach all of it is sent
+first, and a pipe from which nothing comes within a second is left alone.
+stdout and stderr pass through as they come. On a terminal, control characters
+and escape sequences in them are shown as text; --raw passes them on.
 
 Exit status: the program's own; 128+n when it died of its own signal n; 124
 when its time ran out; 137 when memory or another limit ended it; 125 when

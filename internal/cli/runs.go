@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -318,8 +319,14 @@ func (a *app) detach(ctx context.Context, f *runFlags, req runs.Request) error {
 	return a.with(ctx, func(ctx context.Context, c *client.Client) error {
 		spec := req.Spec
 		err := prepareRemote(&spec, req)
-		if err == nil && f.stdin != "" {
-			err = wholeStdin(&spec, req.Streams.Stdin)
+		stdin := req.Streams.Stdin
+		if stdin != nil && f.stdin == "" {
+			if stdin = begun(stdin); stdin == nil {
+				a.say("nothing came from stdin within %s, so the program has none; --stdin - waits for it", stdinBegins)
+			}
+		}
+		if err == nil && stdin != nil {
+			err = wholeStdin(&spec, stdin)
 		}
 		if err != nil {
 			return err
@@ -334,6 +341,25 @@ func (a *app) detach(ctx context.Context, f *runFlags, req runs.Request) error {
 		}
 		return a.writeLine(f.json, r, id)
 	})
+}
+
+// stdinBegins is how long we wait for the first byte of a stdin that nobody said is the
+// program's: under cron, ssh and CI it may be a pipe that stays open and says nothing.
+const stdinBegins = time.Second
+
+// begun is stdin once something of it has come, or its end; nil when nothing does.
+func begun(stdin io.Reader) io.Reader {
+	r, came := bufio.NewReader(stdin), make(chan struct{})
+	go func() {
+		_, _ = r.Peek(1) // an error comes again
+		close(came)
+	}()
+	select {
+	case <-came:
+		return r
+	case <-time.After(stdinBegins):
+		return nil
+	}
 }
 
 // wholeStdin puts all of stdin into the request: nobody is there later to pass it on.

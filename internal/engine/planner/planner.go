@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
@@ -96,6 +97,9 @@ func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string)
 		reports = append(reports, r)
 		var plan driver.Plan
 		if plan, refusal = driver.Choose(spec, template, reports, id); refusal == nil {
+			refusal = fewerFiles(d, spec.Limits.OpenFiles)
+		}
+		if refusal == nil {
 			return d, plan, nil
 		}
 	}
@@ -126,6 +130,19 @@ func required(refusal error, spec sandbox.MachineSpec, weaker bool) error {
 	}
 	e.Code = sandbox.CodeRequirementUnmet
 	return &e
+}
+
+// fewerFiles refuses more open files than a machine's processes can have: those of the host's
+// own kernel no more than this process, since none of theirs may raise it, whoever it is inside.
+func fewerFiles(d driver.Driver, asked int64) error {
+	var l syscall.Rlimit
+	if d.Abilities().Level == sandbox.LevelVM || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil || asked <= 0 || uint64(asked) <= l.Max {
+		return nil
+	}
+	return (&sandbox.Error{
+		Code: sandbox.CodeLimitInvalid, Field: "limits.open_files",
+		Message: fmt.Sprintf("%d is more than this host allows (the hard limit of open files of the process that makes sandboxes)", asked),
+	}).WithAdvice(sandbox.Advise("ask for at most %s; or raise it where Pinfold is started: LimitNOFILE in the unit, ulimit -n elsewhere", sandbox.Set("limits.open_files", l.Max)))
 }
 
 // PlanOn plans a machine of a driver, under the id.

@@ -1,7 +1,9 @@
 package planner
 
 import (
+	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 
 	"pinfold/internal/driver"
@@ -55,5 +57,30 @@ func TestLevels(t *testing.T) {
 				t.Errorf("%+v", err)
 			}
 		})
+	}
+}
+
+// More open files than this process may have are refused beforehand, with how many there may
+// be; a virtual machine's kernel has a limit of its own.
+func TestFewerFilesThanAskedFor(t *testing.T) {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil || l.Max >= 1<<20 {
+		t.Skip("there is no limit to meet", l.Max, err)
+	}
+	own := fake.New(fake.Options{Name: "own", Level: sandbox.LevelVM})
+	host := fake.New(fake.Options{Name: "host"})
+	spec := sandbox.Spec{Code: "x", Limits: sandbox.Limits{OpenFiles: int64(l.Max)}}.WithDefaults() //nolint:gosec // just compared
+	if _, _, err := New([]driver.Driver{host}, imagetest.Templates, nil).Plan(t.Context(), spec.Machine(), "id"); err != nil {
+		t.Errorf("as many as there are: %v", err)
+	}
+	spec.Limits.OpenFiles++
+	_, _, err := New([]driver.Driver{host}, imagetest.Templates, nil).Plan(t.Context(), spec.Machine(), "id")
+	e := sandbox.AsError(err)
+	if err == nil || e.Code != sandbox.CodeLimitInvalid || e.Field != "limits.open_files" || !strings.Contains(e.Hint, fmt.Sprintf(`{"open_files": %d}`, l.Max)) {
+		t.Errorf("%+v", e)
+	}
+	d, _, err := New([]driver.Driver{host, own}, imagetest.Templates, nil).Plan(t.Context(), spec.Machine(), "id")
+	if err != nil || d.Name() != "own" {
+		t.Errorf("a virtual machine: %v %v", d, err)
 	}
 }

@@ -61,6 +61,13 @@ func (j *forkJudge) flood(now time.Time, u driver.Usage, limit int64, meter driv
 	if took < floodInterval {
 		return false
 	}
+	j.interval(took, u, limit, meter)
+	j.begun, j.at = now, u
+	return false
+}
+
+// interval judges one interval, at its end.
+func (j *forkJudge) interval(took time.Duration, u driver.Usage, limit int64, meter driver.TaskMeter) {
 	flooded := j.flooded(took, u, limit)
 	var tasks map[int]taskTime
 	if flooded || j.floods > 0 {
@@ -77,8 +84,7 @@ func (j *forkJudge) flood(now time.Time, u driver.Usage, limit int64, meter driv
 	default:
 		j.floods, j.slept, tasks = 0, 0, nil
 	}
-	j.begun, j.at, j.tasks = now, u, tasks
-	return false
+	j.tasks = tasks
 }
 
 // look is what each task has used until now; nil where tasks cannot be seen.

@@ -90,19 +90,18 @@ func (f *serveFlags) complete(cmd *cobra.Command) {
 // load reads the file, if one was named, puts the flags over it and checks
 // the whole.
 func (f *serveFlags) load() (*config.Config, error) {
-	c := config.Default()
+	c, err := config.Default(), error(nil)
 	if f.config != "" {
-		var err error
 		c, err = config.Load(f.config)
 		if errors.Is(err, fs.ErrNotExist) {
 			err = sandbox.AsError(err).WithHint("name a file that is there, or leave --config out for the defaults")
 		}
-		if err != nil {
+		if c == nil {
 			return nil, err
 		}
 	}
 	c.Override(f.over)
-	return c, c.Validate()
+	return c, errors.Join(err, c.Validate())
 }
 
 func (a *app) serve(cmd *cobra.Command, f *serveFlags) error {

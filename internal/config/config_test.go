@@ -431,3 +431,39 @@ func TestOutputIsBoundedByDefault(t *testing.T) {
 		t.Errorf("another limit took the bound away: %v", err)
 	}
 }
+
+// All that is wrong with a file is told at once: keys that are not known, values that cannot be
+// read and those out of range, each in its line, and nothing that only follows from another.
+func TestAllThatIsWrongIsTold(t *testing.T) {
+	const text = `capacty: {}
+foo: 1
+limits:
+  max:
+    memory: 1GiB
+    processes: many
+    inodes: 1
+capacity:
+  memory: 99999999999TiB
+  cpus: 999999999
+  queue_timeout: 0s
+ttl:
+  default: soon
+listen: [[], "127.0.0.1:1"]
+pools:
+  - name: a
+    languge: python
+`
+	c, err := Parse("f.yaml", []byte(text))
+	if c == nil || err == nil {
+		t.Fatalf("%v, %v", c, err)
+	}
+	all := errors.Join(err, c.Validate()).Error()
+	for _, want := range []string{":1:1: ", ":2:1: ", ":5:5: ", ":6:16: ", ":7:13: ", ":9:11: ", ":10:9: ", ":11:18: ", ":13:12: ", ":14:10: ", ":17:5: "} {
+		if !strings.Contains(all, "f.yaml"+want) {
+			t.Errorf("nothing about %s", want)
+		}
+	}
+	if n := strings.Count(all, "\n") + 1; n != 11 {
+		t.Errorf("%d errors:\n%s", n, all)
+	}
+}

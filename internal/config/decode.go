@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -22,6 +23,7 @@ import (
 type decoder struct {
 	name  string
 	where map[string]position
+	wrong []error // what was found so far; the rest is read all the same
 }
 
 // Bounds on what a file may hold. They are far beyond what anybody writes.
@@ -34,7 +36,16 @@ func (d *decoder) root(n *yaml.Node, c *Config) error {
 	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" {
 		return nil
 	}
-	return d.value(n, reflect.ValueOf(c).Elem(), "")
+	d.note(d.value(n, reflect.ValueOf(c).Elem(), ""))
+	return errors.Join(d.wrong...)
+}
+
+// note keeps an error, and says whether there is none.
+func (d *decoder) note(err error) bool {
+	if err != nil {
+		d.wrong = append(d.wrong, err)
+	}
+	return err == nil
 }
 
 // value decodes one node. A null leaves the default: that is what a key with
@@ -84,9 +95,7 @@ func (d *decoder) pairs(n *yaml.Node, at string, f func(key string, value *yaml.
 			return d.errorAt(key, where, "is given twice; the first time in line %d", line)
 		}
 		seen[key.Value] = key.Line
-		if err := f(key.Value, n.Content[i+1]); err != nil {
-			return d.placed(err, key)
-		}
+		d.note(d.placed(f(key.Value, n.Content[i+1]), key))
 	}
 	return nil
 }
@@ -162,11 +171,13 @@ func elsewhere(t reflect.Type, key, at string) (paths []string) {
 func (d *decoder) byName(n *yaml.Node, v reflect.Value, at string) error {
 	v.Set(reflect.MakeMap(v.Type()))
 	return d.pairs(n, at, func(key string, value *yaml.Node) error {
-		elem := reflect.New(v.Type().Elem()).Elem()
+		elem, before := reflect.New(v.Type().Elem()).Elem(), len(d.wrong)
 		if err := d.value(value, elem, join(at, sandbox.SafeText(key, 60))); err != nil {
 			return err
 		}
-		v.SetMapIndex(reflect.ValueOf(key), elem)
+		if len(d.wrong) == before { // else half of it is missing
+			v.SetMapIndex(reflect.ValueOf(key), elem)
+		}
 		return nil
 	})
 }
@@ -178,19 +189,19 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, at string) error {
 	if len(n.Content) > maxItems {
 		return d.errorAt(n, at, "has more than %d values", maxItems)
 	}
-	out := reflect.MakeSlice(v.Type(), 0, len(n.Content))
+	out, before := reflect.MakeSlice(v.Type(), 0, len(n.Content)), len(d.wrong)
 	for i, item := range n.Content {
 		where := at + "[" + strconv.Itoa(i) + "]"
 		elem := reflect.New(v.Type().Elem()).Elem()
 		if item.Kind == yaml.ScalarNode && item.ShortTag() == "!!null" {
-			return d.errorAt(item, where, "is empty")
+			d.note(d.errorAt(item, where, "is empty"))
+		} else if d.note(d.value(item, elem, where)) {
+			out = reflect.Append(out, elem)
 		}
-		if err := d.value(item, elem, where); err != nil {
-			return err
-		}
-		out = reflect.Append(out, elem)
 	}
-	v.Set(out)
+	if len(d.wrong) == before { // else it is another list
+		v.Set(out)
+	}
 	return nil
 }
 
@@ -242,6 +253,7 @@ func (d *decoder) scalar(n *yaml.Node, v reflect.Value, at string) error {
 		return d.errorAt(n, at, "is longer than %d bytes", maxString)
 	}
 	if err := set(v, n); err != nil {
+		delete(d.where, at) // as if it were not there, for what is checked later
 		known := *sandbox.AsError(err)
 		known.Code, known.Field = sandbox.CodeConfigInvalid, at
 		known.Message = d.place(n) + ": " + known.Message
@@ -261,11 +273,15 @@ func set(v reflect.Value, n *yaml.Node) error {
 		if err == nil && ms > math.MaxInt64/int64(time.Millisecond) {
 			err = notA()
 		}
-		v.SetInt(ms * int64(time.Millisecond))
+		if err == nil {
+			v.SetInt(ms * int64(time.Millisecond))
+		}
 		return err
 	case Size:
 		size, err := sandbox.ParseSize(n.Value)
-		v.SetInt(size)
+		if err == nil {
+			v.SetInt(size)
+		}
 		return err
 	case string:
 		v.SetString(n.Value)

@@ -26,7 +26,8 @@ type position struct{ line, column int }
 
 // Load reads a file over the defaults. It does not call Validate: the command
 // line may still change what the file says. Errors have code config_invalid
-// and name the file, the line and the column.
+// and name the file, the line and the column. They are joined; what could be read
+// comes with those about keys and values.
 func Load(path string) (*Config, error) {
 	data, err := read(path)
 	if err != nil {

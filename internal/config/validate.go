@@ -182,10 +182,7 @@ func (c *Config) checkCapacity() error {
 		number{"capacity.queue", float64(k.Queue), 1, maxObjects},
 		number{"capacity.detached", float64(k.Detached), 1, maxObjects},
 	)
-	if err != nil {
-		return err
-	}
-	return c.checkTime("capacity.queue_timeout", k.QueueTimeout, time.Millisecond, time.Hour)
+	return errors.Join(err, c.checkTime("capacity.queue_timeout", k.QueueTimeout, time.Millisecond, time.Hour))
 }
 
 const maxWord = 40
@@ -220,10 +217,7 @@ func (c *Config) checkQuota(at string, q Quota) error {
 }
 
 func (c *Config) checkLimits() error {
-	if err := c.checkLimitSet("limits.default", c.Limits.Default); err != nil {
-		return err
-	}
-	if err := c.checkLimitSet("limits.max", c.Limits.Max); err != nil {
+	if err := errors.Join(c.checkLimitSet("limits.default", c.Limits.Default), c.checkLimitSet("limits.max", c.Limits.Max)); err != nil {
 		return err
 	}
 	for _, info := range sandbox.LimitTable() {
@@ -240,6 +234,7 @@ func (c *Config) checkLimits() error {
 }
 
 func (c *Config) checkLimitSet(at string, l sandbox.Limits) error {
+	var wrong []error
 	for _, info := range sandbox.LimitTable() {
 		field, v := at+"."+info.Field, l.Get(info.Field)
 		if v == 0 && !c.given(field) {
@@ -247,18 +242,18 @@ func (c *Config) checkLimitSet(at string, l sandbox.Limits) error {
 		}
 		if err := info.Check(v); err != nil {
 			e := sandbox.AsError(err)
-			return c.at(field, "%s", e.Message).WithHint(e.Hint)
+			wrong = append(wrong, c.at(field, "%s", e.Message).WithHint(e.Hint))
 		}
 	}
 	field := at + ".cpus"
 	if l.CPUs == 0 && !c.given(field) {
-		return nil
+		return errors.Join(wrong...)
 	}
 	if err := sandbox.CheckCPUs(l.CPUs); err != nil {
 		e := sandbox.AsError(err)
-		return c.at(field, "%s", e.Message).WithHint(e.Hint)
+		wrong = append(wrong, c.at(field, "%s", e.Message).WithHint(e.Hint))
 	}
-	return nil
+	return errors.Join(wrong...)
 }
 
 func (c *Config) checkTime(field string, v, least, most time.Duration) error {
@@ -273,6 +268,7 @@ func (c *Config) checkTime(field string, v, least, most time.Duration) error {
 
 func (c *Config) checkTimes() error {
 	const least, most = sandbox.MinTTLMS * time.Millisecond, sandbox.MaxTTLMS * time.Millisecond
+	var wrong []error
 	for _, t := range []struct {
 		field          string
 		v, least, most time.Duration
@@ -283,11 +279,9 @@ func (c *Config) checkTimes() error {
 		{"snapshots.ttl", c.Snapshots.TTL, time.Minute, 10 * 366 * 24 * time.Hour},
 		{"drain_timeout", c.DrainTimeout, 0, 24 * time.Hour},
 	} {
-		if err := c.checkTime(t.field, t.v, t.least, t.most); err != nil {
-			return err
-		}
+		wrong = append(wrong, c.checkTime(t.field, t.v, t.least, t.most))
 	}
-	return nil
+	return errors.Join(wrong...)
 }
 
 const (

@@ -59,12 +59,18 @@ func Check(ctx context.Context, c *config.Config, o Options) []Finding {
 	return append(found, checkDrivers(ctx, o)...)
 }
 
+// maxWrong bounds what is said of one configuration.
+const maxWrong = 20
+
 // Misconfigured are the findings about a configuration, given the error of
 // reading it: one for each thing that is wrong. There is nothing else to look at.
 func Misconfigured(err error) (found []Finding) {
 	if all, ok := err.(interface{ Unwrap() []error }); ok { // what was joined, and no more
 		for _, one := range all.Unwrap() {
 			found = append(found, Misconfigured(one)...)
+		}
+		if len(found) > maxWrong {
+			found = append(found[:maxWrong], Finding{What: "configuration", Detail: "there is more, which is said once these are mended"})
 		}
 		return found
 	}

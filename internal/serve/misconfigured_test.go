@@ -11,6 +11,13 @@ func TestMisconfigured(t *testing.T) {
 	if len(found) != 3 || found[0].OK || found[2].Detail != "three" {
 		t.Fatalf("%+v", found)
 	}
+	many := make([]error, 100)
+	for i := range many {
+		many[i] = errors.New("one of many")
+	}
+	if found := Misconfigured(errors.Join(errors.Join(many...), errors.New("last"))); len(found) != maxWrong+1 || found[maxWrong].OK {
+		t.Errorf("%d findings", len(found))
+	}
 	if found := Misconfigured(errors.New("alone")); len(found) != 1 {
 		t.Fatalf("%+v", found)
 	}

@@ -26,23 +26,31 @@ Module.runMain = (main = process.argv[1]) => {
 };
 
 for (const extension of [".ts", ".mts", ".cts"]) {
-  Module._extensions[extension] = (module, file) =>
+  Module._extensions[extension] = (module, file) => {
+    nameTypeScript();
     compile(module, file, translate(fs.readFileSync(file, "utf8"), file, ["typescript", "imports"]));
+  };
 }
 
-// TypeScript names the module "./a.ts" as "./a.js", after what it becomes.
-const resolve = Module._resolveFilename;
-Module._resolveFilename = function (request, parent, ...rest) {
-  // What fails is not thrown again here: Node shows the place of the throw.
-  if (!parent || !isTypeScript(parent.filename ?? "") || !/\.[mc]?js$/.test(request)) {
-    return resolve.call(this, request, parent, ...rest);
-  }
-  try {
-    return resolve.call(this, request, parent, ...rest);
-  } catch {
-    return resolve.call(this, request.replace(/js$/, "ts"), parent, ...rest);
-  }
-};
+// TypeScript names the module "./a.ts" as "./a.js", after what it becomes. Programs
+// without any have no line of ours in their traces.
+let named = false;
+function nameTypeScript() {
+  if (named) return;
+  named = true;
+  const resolve = Module._resolveFilename;
+  Module._resolveFilename = function (request, parent, ...rest) {
+    // What fails is not thrown again here: Node shows the place of the throw.
+    if (!parent || !isTypeScript(parent.filename ?? "") || !/\.[mc]?js$/.test(request)) {
+      return resolve.call(this, request, parent, ...rest);
+    }
+    try {
+      return resolve.call(this, request, parent, ...rest);
+    } catch {
+      return resolve.call(this, request.replace(/js$/, "ts"), parent, ...rest);
+    }
+  };
+}
 
 // Node without require(esm) does not look whether a .js file is an ES module.
 if (!process.features.require_module) {

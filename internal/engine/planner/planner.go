@@ -132,12 +132,16 @@ func required(refusal error, spec sandbox.MachineSpec, weaker bool) error {
 	return &e
 }
 
-// fewerFiles refuses more open files than a machine's processes can have: those of the host's
-// own kernel no more than this process, since none of theirs may raise it, whoever it is inside.
+// fewerFiles refuses more open files than a machine's processes can have: those that descend
+// from this one no more than it, since none of them may raise it, whoever it is inside.
 func fewerFiles(d driver.Driver, asked int64) error {
+	switch d.Abilities().Level {
+	case sandbox.LevelContainer, sandbox.LevelKernel, sandbox.LevelVM:
+		return nil // an engine starts it, or its kernel keeps the limit
+	}
 	var l syscall.Rlimit
 	known := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) == nil
-	if d.Abilities().Level == sandbox.LevelVM || !known || asked <= 0 || uint64(asked) <= l.Max {
+	if !known || asked <= 0 || uint64(asked) <= l.Max {
 		return nil
 	}
 	return (&sandbox.Error{

@@ -270,13 +270,14 @@ func set(v reflect.Value, n *yaml.Node) error {
 	switch v.Interface().(type) {
 	case time.Duration:
 		ms, err := sandbox.ParseTime(n.Value)
-		if err == nil && ms > math.MaxInt64/int64(time.Millisecond) {
-			err = notA()
+		switch {
+		case err != nil:
+			return err
+		case ms > math.MaxInt64/int64(time.Millisecond):
+			return notA()
 		}
-		if err == nil {
-			v.SetInt(ms * int64(time.Millisecond))
-		}
-		return err
+		v.SetInt(ms * int64(time.Millisecond))
+		return nil
 	case Size:
 		size, err := sandbox.ParseSize(n.Value)
 		if err == nil {

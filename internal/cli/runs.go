@@ -320,7 +320,7 @@ func (a *app) detach(ctx context.Context, f *runFlags, req runs.Request) error {
 		spec := req.Spec
 		err := prepareRemote(&spec, req)
 		stdin := req.Streams.Stdin
-		if stdin != nil && f.stdin == "" {
+		if err == nil && stdin != nil && f.stdin == "" {
 			if stdin = begun(stdin); stdin == nil {
 				a.say("nothing came from stdin within %s, so the program has none; --stdin - waits for it", stdinBegins)
 			}

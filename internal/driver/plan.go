@@ -75,7 +75,7 @@ func Choose(spec sandbox.MachineSpec, template image.Template, reports []Report,
 	}
 	e := &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: "no driver can make this sandbox here"}
 	for i, r := range refusals {
-		if r.Code == sandbox.CodeRequirementUnmet || r.Code == sandbox.CodeNetworkUnsupported { // without that there would be one
+		if r.Code == sandbox.CodeRequirementUnmet || r.Code == sandbox.CodeNetworkUnsupported || r.Code == sandbox.CodeLimitInvalid { // without that there would be one
 			e.Code, e.Field = r.Code, r.Field
 		}
 		e.Message += "; " + reports[i].Driver + ": " + r.Message

@@ -153,14 +153,18 @@ func (h *harness) seesTasks(b *box, processes int64) {
 	if meter == nil {
 		return
 	}
-	seen := int64(0)
-	meter.EachTask(func(_ int, cpu, _ int64) {
-		if cpu > 0 {
-			seen++
-		}
-	})
-	if tasks := b.usage().Processes; seen < processes || seen > tasks {
-		h.Errorf("the host sees %d tasks that have run, of %d and at least %d processes", seen, tasks, processes)
+	var seen int64
+	tasks := b.until("the time that each task took", func(driver.Usage) bool { // some may not have run yet
+		seen = 0
+		meter.EachTask(func(_ int, cpu, _ int64) {
+			if cpu > 0 {
+				seen++
+			}
+		})
+		return seen >= processes
+	}).Processes
+	if seen > tasks {
+		h.Errorf("the host sees %d tasks that have run, of %d", seen, tasks)
 	}
 }
 

@@ -143,7 +143,7 @@ func (m *machine) EachTask(visit func(task int, cpu, system int64)) {
 		return
 	}
 	var pids []int
-	for _, p := range proctree.Below(agent) {
+	for _, p := range proctree.Some(agent, int(crowd*m.plan.Limits.Processes)) {
 		pids = append(pids, p.PID)
 	}
 	proctree.EachTask(pids, visit)

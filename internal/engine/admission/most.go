@@ -20,12 +20,17 @@ type bound struct {
 func (p Policy) Most(profile string, ruled *sandbox.PolicyResult) Most {
 	m := Most{{p.Max, func(field string) sandbox.Fix { return sandbox.Config("limits.max." + field) }}}
 	if profile != "" {
-		m = append(m, bound{p.Profiles.Limits(profile), func(string) sandbox.Fix { return sandbox.Text("the profile " + profile) }})
+		m = m.And(p.Profiles.Limits(profile), "the profile "+profile)
 	}
 	if ruled != nil {
-		m = append(m, bound{ruled.Limits, func(string) sandbox.Fix { return sandbox.Text("the operator's policy") }})
+		m = m.And(ruled.Limits, "the operator's policy")
 	}
 	return m
+}
+
+// And is what somebody's limits leave of it.
+func (m Most) And(limits sandbox.Limits, whose string) Most {
+	return append(m, bound{limits, func(string) sandbox.Fix { return sandbox.Text(whose) }})
 }
 
 // of is the most of one limit, 0 for none, and who says so.

@@ -31,10 +31,10 @@ func (s *Sandbox) timeUp() {
 	case !s.stays():
 	case !now.Before(s.expires):
 		lived := now.Sub(s.info.CreatedAt).Milliseconds()
-		cause = timeCause(sandbox.CauseTTL, "ttl_ms", s.expires.Sub(s.info.CreatedAt).Milliseconds(), lived, fmt.Sprintf("it lived %dms", lived))
+		cause = s.timeCause(sandbox.CauseTTL, "ttl_ms", s.expires.Sub(s.info.CreatedAt).Milliseconds(), lived, fmt.Sprintf("it lived %dms", lived))
 	case s.info.State == sandbox.StateRunning && s.busy == 0 && now.Sub(s.used) >= s.idle():
 		unused := now.Sub(s.used).Milliseconds()
-		cause = timeCause(sandbox.CauseIdle, "idle_ms", s.info.IdleMS, unused, fmt.Sprintf("no operation for %dms", unused))
+		cause = s.timeCause(sandbox.CauseIdle, "idle_ms", s.info.IdleMS, unused, fmt.Sprintf("no operation for %dms", unused))
 	default:
 		s.timer.Reset(s.untilEnd(now) + time.Millisecond)
 	}
@@ -45,9 +45,12 @@ func (s *Sandbox) timeUp() {
 }
 
 // timeCause is the end of a sandbox whose time in a field, in milliseconds, is over.
-func timeCause(kind sandbox.CauseKind, field string, limit, observed int64, evidence string) *sandbox.Cause {
-	c := sandbox.Cause{Kind: kind, Limit: limit, Observed: observed, Evidence: evidence}.
-		WithAdvice(sandbox.Advise("extend it while you use it, or ask for more time: %s", sandbox.Set(field, min(2*limit, sandbox.MaxTTLMS))))
+func (s *Sandbox) timeCause(kind sandbox.CauseKind, field string, limit, observed int64, evidence string) *sandbox.Cause {
+	advice := sandbox.Advise("extend it while you use it")
+	if most := s.manager.maxTTL.Milliseconds(); limit < most {
+		advice = sandbox.Advise("extend it while you use it, or ask for more time: %s", sandbox.Set(field, min(2*limit, most)))
+	}
+	c := sandbox.Cause{Kind: kind, Limit: limit, Observed: observed, Evidence: evidence}.WithAdvice(advice)
 	return &c
 }
 

@@ -57,7 +57,11 @@ func changing(r *sandbox.PolicyResult) string {
 
 // most is the most that requests for a sandbox like it may ask for.
 func (s *Sandbox) most() admission.Most {
-	return s.manager.policy.Most(s.request.Profile, s.info.Policy)
+	m := s.manager.policy.Most(s.request.Profile, s.info.Policy)
+	if s.request.Profile != "" { // whose commands may have no more than it (profile.Command)
+		m = m.And(s.request.Limits, "the sandbox")
+	}
+	return m
 }
 
 // allows holds what a command asks for against the limits that the operator's rules have

@@ -94,12 +94,12 @@ func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string)
 		if err != nil {
 			return nil, driver.Plan{}, err
 		}
+		if r.Blocked == nil {
+			r.Blocked = fewerFiles(d, spec.Limits.OpenFiles)
+		}
 		reports = append(reports, r)
 		var plan driver.Plan
 		if plan, refusal = driver.Choose(spec, template, reports, id); refusal == nil {
-			refusal = fewerFiles(d, spec.Limits.OpenFiles)
-		}
-		if refusal == nil {
 			return d, plan, nil
 		}
 	}
@@ -121,6 +121,8 @@ func (p *Planner) Plan(ctx context.Context, spec sandbox.MachineSpec, id string)
 func required(refusal error, spec sandbox.MachineSpec, weaker bool) error {
 	e := *sandbox.AsError(refusal)
 	switch {
+	case e.Code == sandbox.CodeLimitInvalid:
+		return refusal // those are no help
 	case weaker:
 		e.Field = "isolation"
 	case spec.Driver != sandbox.DriverAuto && e.Code == sandbox.CodeDriverUnavailable:
@@ -134,7 +136,7 @@ func required(refusal error, spec sandbox.MachineSpec, weaker bool) error {
 
 // fewerFiles refuses more open files than a machine's processes can have: those that descend
 // from this one no more than it, since none of them may raise it, whoever it is inside.
-func fewerFiles(d driver.Driver, asked int64) error {
+func fewerFiles(d driver.Driver, asked int64) *sandbox.Error {
 	switch d.Abilities().Level {
 	case sandbox.LevelContainer, sandbox.LevelKernel, sandbox.LevelVM:
 		return nil // an engine starts it, or its kernel keeps the limit

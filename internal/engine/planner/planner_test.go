@@ -79,8 +79,17 @@ func TestFewerFilesThanAskedFor(t *testing.T) {
 	if err == nil || e.Code != sandbox.CodeLimitInvalid || e.Field != "limits.open_files" || !strings.Contains(e.Hint, fmt.Sprintf(`{"open_files": %d}`, l.Max)) {
 		t.Errorf("%+v", e)
 	}
-	d, _, err := New([]driver.Driver{host, own}, imagetest.Templates, nil).Plan(t.Context(), spec.Machine(), "id")
-	if err != nil || d.Name() != "own" {
-		t.Errorf("a virtual machine: %v %v", d, err)
+	d, plan, err := New([]driver.Driver{host, own}, imagetest.Templates, nil).Plan(t.Context(), spec.Machine(), "id")
+	if err != nil || d.Name() != "own" || plan.Posture.Driver != "own" {
+		t.Errorf("a virtual machine: %v %+v %v", d, plan.Posture, err)
+	}
+	other := fake.New(fake.Options{Name: "other"})
+	weak := fake.New(fake.Options{Name: "weak", Level: sandbox.LevelProcess})
+	spec.Isolation = sandbox.LevelNamespace
+	for _, drivers := range [][]driver.Driver{{host, other}, {host, weak}} {
+		_, _, err := New(drivers, imagetest.Templates, nil).Plan(t.Context(), spec.Machine(), "id")
+		if e := sandbox.AsError(err); err == nil || e.Code != sandbox.CodeLimitInvalid || e.Field != "limits.open_files" {
+			t.Errorf("%+v", e)
+		}
 	}
 }

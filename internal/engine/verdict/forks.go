@@ -42,7 +42,7 @@ type forkJudge struct {
 	floods int          // intervals in a row
 	slept  int          // intervals since the last of them
 
-	tasks map[int]taskTime // at the beginning of the interval; nil: they were not looked at
+	before map[int]taskTime // the tasks when the interval began; nil: they were not looked at
 }
 
 // taskTime is CPU time of one task, all of it and the kernel's, in nanoseconds.
@@ -57,11 +57,10 @@ func (j *forkJudge) flood(now time.Time, u driver.Usage, limit int64, meter driv
 	if j.floods >= floodIntervals && j.goesOn(u, limit) {
 		return true
 	}
-	took := now.Sub(j.begun)
-	if took < floodInterval {
+	if now.Sub(j.begun) < floodInterval {
 		return false
 	}
-	j.interval(took, u, limit, meter)
+	j.interval(now.Sub(j.begun), u, limit, meter)
 	j.begun, j.at = now, u
 	return false
 }
@@ -69,46 +68,55 @@ func (j *forkJudge) flood(now time.Time, u driver.Usage, limit int64, meter driv
 // interval judges one interval, at its end.
 func (j *forkJudge) interval(took time.Duration, u driver.Usage, limit int64, meter driver.TaskMeter) {
 	flooded := j.flooded(took, u, limit)
-	var tasks map[int]taskTime
+	var here map[int]taskTime
 	if flooded || j.floods > 0 {
-		tasks = look(meter)
+		here = look(meter)
 	}
 	switch {
-	case flooded && j.floods == 0 && tasks != nil:
-		j.floods = 1 // who asks is seen from now on
-	case flooded && j.manyAsk(tasks, took, u, limit):
+	case flooded && here != nil && j.before == nil: // who asks is seen from now on
+		j.before = here
+		if !u.ProcessesFull {
+			j.floods = 1
+		}
+	case flooded && j.manyAsk(here, took, u, limit):
 		j.floods += int(took / floodInterval) // the readings of a busy host are far apart
-		j.slept = 0
+		j.slept, j.before = 0, here
 	case j.floods > 0 && j.slept < floodSleep && j.sleeps(took, u, limit):
 		j.slept++
+		j.before = here
 	default:
-		j.floods, j.slept, tasks = 0, 0, nil
+		j.floods, j.slept, j.before = 0, 0, nil
 	}
-	j.tasks = tasks
 }
 
-// look is what each task has used until now; nil where tasks cannot be seen.
+// look is nil where tasks cannot be seen, or none with the time that it took to become one.
 func look(meter driver.TaskMeter) map[int]taskTime {
 	if meter == nil {
 		return nil
 	}
-	all := map[int]taskTime{}
-	meter.EachTask(func(task int, cpu, system int64) { all[task] = taskTime{cpu, system} })
+	all, ran := map[int]taskTime{}, false
+	meter.EachTask(func(task int, cpu, system int64) {
+		all[task] = taskTime{cpu, system}
+		ran = ran || cpu > 0
+	})
+	if !ran {
+		return nil
+	}
 	return all
 }
 
-// manyAsk says whether in this interval many tasks did what a refused fork takes.
-func (j *forkJudge) manyAsk(tasks map[int]taskTime, took time.Duration, u driver.Usage, limit int64) bool {
-	if tasks == nil { // it cannot be told, but that all of them only wait
+// manyAsk says whether in this interval many of the tasks did what a refused fork takes.
+func (j *forkJudge) manyAsk(here map[int]taskTime, took time.Duration, u driver.Usage, limit int64) bool {
+	if here == nil || j.before == nil { // it cannot be told, but that all of them only wait
 		return !u.ProcessesFull || u.CPUNanos-j.at.CPUNanos > took.Nanoseconds()/floodWait
 	}
 	var all taskTime
 	var each []int64
-	for task, now := range tasks {
-		cpu := now.cpu - j.tasks[task].cpu
-		all.cpu += cpu
-		all.system += now.system - j.tasks[task].system
-		each = append(each, cpu)
+	for task, now := range here {
+		before := j.before[task]
+		each = append(each, now.cpu-before.cpu)
+		all.cpu += now.cpu - before.cpu
+		all.system += now.system - before.system
 	}
 	refused := u.ProcessesDenied - j.at.ProcessesDenied
 	least := int64(floodUncounted.Seconds() * float64(took))
@@ -116,17 +124,17 @@ func (j *forkJudge) manyAsk(tasks map[int]taskTime, took time.Duration, u driver
 	case !u.ProcessesFull && float64(refused) >= floodHaste*took.Seconds():
 		return true
 	case !u.ProcessesFull:
-		least = all.cpu / refused / 4
+		least = all.cpu / max(1, refused) / 4
 	case all.cpu > int64(float64(limit*int64(floodCost))*took.Seconds()) && 2*all.system < all.cpu:
 		return false
 	}
-	asked := int64(0)
+	asked := 0
 	for _, cpu := range each {
 		if cpu > least {
 			asked++
 		}
 	}
-	return asked >= max(2, limit/floodShare)
+	return asked >= max(2, min(int(limit), len(here))/floodShare)
 }
 
 // goesOn says whether there was more since the last interval: a thousand refusals at

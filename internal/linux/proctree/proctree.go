@@ -82,13 +82,7 @@ func walk(pid, most int, visit func(dir string)) {
 
 // children lists a process's children. Each hangs on the thread that made it.
 func children(dir string) (pids []int) {
-	tasks, err := os.Open(dir + "/task")
-	if err != nil {
-		return nil // it has ended
-	}
-	defer tasks.Close() //nolint:errcheck // only read
-	threads, _ := tasks.Readdirnames(maxProcesses)
-	for _, thread := range threads {
+	for _, thread := range threads(dir, maxProcesses) {
 		list, _ := os.ReadFile(dir + "/task/" + thread + "/children")
 		for _, f := range bytes.Fields(list) {
 			if child, err := strconv.Atoi(string(f)); err == nil {
@@ -97,6 +91,17 @@ func children(dir string) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// threads names those of a process, so many at most; none when it has ended.
+func threads(dir string, most int) []string {
+	tasks, err := os.Open(dir + "/task")
+	if err != nil {
+		return nil
+	}
+	defer tasks.Close() //nolint:errcheck // only read
+	names, _ := tasks.Readdirnames(most)
+	return names
 }
 
 // parseStat returns the CPU time and the number of threads from a stat file.

@@ -21,7 +21,7 @@ var (
 	needed = []string{
 		"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 		"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/lib/*-linux-*",
-		"/etc/passwd", "/etc/group", "/etc/ld.so.cache", "/tmp",
+		"/etc/passwd", "/etc/group", "/etc/ld.so.cache", "/etc/mtab", "/tmp",
 	}
 	// kernels are the places of the kernel's own, in which nothing is mounted either,
 	// but for the memory that programs share.

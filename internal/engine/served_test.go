@@ -175,6 +175,18 @@ func TestTimeToLive(t *testing.T) {
 			}
 		})
 	}
+	t.Run("as long as it may live", func(t *testing.T) {
+		x := serve(t, engine.Options{MaxTTL: 1500 * time.Millisecond}, nil).create(t, sandbox.Create{TTLMS: 1500})
+		select {
+		case <-x.Ended():
+		case <-soon(t).Done():
+			t.Fatal("it lives on")
+		}
+		c := x.Info().Cause
+		if fix, more := c.Advice.Find(sandbox.FixSet); more || c.Kind != sandbox.CauseTTL {
+			t.Errorf("advice to ask for %+v, which is refused", fix)
+		}
+	})
 	t.Run("a process that is waited for is use", func(t *testing.T) {
 		x := s.create(t, sandbox.Create{TTLMS: 60_000, IdleMS: 150})
 		p, err := x.Start(soon(t), sandbox.Command{Args: []string{"sleep"}, WallTimeMS: 600})

@@ -1,6 +1,7 @@
 package living
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -47,7 +48,7 @@ func (s *Sandbox) timeUp() {
 // timeCause is the end of a sandbox whose time in a field, in milliseconds, is over.
 func (s *Sandbox) timeCause(kind sandbox.CauseKind, field string, limit, observed int64, evidence string) *sandbox.Cause {
 	advice := sandbox.Advise("extend it while you use it")
-	if most := s.manager.maxTTL.Milliseconds(); limit < most {
+	if most := cmp.Or(s.manager.maxTTL.Milliseconds(), sandbox.MaxTTLMS); limit < most {
 		advice = sandbox.Advise("extend it while you use it, or ask for more time: %s", sandbox.Set(field, min(2*limit, most)))
 	}
 	c := sandbox.Cause{Kind: kind, Limit: limit, Observed: observed, Evidence: evidence}.WithAdvice(advice)

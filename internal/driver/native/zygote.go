@@ -34,9 +34,9 @@ import (
 // calls, with three differences: its pid namespace lies below the zygote's,
 // its user namespace belongs to the zygote's id, and its first process is an init stub. So
 // the zygote's intermediate process may, without any privilege, enter exactly this
-// machine's namespaces (setns with the pidfd of its first process), and its own child is born there. That one then takes on
-// everything that a process started by the agent has, before it learns what it is
-// to run: see newConfinement. Of the zygote's descriptors it keeps its three pipes.
+// machine's namespaces (setns with the pidfd of its first process), and its own child is
+// born there. That one then takes on everything that a process started by the agent has,
+// before it learns what it is to run: see newConfinement. Of the zygote's descriptors it keeps its three pipes.
 // There is one copy of page tables for each run, which is made in the cgroup of the run.
 //
 // The zygote is process 1 of its pid namespace. So it inherits the children, learns how

@@ -80,7 +80,7 @@ func (m *machine) BeginRun(ctx context.Context) (driver.Usage, error) { return m
 // EndRun implements driver.RunMeter: whatever it costs, the disk is looked at.
 func (m *machine) EndRun(ctx context.Context) (driver.Usage, error) { return m.meter.end(ctx) }
 
-// Abilities say that there are none. It cannot be paused: its processes have no control
+// Abilities implements driver.Machine. It cannot be paused: its processes have no control
 // group, and a stop signal is seen by their parents and does not hold who forks meanwhile.
 func (m *machine) Abilities() driver.MachineAbilities {
 	return driver.MachineAbilities{RunMeter: m, TaskMeter: m}

@@ -63,9 +63,9 @@ func TestLevels(t *testing.T) {
 // More open files than this process may have are refused beforehand, with how many there may
 // be; a virtual machine's kernel has a limit of its own.
 func TestFewerFilesThanAskedFor(t *testing.T) {
-	var l syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil || l.Max >= 1<<20 {
-		t.Skip("there is no limit to meet", l.Max, err)
+	l := syscall.Rlimit{Cur: 1024, Max: 1024}
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &l); err != nil { // this process' for good
+		t.Fatal(err)
 	}
 	own := fake.New(fake.Options{Name: "own", Level: sandbox.LevelVM})
 	host := fake.New(fake.Options{Name: "host"})

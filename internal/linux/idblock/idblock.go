@@ -110,8 +110,8 @@ func New(file string, gone func(base int) bool) (*Pool, error) {
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	err := lock(p.fd, unix.F_OFD_SETLKW, unix.F_WRLCK, leaving) // until the descriptor is closed: not long
-	if err == nil && lock(p.fd, unix.F_OFD_SETLK, unix.F_WRLCK, presence) == nil && p.clean() {
+	var err error
+	if p.leave() && lock(p.fd, unix.F_OFD_SETLK, unix.F_WRLCK, presence) == nil && p.clean() {
 		if err = os.Remove(p.file); err == nil {
 			_ = os.Remove(filepath.Dir(p.file)) // if it is empty
 		}
@@ -119,6 +119,18 @@ func (p *Pool) Close() error {
 	err = errors.Join(err, unix.Close(p.fd))
 	p.fd = -1 // the number may soon be another file's
 	return err
+}
+
+// leave waits until nobody else looks whether it is the last one, which takes no time unless
+// that process was stopped in the middle of it: then the file stays.
+func (p *Pool) leave() bool {
+	for range 1000 {
+		if lock(p.fd, unix.F_OFD_SETLK, unix.F_WRLCK, leaving) == nil { // until the descriptor is closed
+			return true
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return false
 }
 
 // clean says whether no block is in use.

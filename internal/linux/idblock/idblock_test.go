@@ -205,6 +205,24 @@ func TestClosedAtTheSameMoment(t *testing.T) {
 	}
 }
 
+// Who looks for ever whether it is the last one, since it was stopped, holds up nobody.
+func TestCloseBesideOneThatIsStopped(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "blocks")
+	stopped, p := newPool(t, file, nobody), newPool(t, file, nobody)
+	if !stopped.leave() {
+		t.Fatal("nobody else looks")
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := stopped.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is left: %v", err)
+	}
+}
+
 // Who is just ending is waited for, but not for ever.
 func TestSweepWaits(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "blocks")

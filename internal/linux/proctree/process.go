@@ -53,7 +53,8 @@ func EachTask(pids []int, visit func(task int, cpu, system int64)) {
 			ran, _ := os.ReadFile(dir + "/schedstat")
 			stat, _ := os.ReadFile(dir + "/stat")
 			if fields := bytes.Fields(ran); err == nil && len(fields) > 0 {
-				visit(task, number(fields[0]), systemNanos(stat))
+				cpu, _ := strconv.ParseInt(string(fields[0]), 10, 64)
+				visit(task, cpu, systemNanos(stat))
 			}
 			left--
 		}

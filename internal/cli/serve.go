@@ -104,6 +104,17 @@ func (f *serveFlags) load() (*config.Config, error) {
 	return c, errors.Join(err, c.Validate())
 }
 
+// firstWrong is the first error of a configuration. It says that there are more, and who
+// tells them.
+func firstWrong(err error) error {
+	if len(serve.Misconfigured(err)) < 2 {
+		return err
+	}
+	first := *sandbox.AsError(err)
+	first.Message += ` (more is wrong: "pinfold serve --check" with the same flags tells all)`
+	return &first
+}
+
 func (a *app) serve(cmd *cobra.Command, f *serveFlags) error {
 	if f.example {
 		return a.write([]byte(config.Example()))
@@ -113,7 +124,7 @@ func (a *app) serve(cmd *cobra.Command, f *serveFlags) error {
 		return a.reportCheck(serve.Misconfigured(err), f.json)
 	}
 	if err != nil {
-		return err
+		return firstWrong(err)
 	}
 	if f.check {
 		return a.reportCheck(a.Whole.CheckServe(cmd.Context(), c), f.json)
@@ -126,7 +137,10 @@ func (a *app) serve(cmd *cobra.Command, f *serveFlags) error {
 		Log: a.Stderr, ShowKey: isTerminal(a.Stderr), Quarantine: f.quarantine, Signals: serverSignals(),
 	}
 	if f.config != "" {
-		o.Reload = f.load
+		o.Reload = func() (*config.Config, error) {
+			fresh, err := f.load()
+			return fresh, firstWrong(err)
+		}
 	}
 	if c.Log.Format == config.FormatText {
 		o.Say = func(line string) { a.say("%s", sandbox.SafeText(line, maxMessage)) }

@@ -122,6 +122,15 @@ func TestServeErrors(t *testing.T) {
 			}
 		}
 	}
+	// Whether it is all that is wrong is said.
+	const more = `more is wrong: "pinfold serve --check"`
+	if o := serveWith(t, nil, nil, "serve", "--config", file); strings.Contains(o.stderr, more) {
+		t.Errorf("one error: %s", o.stderr)
+	}
+	o := serveWith(t, nil, nil, "serve", "--config", file, "--log-format", "xml")
+	if !strings.Contains(o.stderr, "log.levle") || !strings.Contains(o.stderr, more) || !strings.Contains(o.stderr, `hint: did you mean "level"?`) {
+		t.Errorf("two errors: %s", o.stderr)
+	}
 	broken := &sandbox.Error{Code: sandbox.CodeConflict, Field: "state", Message: "process 1 uses the state directory", Hint: "end it"}
 	if o := serveWith(t, nil, broken, "serve", "--state", dir); o.status != exitPinfold || !strings.Contains(o.stderr, "hint: end it") {
 		t.Errorf("%+v", o)

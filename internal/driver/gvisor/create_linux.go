@@ -19,7 +19,7 @@ import (
 	"pinfold/internal/failpoint"
 	"pinfold/internal/image"
 	"pinfold/internal/linux/cgroup"
-	"pinfold/internal/linux/highfd"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/layers"
 	"pinfold/internal/linux/memfd"
@@ -57,15 +57,15 @@ func (d *Driver) open() (*common, error) {
 	l := &common{}
 	var err error
 	if l.hierarchy, err = cgroup.Detect(cgroup.Options{}); err != nil {
-		return nil, failed("look for cgroups", err)
+		return nil, failure.Of("look for cgroups", err)
 	}
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
-		return nil, failed("ask for the kernel's release", err)
+		return nil, failure.Of("ask for the kernel's release", err)
 	}
 	l.facts = image.LookAtHost(os.DirFS("/"), runtime.NumCPU(), unix.ByteSliceToString(u.Release[:]))
 	if l.owner, err = ownName(); err != nil {
-		return nil, failed("name this process", err)
+		return nil, failure.Of("name this process", err)
 	}
 	program, err := d.o.Agent()
 	if err != nil {
@@ -76,7 +76,7 @@ func (d *Driver) open() (*common, error) {
 	}
 	if l.pool, err = idblock.New(d.blocks(), idblock.NoProcess); err != nil {
 		_ = l.agent.Close()
-		return nil, failed("open the file of id blocks", err)
+		return nil, failure.Of("open the file of id blocks", err)
 	}
 	return l, nil
 }
@@ -85,12 +85,12 @@ func (d *Driver) blocks() string { return cmp.Or(d.o.Blocks, "/run/pinfold/block
 
 // Close gives back what the driver holds. Machines must be gone before.
 func (d *Driver) Close() error {
-	d.local.once.Do(func() { d.local.err = failed("use the driver", os.ErrClosed) })
+	d.local.once.Do(func() { d.local.err = failure.Of("use the driver", os.ErrClosed) })
 	l := d.local.common
 	if l == nil {
 		return nil
 	}
-	d.local.common, d.local.err = nil, failed("use the driver", os.ErrClosed)
+	d.local.common, d.local.err = nil, failure.Of("use the driver", os.ErrClosed)
 	return errors.Join(l.hierarchy.Close(), l.pool.Close(), l.agent.Close())
 }
 
@@ -100,7 +100,7 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 		return nil, e
 	}
 	if len(plan.Mounts) > plan.Kept {
-		return nil, failed("show directories of the host", errors.New("the gvisor driver does not do that yet")).
+		return nil, failure.Of("show directories of the host", errors.New("the gvisor driver does not do that yet")).
 			WithAdvice(sandbox.Advise("copy in what is needed, or %s", sandbox.Set("driver", "native")))
 	}
 	common, err := d.prepare()
@@ -116,35 +116,17 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 
 // create makes a machine with a runsc, and leaves nothing where that fails.
 func (d *Driver) create(ctx context.Context, plan driver.Plan, common *common, p program) (driver.Machine, error) {
-	if ok, limit := highfd.Room(); !ok {
-		return nil, &sandbox.Error{
-			Code: sandbox.CodeResourceUnavailable, Message: fmt.Sprintf("no descriptors are left for another sandbox, of the %d that this process may have", limit),
-			Hint: "destroy sandboxes that are not needed, or raise the limit on open files (ulimit -n, LimitNOFILE=)", Err: unix.EMFILE,
-		}
+	if err := failure.NoDescriptors(); err != nil {
+		return nil, err
 	}
 	m := &machine{plan: plan, common: common, dead: make(chan struct{})}
 	if err := m.build(ctx, p); err != nil {
 		if gone := m.Destroy(context.WithoutCancel(ctx)); gone != nil {
 			err = errors.Join(err, gone)
 		}
-		return nil, createError(err)
+		return nil, failure.Of("make the sandbox", err)
 	}
 	return m, nil
-}
-
-// createError says which step of making a sandbox failed.
-func createError(err error) error {
-	if known := new(sandbox.Error); errors.As(err, &known) {
-		return known
-	}
-	e := failed("make the sandbox", err)
-	for _, exhausted := range []error{idblock.ErrNone, unix.ENOSPC, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN} {
-		if errors.Is(err, exhausted) {
-			e.Code = sandbox.CodeResourceUnavailable
-			return e.WithHint("destroy sandboxes that are not needed, and try again")
-		}
-	}
-	return e
 }
 
 // build makes everything. What it has made is in m, for Destroy.
@@ -158,7 +140,7 @@ func (m *machine) build(ctx context.Context, p program) (err error) {
 	}
 	defer runsc.Close() //nolint:errcheck // only read
 	if now.identity != p.identity {
-		return failed("use "+sandbox.SafeText(p.path, 200), errors.New("it was replaced a moment ago")).WithHint("try again")
+		return failure.Of("use "+sandbox.SafeText(p.path, 200), errors.New("it was replaced a moment ago")).WithHint("try again")
 	}
 	if m.layers, err = layers.Take(m.plan.Template); err != nil {
 		return err
@@ -169,12 +151,12 @@ func (m *machine) build(ctx context.Context, p program) (err error) {
 	}
 	failpoint.Hit("gvisor.leased")
 	if err := m.newGroup(); err != nil {
-		return failed("make the sandbox's control group", err)
+		return failure.Of("make the sandbox's control group", err)
 	}
 	failpoint.Hit("gvisor.cgroup")
 	log, err := newLog()
 	if err != nil {
-		return failed("make an anonymous file", err)
+		return failure.Of("make an anonymous file", err)
 	}
 	defer log.Close() //nolint:errcheck // runsc has its own
 	if err := m.start(runsc, log); err != nil {
@@ -256,7 +238,7 @@ func (m *machine) openKept() ([]*os.File, error) {
 		view, err := mount.Plain(want.Host, mount.ReadOnly|mount.NoSuid|mount.NoDev)
 		if err != nil {
 			closeFiles(all)
-			return nil, failed("show "+sandbox.SafeText(want.Guest, 200), err)
+			return nil, failure.Of("show "+sandbox.SafeText(want.Guest, 200), err)
 		}
 		all = append(all, view)
 	}

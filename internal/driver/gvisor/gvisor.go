@@ -33,8 +33,6 @@
 package gvisor
 
 import (
-	"errors"
-	"fmt"
 	"sync"
 
 	"pinfold/internal/driver"
@@ -77,12 +75,4 @@ func (d *Driver) Abilities() driver.Abilities {
 
 func unavailable(message string) *sandbox.Error {
 	return &sandbox.Error{Code: sandbox.CodeDriverUnavailable, Message: message}
-}
-
-func failed(step string, err error) *sandbox.Error {
-	if known := new(sandbox.Error); errors.As(err, &known) {
-		return known
-	}
-	return (&sandbox.Error{Code: sandbox.CodeSetupFailed, Message: fmt.Sprintf("cannot %s: %v", step, err), Err: err}).
-		WithHint("run pinfold doctor to see what this host lacks")
 }

@@ -16,6 +16,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/layers"
 	"pinfold/internal/linux/spawn"
@@ -159,13 +160,13 @@ func (m *machine) Destroy(ctx context.Context) error {
 	}
 	if m.group != nil {
 		if err := m.group.Remove(ctx); err != nil {
-			return failed("remove the sandbox's control group", err)
+			return failure.Of("remove the sandbox's control group", err)
 		}
 	}
 	failpoint.Hit("gvisor.uncgrouped")
 	if m.block != nil {
 		if err := m.block.Release(); err != nil {
-			return failed("give back the sandbox's user ids", err)
+			return failure.Of("give back the sandbox's user ids", err)
 		}
 	}
 	if m.layers != nil {
@@ -192,7 +193,7 @@ func (m *machine) end(ctx context.Context) error {
 		}
 	}
 	if err := m.child.Kill(); err != nil {
-		return failed("kill the sandbox's processes", err)
+		return failure.Of("kill the sandbox's processes", err)
 	}
 	select {
 	case <-m.dead:
@@ -204,7 +205,7 @@ func (m *machine) end(ctx context.Context) error {
 	case <-m.dead:
 		return nil
 	case <-ctx.Done():
-		return failed("end the sandbox's processes in time", errors.Join(ctx.Err(), killErr))
+		return failure.Of("end the sandbox's processes in time", errors.Join(ctx.Err(), killErr))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/linux/failure"
 	"pinfold/sandbox"
 )
 
@@ -56,7 +57,7 @@ func (m *machine) Resume(ctx context.Context) error {
 		if m.hasEnded() {
 			return driver.ErrEnded
 		}
-		return failed("resume the sandbox", err)
+		return failure.Of("resume the sandbox", err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
 	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/failure"
 	"pinfold/sandbox"
 )
 
@@ -37,7 +38,7 @@ func (d *Driver) Probe(ctx context.Context, _ image.Template) (driver.Report, er
 	p := d.prove(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return r, failed("try runsc", context.Cause(ctx))
+		return r, failure.Of("try runsc", context.Cause(ctx))
 	case p.refusal != nil:
 		r.Blocked = p.refusal
 	default:

@@ -9,6 +9,7 @@ import (
 	"pinfold/internal/container"
 	"pinfold/internal/driver"
 	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/highfd"
 	"pinfold/sandbox"
 )
@@ -18,13 +19,13 @@ import (
 // processor time.
 func (m *machine) measure() (err error) {
 	if m.root, err = openPath(unix.AT_FDCWD, fmt.Sprintf("/proc/%d/root", m.child.PID), 0); err != nil {
-		return failed("look into the sandbox", err)
+		return failure.Of("look into the sandbox", err)
 	}
 	if m.disk, err = openPath(int(m.root.Fd()), rel(diskDir), inside); err != nil {
-		return failed("look at the sandbox's disk", err)
+		return failure.Of("look at the sandbox's disk", err)
 	}
 	if err := m.verify(); err != nil {
-		return failed("see the sandbox enforced by runsc", err)
+		return failure.Of("see the sandbox enforced by runsc", err)
 	}
 	t := &m.meter
 	t.Group, t.Limits, t.Tasks = m.group, m.plan.Limits, &tasks{machine: m}
@@ -33,16 +34,16 @@ func (m *machine) measure() (err error) {
 	if m.plan.Enforces(sandbox.FeatureMemory) {
 		s, err := m.group.Stats()
 		if err != nil {
-			return failed("measure the sandbox's kernel", err)
+			return failure.Of("measure the sandbox's kernel", err)
 		}
 		t.Own = max(0, s.Anon) + max(0, s.Shmem) + max(0, s.Kernel)
 		if err := m.group.SetMemoryLimit(m.plan.Limits.MemoryBytes + t.Own); err != nil {
-			return failed("limit the sandbox's memory", err)
+			return failure.Of("limit the sandbox's memory", err)
 		}
 	}
 	if m.plan.Enforces(sandbox.FeatureCPUs) { // until now nothing of the guest's has run
 		if err := m.group.SetCPUQuota(m.plan.Limits.CPUQuota(container.CPUPeriodUS), container.CPUPeriodUS); err != nil {
-			return failed("limit the sandbox's processor time", err)
+			return failure.Of("limit the sandbox's processor time", err)
 		}
 	}
 	return t.Begin(0)

@@ -14,7 +14,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
 	"pinfold/internal/linux/cgroup"
-	"pinfold/internal/linux/highfd"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/linux/unixpair"
@@ -51,55 +51,20 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 
 // createError says which step of making a sandbox failed.
 func createError(err error) error {
-	var known *sandbox.Error
-	if errors.As(err, &known) {
-		return known
+	e := failure.Of("make the sandbox", err)
+	if step := new(spawn.StepError); e.Code == sandbox.CodeSetupFailed && errors.As(e.Err, &step) {
+		return explainStep(step.Step, e)
 	}
-	var step *spawn.StepError
-	if errors.As(err, &step) && !exhausted(err) {
-		return explainStep(step.Step, err)
-	}
-	e := &sandbox.Error{Code: sandbox.CodeSetupFailed, Message: "cannot make the sandbox: " + err.Error(), Err: err}
-	if exhausted(err) {
-		e.Code = sandbox.CodeResourceUnavailable
-		e.Hint = "destroy sandboxes that are not needed, and try again"
-		if errors.Is(err, unix.EMFILE) {
-			e.Hint = hintDescriptors
-		}
-		return e
-	}
-	e.Hint = "run pinfold doctor to see what this host lacks"
 	return e
 }
 
-const hintDescriptors = "destroy sandboxes that are not needed, or raise the limit on open files (ulimit -n, LimitNOFILE=)"
-
-// roomForOne refuses a machine for which there are no descriptors. The last ones
-// are not for new machines: those that there are must still be watched and ended,
-// and clients must still be answered.
+// roomForOne is failure.NoDescriptors once descriptors that are not needed were given back.
 func (h *host) roomForOne() error {
-	ok, limit := highfd.Room()
-	if !ok {
-		h.meters.sweep(true)
-		ok, limit = highfd.Room()
-	}
-	if ok {
+	if failure.NoDescriptors() == nil {
 		return nil
 	}
-	return &sandbox.Error{
-		Code: sandbox.CodeResourceUnavailable, Message: fmt.Sprintf("no descriptors are left for another sandbox, of the %d that this process may have", limit),
-		Hint: hintDescriptors, Err: unix.EMFILE,
-	}
-}
-
-// exhausted says whether the host, or this process, ran out of something.
-func exhausted(err error) bool {
-	for _, e := range []error{idblock.ErrNone, unix.ENOSPC, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	h.meters.sweep(true)
+	return failure.NoDescriptors()
 }
 
 // build makes everything. What it has made is in m, for Destroy.

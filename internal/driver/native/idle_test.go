@@ -15,6 +15,7 @@ import (
 	"pinfold/internal/driver"
 	"pinfold/internal/guest"
 	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/unixpair"
 	"pinfold/internal/probe"
 	"pinfold/sandbox"
@@ -199,7 +200,7 @@ func TestEachDescriptorMayBeTheLast(t *testing.T) {
 			t.Fatalf("with %d descriptors free: %v", free, destroyErr)
 		}
 		if made = err == nil; !made {
-			if e := sandbox.AsError(createError(err)); e.Code != sandbox.CodeResourceUnavailable || e.Hint != hintDescriptors {
+			if e := sandbox.AsError(createError(err)); e.Code != sandbox.CodeResourceUnavailable || e.Hint != failure.HintDescriptors {
 				t.Errorf("with %d descriptors free: %s: %s (%s)", free, e.Code, e.Message, e.Hint)
 			}
 		}
@@ -228,7 +229,7 @@ func TestDescriptorsThatAreCutOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	withOpenFiles(t, 3, func() { _, err = ours.ReceiveDescriptors() })
-	if e := sandbox.AsError(createError(err)); e == nil || e.Code != sandbox.CodeResourceUnavailable || e.Hint != hintDescriptors {
+	if e := sandbox.AsError(createError(err)); e == nil || e.Code != sandbox.CodeResourceUnavailable || e.Hint != failure.HintDescriptors {
 		t.Errorf("%+v", e)
 	}
 }

@@ -250,12 +250,7 @@ func confinedByProfile() bool {
 }
 
 // explainStep adds what is known about a step that hosts are known to refuse.
-func explainStep(step string, err error) *sandbox.Error {
-	e := &sandbox.Error{
-		Code: sandbox.CodeSetupFailed, Err: err,
-		Message: fmt.Sprintf("cannot make the sandbox: %v", err),
-		Hint:    "run pinfold doctor to see what this host lacks",
-	}
+func explainStep(step string, e *sandbox.Error) *sandbox.Error {
 	for _, known := range refusedSteps {
 		if strings.HasPrefix(step, known.step) {
 			e.Message += " (" + known.why + ")"

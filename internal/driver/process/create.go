@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
-	"pinfold/internal/linux/highfd"
-	"pinfold/internal/linux/idblock"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/seccomp"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/linux/unixpair"
@@ -36,11 +35,8 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 		return nil, (&sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "mounts", Message: "the process driver has no mounts: it shows the host's own file tree"}).
 			WithAdvice(sandbox.Advise("copy the files in, or take %s", stronger))
 	}
-	if ok, limit := highfd.Room(); !ok {
-		return nil, &sandbox.Error{
-			Code: sandbox.CodeResourceUnavailable, Message: fmt.Sprintf("no descriptors are left for another sandbox, of the %d that this process may have", limit),
-			Hint: "destroy sandboxes that are not needed, or raise the limit on open files (ulimit -n, LimitNOFILE=)", Err: unix.EMFILE,
-		}
+	if err := failure.NoDescriptors(); err != nil {
+		return nil, err
 	}
 	m := &machine{driver: d, plan: plan, dir: filepath.Join(d.o.Dir, plan.ID), dead: make(chan struct{})}
 	m.meter = meter{machine: m}
@@ -48,24 +44,9 @@ func (d *Driver) Create(ctx context.Context, plan driver.Plan) (driver.Machine, 
 		if destroyErr := m.Destroy(context.WithoutCancel(ctx)); destroyErr != nil {
 			err = errors.Join(err, destroyErr)
 		}
-		return nil, createError(err)
+		return nil, failure.Of("make the sandbox", err)
 	}
 	return m, nil
-}
-
-// createError says which step of making a sandbox failed.
-func createError(err error) error {
-	if known := new(sandbox.Error); errors.As(err, &known) {
-		return known
-	}
-	e := failed("make the sandbox", err)
-	for _, exhausted := range []error{idblock.ErrNone, unix.ENOSPC, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN} {
-		if errors.Is(err, exhausted) {
-			e.Code = sandbox.CodeResourceUnavailable
-			return e.WithHint("destroy sandboxes that are not needed, and try again")
-		}
-	}
-	return e
 }
 
 // build makes everything. What it has made is in m, for Destroy.
@@ -80,7 +61,7 @@ func (m *machine) build(ctx context.Context, h *host) (err error) {
 	}
 	failpoint.Hit("processdriver.leased")
 	if err := m.makePlaces(); err != nil {
-		return failed("make the sandbox's directory", err)
+		return failure.Of("make the sandbox's directory", err)
 	}
 	failpoint.Hit("processdriver.places")
 	conn, theirs, err := unixpair.New(unix.SOCK_STREAM)

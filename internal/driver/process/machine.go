@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/failpoint"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/seccomp"
 	"pinfold/internal/linux/spawn"
@@ -138,12 +139,12 @@ func (m *machine) Destroy(ctx context.Context) error {
 		m.child.Release()
 	}
 	if err := m.removePlaces(); err != nil {
-		return failed("remove the sandbox's directory", err)
+		return failure.Of("remove the sandbox's directory", err)
 	}
 	failpoint.Hit("processdriver.removed")
 	if m.block != nil {
 		if err := m.block.Release(); err != nil {
-			return failed("give back the sandbox's user ids", err)
+			return failure.Of("give back the sandbox's user ids", err)
 		}
 	}
 	m.destroyed = true
@@ -176,7 +177,7 @@ func (m *machine) end(ctx context.Context) error {
 	case <-m.dead:
 		return nil
 	case <-ctx.Done():
-		return failed("end the sandbox's processes in time", ctx.Err())
+		return failure.Of("end the sandbox's processes in time", ctx.Err())
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/highfd"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/proctree"
@@ -142,7 +143,7 @@ func (d *Driver) Leftovers(ctx context.Context) ([]driver.Leftover, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, failed("list "+d.o.Dir, err)
+		return nil, failure.Of("list "+d.o.Dir, err)
 	}
 	for _, e := range entries {
 		if ctx.Err() != nil {

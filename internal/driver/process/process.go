@@ -30,6 +30,7 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/landlock"
 	"pinfold/internal/linux/memfd"
@@ -101,7 +102,7 @@ func (d *Driver) open() (h *host, err error) {
 		Shared:   &seccomp.Shared{Sockets: d.keepsSockets(h.level), Identity: !d.root},
 	})
 	if err != nil {
-		return nil, failed("compile the system-call filter", err)
+		return nil, failure.Of("compile the system-call filter", err)
 	}
 	h.filter = h.program.Fprog()
 	program, err := d.o.Agent()
@@ -119,7 +120,7 @@ func (d *Driver) claim() error {
 		}
 		var err error
 		if d.pool, err = idblock.New(d.o.Blocks, idblock.NoProcess); err != nil {
-			d.claimErr = failed("open the file of id blocks", err)
+			d.claimErr = failure.Of("open the file of id blocks", err)
 		}
 	})
 	return d.claimErr
@@ -133,14 +134,14 @@ func (d *Driver) makeDir() error {
 		mode = 0o711
 	}
 	if err := os.MkdirAll(filepath.Dir(d.o.Dir), 0o755); err != nil { //nolint:gosec // a directory of directories
-		return failed("make "+d.o.Dir, err)
+		return failure.Of("make "+d.o.Dir, err)
 	}
 	if err := os.Mkdir(d.o.Dir, mode); err != nil && !os.IsExist(err) {
-		return failed("make "+d.o.Dir, err)
+		return failure.Of("make "+d.o.Dir, err)
 	}
 	var st unix.Stat_t
 	if err := unix.Lstat(d.o.Dir, &st); err != nil {
-		return failed("look at "+d.o.Dir, err)
+		return failure.Of("look at "+d.o.Dir, err)
 	}
 	if int(st.Uid) != os.Geteuid() || st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o022 != 0 {
 		return &sandbox.Error{
@@ -148,15 +149,15 @@ func (d *Driver) makeDir() error {
 		}
 	}
 	if err := os.Chmod(d.o.Dir, mode); err != nil {
-		return failed("make "+d.o.Dir, err)
+		return failure.Of("make "+d.o.Dir, err)
 	}
 	return nil
 }
 
 // Close gives back what the driver holds. Machines must be gone before.
 func (d *Driver) Close() error {
-	d.once.Do(func() { d.err = failed("use the driver", os.ErrClosed) })
-	d.claimOnce.Do(func() { d.claimErr = failed("use the driver", os.ErrClosed) })
+	d.once.Do(func() { d.err = failure.Of("use the driver", os.ErrClosed) })
+	d.claimOnce.Do(func() { d.claimErr = failure.Of("use the driver", os.ErrClosed) })
 	if d.host != nil && d.host.agent != nil {
 		_ = d.host.agent.Close()
 	}
@@ -165,9 +166,4 @@ func (d *Driver) Close() error {
 		return nil
 	}
 	return d.pool.Close()
-}
-
-func failed(step string, err error) *sandbox.Error {
-	return (&sandbox.Error{Code: sandbox.CodeSetupFailed, Message: fmt.Sprintf("cannot %s: %v", step, err), Err: err}).
-		WithHint("run pinfold doctor to see what this host lacks")
 }

@@ -16,6 +16,7 @@ import (
 
 	"pinfold/internal/image"
 	"pinfold/internal/linux/erofs"
+	"pinfold/internal/linux/failure"
 	"pinfold/sandbox"
 )
 
@@ -149,7 +150,7 @@ func (d *Driver) diskOf(ctx context.Context, h *host, t image.Template, kept []s
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, failed("make the machine's disk", err)
+		return nil, failure.Of("make the machine's disk", err)
 	}
 	p.disk.Store(made)
 	if was != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/failure"
 	"pinfold/sandbox"
 )
 
@@ -31,12 +32,12 @@ func (d *Driver) fingerprint(l launch) (f fingerprint, err error) {
 	f = fingerprint{Processor: "emulated " + processor, Memory: l.shape.memory, CPUs: l.shape.cpus, Disk: l.disk.Sum()}
 	var st unix.Stat_t
 	if err := unix.Stat(d.host.program, &st); err != nil {
-		return f, failed("look at QEMU", err)
+		return f, failure.Of("look at QEMU", err)
 	}
 	f.QEMU = fmt.Sprint(st.Dev, st.Ino, st.Size, st.Mtim)
 	if l.kvm {
 		if f.Processor, err = hostProcessor(); err != nil {
-			return f, failed("look at the processor", err)
+			return f, failure.Of("look at the processor", err)
 		}
 	}
 	f.Kernel, err = d.host.kernelSum()
@@ -53,7 +54,7 @@ func (h *host) kernelSum() (string, error) {
 	sum := sha256.New()
 	for _, f := range []*os.File{h.image, h.initramfs} {
 		if _, err := io.Copy(sum, io.NewSectionReader(f, 0, 1<<40)); err != nil {
-			return "", failed("read the kernel", err)
+			return "", failure.Of("read the kernel", err)
 		}
 	}
 	h.sum = hex.EncodeToString(sum.Sum(nil))

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"pinfold/internal/initramfs"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/memfd"
 	"pinfold/internal/warden/wardenwire"
 	"pinfold/sandbox"
@@ -128,7 +129,7 @@ const maxKernel = 256 << 20
 func (k kernel) open() (*os.File, error) {
 	content, err := os.ReadFile(k.file)
 	if err != nil {
-		return nil, failed("read the kernel", err)
+		return nil, failure.Of("read the kernel", err)
 	}
 	return memfd.Sealed("kernel", content)
 }
@@ -148,12 +149,12 @@ func (d *Driver) initramfs(k kernel) (*os.File, error) {
 	}
 	found, err := initramfs.Modules(k.modules, modules...)
 	if err != nil {
-		return nil, failed("find the kernel's modules", err)
+		return nil, failure.Of("find the kernel's modules", err)
 	}
 	var archive bytes.Buffer
 	tree := initramfs.Tree{Modules: found, Programs: map[string][]byte{initramfs.InitFile: first, wardenwire.AgentFile: agent}}
 	if err := tree.Write(&archive); err != nil {
-		return nil, failed(fmt.Sprintf("make the initial file system of %s", k.release), err)
+		return nil, failure.Of(fmt.Sprintf("make the initial file system of %s", k.release), err)
 	}
 	return memfd.Sealed("initramfs", archive.Bytes())
 }

@@ -10,10 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
-	"pinfold/internal/linux/highfd"
-	"pinfold/internal/linux/idblock"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/warden/wardenwire"
 	"pinfold/sandbox"
@@ -66,32 +64,15 @@ func refused(plan driver.Plan) error {
 		return (&sandbox.Error{Code: sandbox.CodeSpecInvalid, Field: "mounts", Message: "a virtual machine shows no directory of the host's"}).
 			WithAdvice(sandbox.Advise("copy the files in, or take %s", sandbox.Set("driver", "native")))
 	}
-	if ok, limit := highfd.Room(); !ok {
-		return &sandbox.Error{
-			Code: sandbox.CodeResourceUnavailable, Message: fmt.Sprintf("no descriptors are left for another sandbox, of the %d that this process may have", limit),
-			Hint: "destroy sandboxes that are not needed, or raise the limit on open files (ulimit -n, LimitNOFILE=)", Err: unix.EMFILE,
-		}
-	}
-	return nil
+	return failure.NoDescriptors()
 }
 
 // createError says which step of making a sandbox failed.
 func createError(err error) error {
-	if known := new(sandbox.Error); errors.As(err, &known) {
-		return known
+	if step := new(spawn.StepError); errors.As(err, &step) {
+		return failure.Of("start QEMU", err)
 	}
-	step := new(spawn.StepError)
-	e := failed("make the sandbox", err)
-	if errors.As(err, &step) {
-		e = failed("start QEMU", err)
-	}
-	for _, exhausted := range []error{idblock.ErrNone, unix.ENOSPC, unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EAGAIN} {
-		if errors.Is(err, exhausted) {
-			e.Code = sandbox.CodeResourceUnavailable
-			return e.WithHint("destroy sandboxes that are not needed, and try again")
-		}
-	}
-	return e
+	return failure.Of("make the sandbox", err)
 }
 
 // Dial returns the connection to the agent, once.

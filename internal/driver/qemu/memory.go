@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/warden/wardenwire"
 	"pinfold/sandbox"
 )
@@ -62,7 +63,7 @@ func (q *process) writeSnapshot(ctx context.Context, w io.Writer) error {
 	}
 	state, err := q.deviceState(ctx)
 	if err != nil {
-		return failed("keep the machine's state", err)
+		return failure.Of("keep the machine's state", err)
 	}
 	for _, b := range [][]byte{known.encode(), state} {
 		if err := writePart(w, b); err != nil {
@@ -121,7 +122,7 @@ func (q *process) deviceState(ctx context.Context) ([]byte, error) {
 func (q *process) writeMemory(ctx context.Context, w io.Writer) error {
 	own, err := q.openPages()
 	if err != nil {
-		return failed("read the machine's memory", err)
+		return failure.Of("read the machine's memory", err)
 	}
 	defer own.close()
 	buf, size := make([]byte, pieceHeader+window), q.launch.shape.memory<<20
@@ -131,7 +132,7 @@ func (q *process) writeMemory(ctx context.Context, w io.Writer) error {
 		}
 		there, err := own.read(buf[pieceHeader:], at)
 		if err != nil {
-			return failed("read the machine's memory", err)
+			return failure.Of("read the machine's memory", err)
 		}
 		if !there {
 			continue
@@ -226,7 +227,7 @@ func readSnapshot(ctx context.Context, from io.Reader, here fingerprint, of shap
 	}
 	s = &saved{}
 	if s.state, err = stateFile(state); err != nil {
-		return nil, failed("make the machine's state", err)
+		return nil, failure.Of("make the machine's state", err)
 	}
 	if s.memory, err = memoryFile(of); err != nil {
 		_ = s.state.Close()
@@ -303,7 +304,7 @@ func readMemory(ctx context.Context, from io.Reader, to io.WriterAt, size int64)
 			return cut(err)
 		}
 		if _, err := to.WriteAt(buf[:n], int64(at)); err != nil { //nolint:gosec // at most size
-			return failed("make the machine's memory", err)
+			return failure.Of("make the machine's memory", err)
 		}
 	}
 	return context.Cause(ctx)

@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/warden/wardenwire"
 	"pinfold/sandbox"
 )
@@ -76,7 +77,7 @@ func (m *machine) Resume(ctx context.Context) error {
 		if m.process.hasEnded() {
 			return driver.ErrEnded
 		}
-		return failed("resume the virtual machine", err)
+		return failure.Of("resume the virtual machine", err)
 	}
 	m.paused.Store(false)
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/spawn"
 	"pinfold/internal/linux/unixpair"
@@ -234,7 +235,7 @@ func (q *process) remove(ctx context.Context) error {
 		select {
 		case <-q.ended:
 		case <-ctx.Done():
-			return failed("end QEMU in time", context.Cause(ctx))
+			return failure.Of("end QEMU in time", context.Cause(ctx))
 		}
 		q.child.Release()
 	}
@@ -245,12 +246,12 @@ func (q *process) remove(ctx context.Context) error {
 	}
 	if q.group != nil {
 		if err := q.group.Remove(ctx); err != nil {
-			return failed("remove the sandbox's cgroup", err)
+			return failure.Of("remove the sandbox's cgroup", err)
 		}
 	}
 	if q.block != nil {
 		if err := q.block.Release(); err != nil {
-			return failed("give back the sandbox's user ids", err)
+			return failure.Of("give back the sandbox's user ids", err)
 		}
 	}
 	if q.held != nil {

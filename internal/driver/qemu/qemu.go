@@ -31,7 +31,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -40,6 +39,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/linux/cgroup"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/hostlock"
 	"pinfold/internal/linux/idblock"
 	"pinfold/internal/linux/seccomp"
@@ -143,7 +143,7 @@ func (d *Driver) prepare() (h *host, err error) {
 	defer d.opening.Unlock()
 	switch {
 	case d.closed:
-		return nil, failed("use the driver", os.ErrClosed)
+		return nil, failure.Of("use the driver", os.ErrClosed)
 	case d.host == nil:
 		d.host, err = d.open()
 	}
@@ -159,10 +159,10 @@ func (d *Driver) open() (h *host, err error) {
 		return nil, err
 	}
 	if h.hierarchy, err = cgroup.Detect(cgroup.Options{}); err != nil {
-		return nil, failed("look for cgroups", err)
+		return nil, failure.Of("look for cgroups", err)
 	}
 	if h.code, err = seccomp.Compile(seccomp.Options{}); err != nil {
-		return nil, failed("compile the system-call filter", err)
+		return nil, failure.Of("compile the system-call filter", err)
 	}
 	h.filter = h.code.Fprog()
 	if h.image, err = h.kernel.open(); err != nil {
@@ -184,7 +184,7 @@ func (d *Driver) claim() error {
 		}
 		var err error
 		if d.pool, err = idblock.New(d.o.blocks, idblock.NoProcess); err != nil {
-			d.claimErr = failed("open the file of id blocks", err)
+			d.claimErr = failure.Of("open the file of id blocks", err)
 		}
 	})
 	return d.claimErr
@@ -199,7 +199,7 @@ func (d *Driver) Close() error {
 		d.watching.Stop()
 	}
 	d.opening.Unlock()
-	d.claimOnce.Do(func() { d.claimErr = failed("use the driver", os.ErrClosed) })
+	d.claimOnce.Do(func() { d.claimErr = failure.Of("use the driver", os.ErrClosed) })
 	d.bases.close()
 	var err error
 	if h != nil {
@@ -223,7 +223,7 @@ func (d *Driver) Leftovers(ctx context.Context) (found []driver.Leftover, err er
 	}
 	hierarchy, err := cgroup.Detect(cgroup.Options{})
 	if err != nil {
-		return nil, failed("look for cgroups", err)
+		return nil, failure.Of("look for cgroups", err)
 	}
 	if err := d.claim(); err != nil {
 		return nil, err
@@ -240,9 +240,4 @@ func (d *Driver) Leftovers(ctx context.Context) (found []driver.Leftover, err er
 		found = append(found, driver.Leftover{Kind: "lease", Name: name})
 	}
 	return found, errors.Join(err, sweepErr)
-}
-
-func failed(step string, err error) *sandbox.Error {
-	return (&sandbox.Error{Code: sandbox.CodeSetupFailed, Message: fmt.Sprintf("cannot %s: %v", step, err), Err: err}).
-		WithHint("run pinfold doctor to see what this host lacks")
 }

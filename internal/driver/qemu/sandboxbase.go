@@ -13,6 +13,7 @@ import (
 
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/unixpair"
 	"pinfold/internal/warden/wardenwire"
 )
@@ -108,7 +109,7 @@ func (d *Driver) separate(ctx context.Context, key baseKey, plan driver.Plan, id
 	}
 	defer from.release()
 	if from.saved == nil {
-		return nil, nil, report, failed("go on from a snapshot", errors.ErrUnsupported)
+		return nil, nil, report, failure.Of("go on from a snapshot", errors.ErrUnsupported)
 	}
 	done, err := d.turn(ctx)
 	if err != nil {
@@ -124,7 +125,7 @@ func (d *Driver) separate(ctx context.Context, key baseKey, plan driver.Plan, id
 		}
 	}()
 	if err := copyMemory(memory, from.saved.memory); err != nil {
-		return nil, nil, report, failed("copy the machine's memory", err)
+		return nil, nil, report, failure.Of("copy the machine's memory", err)
 	}
 	kvm, _ := d.byKVM()
 	if q, err = d.restore(ctx, from.saved, launch{id: id, shape: key.shape, disk: key.disk, memory: memory, resumes: true, keeps: true, kvm: kvm}); err != nil {

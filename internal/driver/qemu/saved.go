@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/linux/memfd"
 )
 
@@ -39,7 +40,7 @@ func (q *process) save(ctx context.Context, memory *os.File) (*saved, error) {
 	s := &saved{state: state}
 	if s.memory, err = sealed(memory, unix.O_RDWR); err != nil { // as QEMU opens it; what is sealed stays as it is
 		_ = state.Close()
-		return nil, failed("keep the machine's memory", err)
+		return nil, failure.Of("keep the machine's memory", err)
 	}
 	return s, nil
 }
@@ -48,7 +49,7 @@ func (q *process) save(ctx context.Context, memory *os.File) (*saved, error) {
 func (q *process) saveState(ctx context.Context) (*os.File, error) {
 	fd, err := unix.MemfdCreate("state", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, failed("keep the machine's state", err)
+		return nil, failure.Of("keep the machine's state", err)
 	}
 	f := os.NewFile(uintptr(fd), "state")
 	defer f.Close() //nolint:errcheck // opened again below
@@ -58,7 +59,7 @@ func (q *process) saveState(ctx context.Context) (*os.File, error) {
 		state, err = sealed(f, unix.O_RDONLY)
 	}
 	if err != nil {
-		return nil, failed("keep the machine's state", err)
+		return nil, failure.Of("keep the machine's state", err)
 	}
 	return state, nil
 }
@@ -75,12 +76,12 @@ func sealed(f *os.File, flags int) (*os.File, error) {
 func memoryFile(s shape) (*os.File, error) {
 	fd, err := unix.MemfdCreate("memory", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
-		return nil, failed("make the machine's memory", err)
+		return nil, failure.Of("make the machine's memory", err)
 	}
 	f := os.NewFile(uintptr(fd), "memory")
 	if err := f.Truncate(s.memory << 20); err != nil {
 		_ = f.Close()
-		return nil, failed("make the machine's memory", err)
+		return nil, failure.Of("make the machine's memory", err)
 	}
 	return f, nil
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
 	"pinfold/internal/image"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/warden/wardenwire"
 	"pinfold/sandbox"
 )
@@ -96,7 +97,7 @@ func (d *Driver) keyOf(ctx context.Context, t image.Template, s shape, kept ...s
 	key = baseKey{disk: shows, shape: s}
 	var st unix.Stat_t
 	if err := unix.Stat(h.program, &st); err != nil {
-		return key, failed("look at QEMU", err)
+		return key, failure.Of("look at QEMU", err)
 	}
 	key.qemu.Dev, key.qemu.Ino, key.qemu.Mtim = st.Dev, st.Ino, st.Mtim
 	return key, nil
@@ -109,7 +110,7 @@ func (d *Driver) baseOf(ctx context.Context, key baseKey) (*base, error) {
 			return have, nil
 		}
 		if wait == nil {
-			return nil, failed("use the driver", os.ErrClosed)
+			return nil, failure.Of("use the driver", os.ErrClosed)
 		}
 		select {
 		case <-wait.done:

@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/driver"
+	"pinfold/internal/linux/failure"
 )
 
 // # Bases on disk
@@ -138,12 +139,12 @@ func onlyOurs(name string, kind uint32) error {
 func (s *saved) sealed() (*saved, error) {
 	memory, err := sealed(s.memory, unix.O_RDWR) // as QEMU opens it
 	if err != nil {
-		return nil, failed("keep the machine's memory", err)
+		return nil, failure.Of("keep the machine's memory", err)
 	}
 	state, err := sealed(s.state, unix.O_RDONLY)
 	if err != nil {
 		_ = memory.Close()
-		return nil, failed("keep the machine's state", err)
+		return nil, failure.Of("keep the machine's state", err)
 	}
 	return &saved{memory: memory, state: state}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pinfold/internal/driver"
+	"pinfold/internal/linux/failure"
 	"pinfold/internal/warden/wardenwire"
 	"pinfold/sandbox"
 )
@@ -72,7 +73,7 @@ func (m *machine) reading(ctx context.Context, op string) (driver.Usage, error) 
 	case m.hasEnded() || m.process.hasEnded() || m.process.link.Err() != nil || errors.Is(err, driver.ErrEnded):
 		return driver.Usage{}, driver.ErrEnded
 	}
-	return driver.Usage{}, failed("read the sandbox's counters", err)
+	return driver.Usage{}, failure.Of("read the sandbox's counters", err)
 }
 
 // note keeps a reading.

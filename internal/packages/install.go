@@ -78,7 +78,7 @@ func (w *Sets) installer(one set) (sandbox.Spec, error) {
 		Template: w.inside.template(), Driver: w.inside.Driver, Isolation: w.inside.Isolation, Network: network,
 		Limits: sandbox.Limits{
 			WallTimeMS: fetchTimeMS, CPUTimeMS: fetchTimeMS, MemoryBytes: fetchMemory, DiskBytes: fetchDisk, FileSizeBytes: fetchDisk,
-			Inodes: 2 * maxSetFiles, Processes: 256, OpenFiles: 4096,
+			Inodes: 2 * maxSetFiles, Processes: 256, OpenFiles: 1024, // what every host allows a process
 		},
 	}
 	for name, value := range installEnv[one.Kind] {

@@ -30,7 +30,7 @@ const stepDriver = "native"
 const (
 	boxInodes    = 400_000
 	boxProcesses = 256
-	boxOpenFiles = 4096
+	boxOpenFiles = 1024 // what every host allows a process
 )
 
 // stepEnv makes what steps make the same each time, and keeps installers from looking for

@@ -68,7 +68,6 @@ type machine struct {
 
 	mu        sync.Mutex // held by Destroy and TakeDoors
 	destroyed bool       // nothing is left
-	late      bool       // counted in host.undestroyed
 }
 
 // spawnConfig is how a machine's first process is made.
@@ -172,13 +171,11 @@ func (m *machine) Destroy(ctx context.Context) error {
 		return nil
 	}
 	err := m.destroy(ctx)
-	switch {
-	case err != nil && !m.late:
-		m.host.undestroyed.Add(1)
-	case err == nil && m.late:
-		m.host.undestroyed.Add(-1)
+	if err != nil {
+		m.host.undestroyed.Store(m, nil)
+	} else {
+		m.host.undestroyed.Delete(m)
 	}
-	m.late = err != nil
 	return err
 }
 

@@ -21,7 +21,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"pinfold/internal/driver"
@@ -78,7 +77,7 @@ type host struct {
 	agentOnDisk bool // not in memory
 	agentDoors  bool // Options.AgentDoors
 
-	undestroyed atomic.Int64 // machines that could not be destroyed in time, and are still there
+	undestroyed sync.Map // of *machine: those that could not be destroyed in time, and are still there
 
 	initStubOnce sync.Once
 	initStub     *os.File // what is process 1 until the agent is needed; nil before the first machine of a zygote's child
@@ -188,8 +187,20 @@ func (h *host) close() {
 		_ = h.ids.pool.Close() // at worst an empty file stays
 	}
 	if h.lock != nil {
-		h.lock.Release(h.undestroyed.Load() > 0) // then the next process must see that we have died
+		stay := false // the next process must see that we have died
+		h.undestroyed.Range(func(any, any) bool { stay = true; return false })
+		h.lock.Release(stay)
 	}
+}
+
+// destroyAgain tries to destroy what could not be destroyed before, all at once.
+func (h *host) destroyAgain() {
+	var all sync.WaitGroup
+	h.undestroyed.Range(func(m, _ any) bool {
+		all.Go(func() { _ = m.(*machine).Destroy(context.Background()) }) // bounded by itself; what fails stays undestroyed
+		return true
+	})
+	all.Wait()
 }
 
 func defaultStateDir() string {
@@ -206,13 +217,15 @@ func defaultStateDir() string {
 
 // Close gives back what the driver holds, and removes what a process that was
 // killed had left behind, if there is such. Machines must be gone before; those
-// that could not be destroyed are left as if this process had been killed.
+// that could not be destroyed are tried once more, since nobody looks after them from
+// now on, and then left as if this process had been killed.
 func (d *Driver) Close() error {
 	d.once.Do(func() { d.hostErr = errors.New("closed") })
 	if d.host == nil {
 		return nil
 	}
 	h := d.host
+	h.destroyAgain()
 	if h.lock != nil && h.lock.AnyDead() {
 		ctx, cancel := context.WithTimeout(context.Background(), destroyTimeout)
 		defer cancel()

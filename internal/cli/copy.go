@@ -180,19 +180,28 @@ func (a *app) copyOut(ctx context.Context, box *client.Sandbox, from, to string)
 		dir, name = to, path.Base(info.Path)
 	}
 	name = cmp.Or(name, path.Base(info.Path))
-	sink, err := hostfiles.OpenSink(dir)
+	if err := sandbox.CheckGuestPath("", name); err != nil {
+		return err
+	}
+	there, err := hostfiles.OpenDestination(filepath.Join(dir, name))
+	if err != nil {
+		return err
+	}
+	if there.Special != nil {
+		_, err := box.ReadFile(ctx, from, 0, -1, there.Special)
+		return errors.Join(a.passOn(err), there.Special.Close())
+	}
+	sink, err := hostfiles.OpenSink(filepath.Dir(there.Path))
 	if err != nil {
 		return err
 	}
 	defer sink.Close()
-	return downloadFile(ctx, box, from, info, sink, name)
+	sink.Mode = there.Mode
+	return downloadFile(ctx, box, from, info, sink, filepath.Base(there.Path))
 }
 
 // downloadFile takes one file: all of it, or nothing stays.
 func downloadFile(ctx context.Context, box *client.Sandbox, from string, info sandbox.FileInfo, sink *hostfiles.Sink, name string) error {
-	if err := sandbox.CheckGuestPath("", name); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r, w := io.Pipe()

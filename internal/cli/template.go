@@ -245,14 +245,21 @@ func (a *app) templateSaveCommand() *cobra.Command {
 	return cmd
 }
 
-// save writes to stdout or to the file that was named, which is there only when it is
-// whole.
+// save writes to stdout or to the file that was named, which takes its name only when it
+// is whole.
 func (f *templateFlags) save(stdout *os.File, write func(io.Writer) error) error {
 	if f.output == "" {
 		defer catchBrokenPipe()()
 		return write(stdout)
 	}
-	file, err := os.CreateTemp(filepath.Dir(f.output), ".pinfold-*")
+	there, err := hostfiles.OpenDestination(f.output)
+	if err != nil {
+		return prefixed("--output", err)
+	}
+	if there.Special != nil {
+		return errors.Join(write(there.Special), there.Special.Close())
+	}
+	file, err := os.CreateTemp(filepath.Dir(there.Path), ".pinfold-*")
 	if err != nil {
 		return cannotWrite("--output", err)
 	}
@@ -261,8 +268,8 @@ func (f *templateFlags) save(stdout *os.File, write func(io.Writer) error) error
 		_ = file.Close()
 		return err
 	}
-	if err = errors.Join(file.Chmod(0o644), file.Close()); err == nil {
-		err = os.Rename(file.Name(), f.output)
+	if err = errors.Join(file.Chmod(cmp.Or(there.Mode, 0o644)), file.Close()); err == nil {
+		err = os.Rename(file.Name(), there.Path)
 	}
 	if err != nil {
 		return cannotWrite("--output", err)

@@ -21,6 +21,8 @@ const maxInlineArtifacts = 8 << 20
 // Sink takes files that come out of a sandbox, either below a directory or into
 // memory. It is used from one goroutine at a time.
 type Sink struct {
+	Mode fs.FileMode // the permissions of every file, where they are known beforehand; 0: the usual ones
+
 	dir     *os.Root // nil: in line
 	content map[string][]byte
 	inline  int64
@@ -139,13 +141,17 @@ func (s *Sink) Store(a sandbox.Artifact, content io.Reader) error {
 }
 
 func (s *Sink) write(name string, a sandbox.Artifact, content io.Reader) error {
-	f, err := s.dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	f, err := s.dir.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, cmp.Or(s.Mode, 0o644))
 	if err != nil {
 		return hostFileError(a.Path, Reason(err))
 	}
 	out := &sparseFile{file: f}
 	n, err := io.Copy(out, io.LimitReader(content, a.Size+1))
-	err = errors.Join(err, out.end(), f.Close())
+	err = errors.Join(err, out.end())
+	if s.Mode != 0 {
+		err = errors.Join(err, f.Chmod(s.Mode)) // whatever the umask
+	}
+	err = errors.Join(err, f.Close())
 	switch {
 	case err != nil:
 		return hostFileError(a.Path, Reason(err))
@@ -203,7 +209,7 @@ func (s *Sink) Finish(r *sandbox.Result) bool {
 // KeepExecutable gives the owner of a file in the sink's directory what mode has of
 // executing, and others what the process's umask leaves them.
 func (s *Sink) KeepExecutable(name string, mode uint32) error {
-	if mode&0o111 == 0 {
+	if mode&0o111 == 0 || s.Mode != 0 {
 		return nil
 	}
 	if err := s.dir.Chmod(name, 0o755); err != nil {

@@ -12,6 +12,8 @@ from _imp import _fix_co_filename
 
 STARTUP = list(sys.modules)  # a program may import these. A zygote loads us first
 from _operator import methodcaller
+from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask, valid_signals
+from _weakref import ref
 from gc import freeze
 from itertools import cycle
 from time import monotonic
@@ -40,12 +42,17 @@ def load(name, compiled=None):
 class TextIOWrapper(io.TextIOWrapper):
     """One that knows whether somebody may write bytes to what is below it."""
 
-    __module__, _looked = "_io", False
+    __module__, _looked, _hurry = "_io", False, None
 
     @property
     def buffer(self):
         self._looked = True
         return super().buffer
+
+    def detach(self):
+        buffer = super().detach()
+        vars(buffer).pop("flush", None)  # it holds the buffer, which would never be let go and written
+        return buffer
 
 
 def by_line(out):
@@ -54,22 +61,27 @@ def by_line(out):
     What is printed is there when a limit strikes. The methods stay Python's own, in C: no
     trace shows a frame of ours, and no signal and no thread comes between a line and its
     end. A program that prints LINES lines in QUICK seconds gets full buffers instead, for a
-    moment, as in any pipe (pinfold_hurry.py).
+    moment, as in any pipe (pinfold_hurry.py). Nothing of ours holds the stream: when the
+    program and Python let it go, it is written and closed, whatever sys.stdout is by then.
     """
     if out is None or out.line_buffering or type(out.buffer) is not io.BufferedWriter:
         return out
     mode, encoding, errors, buffer = out.mode, out.encoding, out.errors, out.detach()
     text, flush, turns = TextIOWrapper(buffer, encoding, errors, "\n", True), buffer.flush, [0.0]
-    text.mode = mode
+    text.mode, whose = mode, ref(text)
 
     def turn():
         flush()
-        turns.append(monotonic())
-        if turns[1] - turns.pop(0) < QUICK and not text._looked:
+        now = monotonic()
+        quick, turns[0] = now - turns[0] < QUICK, now
+        if quick and whose() and not whose()._looked:
+            usual = pthread_sigmask(SIG_BLOCK, SIGNALS)  # what a handler raises is the program's
             try:
-                load(HURRY, as_it_is)["hurry"](text, buffer)
+                load(HURRY, as_it_is)["hurry"](whose(), buffer)
             except Exception:
-                text._looked = True  # all goes on line by line
+                whose()._looked = True  # all goes on line by line
+            finally:
+                pthread_sigmask(SIG_SETMASK, usual)
 
     buffer.flush = map(methodcaller("__call__"), cycle([flush] * (LINES - 1) + [turn])).__next__
     return text
@@ -80,6 +92,7 @@ def as_it_is(source, path):
 
 
 LINES, QUICK, HURRY = 100, 0.005, "pinfold_hurry.py"
+SIGNALS = valid_signals()
 
 
 def run_main(argv, imports=None, report=True):

@@ -4,12 +4,17 @@
 # LINGER seconds longer. Before what others could notice (a fork, another program, what
 # goes to standard error, the end) all that was printed is written. A program with threads
 # is not let hurry: those that fill one buffer lose lines to each other, in any Python.
-import _signal
+#
+# Our own code runs with all signals blocked: what a handler of the program's raises comes
+# before or after it, in the program, and is never taken for an error of ours. Nothing here
+# holds the stream, so that it is let go, written and closed as any other.
 import _thread
 import atexit
 import io
 import os
 import sys
+from _signal import SIG_BLOCK, SIG_SETMASK, pthread_sigmask
+from _weakref import ref
 
 TICK, LINGER = 0.01, 0.5
 NOTICED = {
@@ -18,15 +23,26 @@ NOTICED = {
 }
 
 
-Text = harness["TextIOWrapper"]
-started = {}
+FORKS = {"os.fork", "os.forkpty"}
+Text, SIGNALS = harness["TextIOWrapper"], harness["SIGNALS"]
 
 
 def hurry(text, buffer):
-    if text not in started:
-        started[text], text._calm = start(text, buffer)
+    """Let a text stream hurry. Signals are blocked."""
+    if text._hurry is None:
+        text._hurry, text._calm = start(text, buffer)
         text.__class__ = Hurried
-    started[text]()
+    text._hurry()
+
+
+class Blocked:
+    """All signals of this thread, blocked for a moment."""
+
+    def __enter__(self):
+        self.usual = pthread_sigmask(SIG_BLOCK, SIGNALS)
+
+    def __exit__(self, *_):
+        pthread_sigmask(SIG_SETMASK, self.usual)
 
 
 class Hurried(Text):
@@ -57,7 +73,7 @@ Hurried.__name__ = Hurried.__qualname__ = Text.__name__
 def start(text, buffer):
     """Return what lets a text stream hurry, and what calms it."""
     io.TextIOWrapper.buffer.__get__(text)  # fails where the program has taken it away
-    by_line, leave, ending = buffer.flush, os._exit, False
+    whose, by_line, leave, ending = ref(text), buffer.flush, os._exit, False
     hurries, thread, mutex = False, None, _thread.RLock()
     error = getattr(sys.__stderr__, "buffer", None)
     write_errors = error.flush if type(error) is io.BufferedWriter else None
@@ -71,24 +87,32 @@ def start(text, buffer):
                 try:
                     thread = Thread(calm, mutex)
                 except Exception:  # there may be no more threads
-                    text._looked = True
+                    whose()._looked = True
                     return
             hurries, os._exit = True, calm_leave
             if write_errors:
                 error.flush = calm_errors
             del buffer.flush
-            text.reconfigure(line_buffering=False)
+            whose().reconfigure(line_buffering=False)
 
     def calm():
+        with mutex:
+            if not hurries:
+                return
+        with Blocked():
+            calm_now()
+
+    def calm_now():
         nonlocal hurries
         with mutex:
             if not hurries:
                 return
             hurries, buffer.flush = False, by_line
             try:
+                text = whose()
                 text.reconfigure(line_buffering=True)
                 text.flush()  # what has come while that was on its way
-            except (OSError, ValueError):
+            except (AttributeError, OSError, ValueError):
                 pass  # the program meets it with its next line, or at its end
             finally:  # not before: who leaves, or writes an error, while we write waits for mutex
                 os._exit = leave
@@ -106,16 +130,19 @@ def start(text, buffer):
             write_errors()
 
     def calm_event(event, _):
-        if event in NOTICED:
+        if event in FORKS:
+            stop()  # earlier than what is called before a fork: there Python drops what handlers raise
+        elif event in NOTICED:
             calm()
 
     def stop():
         nonlocal thread
-        calm()
-        with mutex:
-            ended, thread = thread, None
-        if ended:
-            ended.end()
+        with Blocked():
+            calm_now()
+            with mutex:
+                ended, thread = thread, None
+            if ended:
+                ended.end()
 
     def renew():
         nonlocal mutex
@@ -141,11 +168,7 @@ class Thread:
         self.bell, self.ended = _thread.allocate_lock(), _thread.allocate_lock()
         self.bell.acquire()
         self.ended.acquire()
-        usual = _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-        try:
-            _thread.start_new_thread(self.run, ())
-        finally:
-            _signal.pthread_sigmask(_signal.SIG_SETMASK, usual)
+        _thread.start_new_thread(self.run, ())  # with all signals blocked, as they are here
 
     def run(self):
         self.id = _thread.get_native_id()

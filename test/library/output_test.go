@@ -97,6 +97,30 @@ for i in range(100000): sys.stdout.write(str(i) + ' ')
 print(*range(1000), sep=',', end='')
 sys.stdout.writelines(['a\n', 'b'])
 `},
+	{name: "stdout kept elsewhere", code: `
+import io, json, sys
+for i in range(20000): print(i)
+real, sys.stdout = sys.stdout, io.StringIO()
+print('lost')
+json.dump({'kept': list(range(3000))}, real)
+class Last:
+    def __del__(self): real.write('to the last')
+last = Last()
+`},
+	{name: "bytes kept elsewhere", code: `
+import sys
+for i in range(20000): print(i)
+sys.stdout.flush()
+out, sys.stdout = sys.stdout.buffer, sys.stderr
+for i in range(3000): out.write(b'record %06d\n' % i)
+`},
+	{name: "stdout detached", code: `
+import sys
+for i in range(20000): print(i)
+out = sys.stdout.detach()
+sys.stdout = sys.__stdout__ = None
+for i in range(3000): out.write(b'record %06d\n' % i)
+`},
 	{name: "other streams", code: `
 import io, os, sys
 for i in range(1000): print(i)
@@ -243,6 +267,38 @@ for k in 'bcd':
 		for _, cold := range []bool{true, false} {
 			r := must(w.Run(t.Context(), sandbox.Spec{Language: "python", Code: code, Limits: pooledLimits, Cold: cold}, client.RunOptions{}))(t)
 			same(t, fmt.Sprintf("%s, cold %v", name, cold), canonical(r.Stdout, true), canonical(want.String(), true))
+		}
+	}
+}
+
+// TestWhatHandlersRaiseIsTheProgramsOwn has alarms end loops that print as fast as they can.
+// Once our own code, between two lines, took what a handler had raised for an error of its own.
+func TestWhatHandlersRaiseIsTheProgramsOwn(t *testing.T) {
+	ledger.Check(t)
+	w := pooled(t)
+	const code = `
+import signal, sys, time
+came = lost = 0
+def late(*_):
+    global came
+    came += 1
+    raise TimeoutError
+signal.signal(signal.SIGALRM, late)
+for turn in range(250):
+    before = came
+    try:
+        signal.setitimer(signal.ITIMER_REAL, .004 + turn * .00001)
+        while came == before:
+            for i in range(150): print(i)
+            time.sleep(0)
+        lost += 1  # the alarm has come, and nobody heard of it
+    except TimeoutError: pass
+print("lost", lost, file=sys.stderr)
+`
+	for _, cold := range []bool{true, false} {
+		r := must(w.Run(t.Context(), sandbox.Spec{Language: "python", Code: code, Limits: pooledLimits, Cold: cold}, client.RunOptions{}))(t)
+		if r.Stderr != "lost 0\n" {
+			t.Errorf("cold %v: %+v\n%s", cold, r.Cause, r.Stderr)
 		}
 	}
 }

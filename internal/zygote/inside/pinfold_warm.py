@@ -6,10 +6,12 @@ import pinfold_harness  # first: it notes what Python itself has loaded
 
 import atexit
 import gc
+import io
 import json
 import os
 import sys
 import time
+from _weakref import ref
 
 __builtins__ = pinfold_harness.__builtins__  # the program may change its own
 
@@ -72,8 +74,12 @@ def place(cpus):
         pass  # the sandbox may have others; the quota is what holds
 
 
+streams = []  # those that the program begins with, and what is below them, wherever it keeps them
+
+
 def become(job):
     """Run the program and return its exit status."""
+    streams[:] = [ref(o) for text in (sys.stdout, sys.stderr) for o in (text, io.TextIOWrapper.buffer.__get__(text))]
     if job.get("cpus"):
         place(job["cpus"])
     if job.get("code") is not None:
@@ -131,20 +137,33 @@ def finish(status):
         pass  # shown already
     theirs = sys.unraisablehook
     sys.unraisablehook = lambda args: theirs(without_us(args))
-    if "__main__" in sys.modules:
-        space = sys.modules["__main__"].__dict__
+    for name in {"last_exc", "last_type", "last_value", "last_traceback"}.intersection(vars(sys)):
+        setattr(sys, name, None)
+    main = sys.modules.pop("__main__", None)
+    left = ref(main) if isinstance(main, type(sys)) else type(None)
+    del main
+    gc.collect()  # what ends with the program's module still finds what is in it
+    if left():
+        space = left().__dict__
         for name in sorted(space, key=lambda name: name[:1] != "_" or name[1:2] == "_"):
             if name != "__builtins__":
                 space[name] = None  # in the interpreter's order
         del space
-    gc.collect()
+        gc.collect()
     sys.unraisablehook = theirs
     for stream in (getattr(sys, "stdout", None), getattr(sys, "stderr", None)):
         try:
             if stream is not None and not stream.closed:
                 stream.flush()
-        except Exception:
+        except Exception as e:
             status = status or 120  # as Python does
+            if stream is getattr(sys, "stdout", None):
+                ignore(stream, e)
+    for stream in streams:
+        try:
+            stream().flush()  # the interpreter lets them go, which writes what is left
+        except Exception:
+            pass  # it was closed, or has gone
     return status
 
 

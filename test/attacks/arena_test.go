@@ -125,8 +125,12 @@ func (a *arena) run(p Payload) *trial {
 	return t
 }
 
+// patience is for one thing that a case does: on a busy machine the largest take more than a
+// minute, and what hangs is found, too.
+const patience = 4 * time.Minute
+
 func (t *trial) attack(e *engine.Engine) {
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req := t.request(t.payload)
 	if len(t.payload.Artifacts) > 0 {
@@ -165,7 +169,7 @@ func (t *trial) everything() string {
 
 // open makes a sandbox and returns its agent, for attacks on a living one.
 func (a *arena) open(l sandbox.Limits) (*guest.Guest, driver.Machine, error) {
-	ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(a.Context(), patience)
 	defer cancel()
 	report, err := a.driver.Probe(ctx, imagetest.Host(a))
 	if err != nil {
@@ -200,7 +204,7 @@ func (a *arena) open(l sandbox.Limits) (*guest.Guest, driver.Machine, error) {
 
 // shell runs a script in a living sandbox and returns what it printed.
 func (a *arena) shell(g *guest.Guest, dir string, script ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(a.Context(), patience)
 	defer cancel()
 	var out bytes.Buffer
 	p, err := g.Start(ctx, guest.Command{

@@ -222,7 +222,7 @@ func raceLinks(t *trial) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	swap, err := g.Start(ctx, guest.Command{Args: []string{"/usr/bin/python3", "-c", t.prelude + swapCode, t.dir}}, guest.Streams{})
 	if err == nil {

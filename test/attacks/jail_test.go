@@ -37,7 +37,7 @@ timeout -s KILL 20 "$@" || true
 // jail runs a payload as root without any of our defences and returns what it
 // printed.
 func (a *arena) jail(p Payload) (string, error) {
-	ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(a.Context(), patience)
 	defer cancel()
 	program := []string{"/usr/bin/python3", "-", "jail"}
 	code := a.prelude + p.Code

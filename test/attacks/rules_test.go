@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/internal/engine"
@@ -107,7 +106,7 @@ func (a *arena) hides(ruled bool) error {
 
 // within runs a request in bounded time.
 func (a *arena) within(e *engine.Engine, spec sandbox.Spec) (*sandbox.Result, error) {
-	ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(a.Context(), patience)
 	defer cancel()
 	return e.Run(ctx, runs.Request{Spec: spec, NoArtifacts: true, NoResults: true})
 }

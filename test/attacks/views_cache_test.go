@@ -67,7 +67,7 @@ func (t *trial) setID() error {
 	}
 	req := t.request(Payload{Code: setIDCode, Args: []string{"/data"}})
 	req.Spec.Mounts = []sandbox.Mount{{Host: dir, Guest: "/data", Writable: true}}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, err := t.engine.Run(ctx, req)
 	if err != nil {

@@ -88,7 +88,7 @@ while not os.path.exists("/data/go"): time.sleep(0.01)
 say("later", os.listdir("/data/sub"))
 `})
 	req.Spec.Mounts = []sandbox.Mount{{Host: dir, Guest: "/data", Writable: true}}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	mounted := make(chan error, 1)
 	go func() {

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 	"pinfold/internal/guest"
@@ -192,7 +191,7 @@ func (a *arena) insideWhile(during func() error) dialogue {
 		if err != nil {
 			return "", err
 		}
-		ctx, cancel := context.WithTimeout(a.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(a.Context(), patience)
 		defer cancel()
 		return a.converse(func(stdin io.Reader, stdout io.Writer) (func() error, error) {
 			p, err := g.Start(ctx, guest.Command{

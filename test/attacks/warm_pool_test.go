@@ -135,7 +135,7 @@ func TestPoolsOfBadModules(t *testing.T) {
 				}
 			}
 			begin := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			r, err := a.engine.Run(ctx, runs.Request{Spec: sandbox.Spec{Language: "python", Code: "print(6 * 7)", Warm: []string{test.module}, Limits: warmLimits}})
 			if err != nil || r.Status != sandbox.StatusSucceeded || r.Stdout != "42\n" {

@@ -166,7 +166,7 @@ func waitFull(t *testing.T, e *engine.Engine) {
 // outcome runs a program and returns what must be the same.
 func outcome(t *testing.T, e *engine.Engine, spec sandbox.Spec, warm bool) sandbox.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	got, err := e.Run(ctx, runs.Request{Spec: spec, Artifact: func(_ sandbox.Artifact, content io.Reader) error {
 		_, err := io.Copy(io.Discard, content)

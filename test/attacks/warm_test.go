@@ -36,7 +36,7 @@ type edit struct{ file, from, to string }
 // raise starts a zygote that has loaded a module of the given source. edits take
 // defences away.
 func (a *arena) raise(module string, limits sandbox.Limits, edits ...edit) (*family, error) {
-	ctx, cancel := context.WithTimeout(a.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(a.Context(), patience)
 	defer cancel()
 	report, err := a.driver.Probe(ctx, imagetest.Host(a))
 	if err != nil {
@@ -92,7 +92,7 @@ type relative struct {
 
 // fork makes a fork and hands it its program, with the prelude in front.
 func (f *family) fork(code string) (*relative, error) {
-	ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(f.Context(), patience)
 	defer cancel()
 	f.born++
 	plan := f.plan

@@ -113,6 +113,33 @@ say("clone3", call(%d, ctypes.create_string_buffer(64), 64))
 			Twin:    &Twin{What: "threads and processes", Payload: Payload{Code: "import threading, subprocess\nt = threading.Thread(target=lambda: say('thread', 1)); t.start(); t.join(); print(subprocess.check_output(['echo', 'child']).decode())"}, Want: "thread 1\nchild"},
 		},
 		{
+			ID: "KE-15", Title: "options with which a connection outlives its sandbox, and filters of sockets", Level: User, Severity: HostDoS, Source: "own",
+			Expect: "ENOPROTOOPT each",
+			Attack: Payload{Code: `
+import socket, struct
+def option(key, level, number, value): attempt(key, lambda: socket.socket().setsockopt(level, number, value))
+option("minttl", 0, 21, 255)
+option("source_route", 0, 4, b"\x83\x07\x04\x7f\x00\x00\x02\x01")
+option("md5", 6, 14, bytes(8))
+option("delay", 6, 37, 1000000)
+keep = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0))
+filter = struct.pack("HxxxxxxQ", 1, ctypes.addressof(keep))
+option("filter", 1, 26, filter)
+option("reuseport_filter", 1, 51, filter)
+option("bpf", 1, 50, -1)
+`},
+			Doors: slices.Concat(doors("ENOPROTOOPT", "minttl filter"),
+				[]Door{{"source_route", "ENOPROTOOPT", ""}, {"md5", "ENOPROTOOPT", "EINVAL"}, {"delay", "ENOPROTOOPT", "ok|EPERM"}, {"reuseport_filter", "ENOPROTOOPT", "ok|EINVAL"}, {"bpf", "ENOPROTOOPT", "EBADF|EPERM"}}),
+			Control: Control{Without: "the filter", Jail: true},
+			Twin: &Twin{What: "the options that servers and clients use", Payload: Payload{Code: `
+import socket
+s = socket.socket()
+for level, number, value in ((1, 2, 1), (1, 9, 1), (1, 15, 1), (1, 13, b"\1\0\0\0\5\0\0\0"), (0, 1, 16), (0, 2, 64), (0, 24, 1), (6, 1, 1), (6, 3, 0), (6, 4, 60), (6, 5, 10), (6, 6, 5), (6, 9, 1), (6, 12, 1), (6, 13, b"reno"), (6, 18, 30000), (6, 23, 5), (6, 25, 1 << 14)):
+    s.setsockopt(level, number, value)
+socket.socket(socket.AF_INET6).setsockopt(41, 26, 1)
+say("ok", 1)`}, Want: "ok"},
+		},
+		{
 			ID: "KE-06", Title: "calls that no program in a sandbox needs, with senseless arguments", Level: User, Severity: Escape, Source: "security.md I-20; amicontained",
 			Expect:  "EPERM, ENOSYS or SIGSYS from the filter, never an answer of the handler",
 			Attack:  Payload{Code: probeCalls()},

@@ -180,17 +180,26 @@ func search(s []segment) []Instruction {
 func leaf(r rule, listener bool) []Instruction {
 	var out []Instruction
 	for _, c := range r.checks {
-		half := uint32(0)
-		if c.high {
-			half = 4
+		code := checked(c, result(c.otherwise, listener))
+		if c.at != nil { // at most 255 instructions, which a conditional jump reaches
+			out = append(out, Instruction{Code: opLoad, K: offArgs + 8*uint32(c.at.arg)}, Instruction{Code: opJEQ, JF: uint8(len(code)), K: c.at.is})
 		}
-		out = append(out, Instruction{Code: opLoad, K: offArgs + 8*uint32(c.arg) + half})
-		if c.mask != 0 {
-			out = append(out, Instruction{Code: opAnd, K: c.mask})
-		}
-		out = append(out, compare(c, result(c.otherwise, listener))...)
+		out = append(out, code...)
 	}
 	return append(out, Instruction{Code: opRet, K: result(r.verdict, listener)})
+}
+
+// checked falls through when the condition holds and returns otherwise.
+func checked(c check, otherwise uint32) []Instruction {
+	half := uint32(0)
+	if c.high {
+		half = 4
+	}
+	out := []Instruction{{Code: opLoad, K: offArgs + 8*uint32(c.arg) + half}}
+	if c.mask != 0 {
+		out = append(out, Instruction{Code: opAnd, K: c.mask})
+	}
+	return append(out, compare(c, otherwise)...)
 }
 
 // compare falls through when the condition holds and returns otherwise.

@@ -98,6 +98,9 @@ func countCalls(groups []group) int {
 }
 
 func (c check) subject() string {
+	if c.at != nil {
+		return fmt.Sprintf("%d, where %d is %d", c.arg+1, c.at.arg+1, c.at.is)
+	}
 	if c.mask != 0 {
 		return fmt.Sprintf("%d, bits %#x", c.arg+1, c.mask)
 	}

@@ -76,6 +76,9 @@ func expect(m machine, all map[string]rule, d callData, listener bool) uint32 {
 		return retErrno | eNOSYS
 	}
 	for _, c := range r.checks {
+		if c.at != nil && uint32(d.args[c.at.arg]) != c.at.is {
+			continue
+		}
 		if !c.holds(uint32(d.args[c.arg])) {
 			return result(c.otherwise, listener)
 		}

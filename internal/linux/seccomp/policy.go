@@ -51,6 +51,7 @@ type group struct {
 // bits set cannot slip past. It holds when (argument & mask) is one of in, or,
 // if in is nil, none of notIn. A mask of 0 means all 32 bits.
 type check struct {
+	at    *place // where it is made; nil: always
 	arg   int
 	high  bool // on the high 32 bits, of an address
 	mask  uint32
@@ -60,6 +61,12 @@ type check struct {
 	// that the checks after this one are not for this call.
 	otherwise verdict
 	why       string
+}
+
+// place limits a check to calls whose argument has a value. The check holds for all others.
+type place struct {
+	arg int
+	is  uint32
 }
 
 // rule is the verdict on one call. The checks are tried in order; the first

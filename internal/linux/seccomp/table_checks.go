@@ -10,8 +10,6 @@ const (
 
 	protoICMP, protoTCP, protoUDP, protoICMPV6 = 1, 6, 17, 58
 
-	tcpULP = 31
-
 	// CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET.
 	cloneNamespaces = 0x80 | 0x20000 | 0x2000000 | 0x4000000 | 0x8000000 | 0x10000000 | 0x20000000 | 0x40000000
 
@@ -56,11 +54,10 @@ var conditions = map[string][]check{
 	"socket":     socketChecks,
 	"socketpair": socketpairChecks,
 	"setsockopt": {
-		{arg: 1, in: []uint32{protoTCP}, otherwise: allow, why: "only TCP options have a condition"},
-		{
-			arg: 2, notIn: []uint32{tcpULP}, otherwise: errno(eNOPROTOOPT),
-			why: "no protocols on top of TCP inside the kernel (TLS, SMC, MPTCP)",
-		},
+		{at: &place{1, solSOCKET}, arg: 2, notIn: []uint32{soAttachFilter, soAttachBPF, soAttachReuseportCBPF, soAttachReuseportEBPF}, otherwise: errno(eNOPROTOOPT), why: noFilters},
+		{at: &place{1, solIP}, arg: 2, in: ipOptions, otherwise: errno(eNOPROTOOPT), why: noDropping},
+		{at: &place{1, solIPV6}, arg: 2, in: ipv6Options, otherwise: errno(eNOPROTOOPT), why: noDropping},
+		{at: &place{1, protoTCP}, arg: 2, in: tcpOptions, otherwise: errno(eNOPROTOOPT), why: noDropping + "; no protocols on top of TCP inside the kernel (TLS, SMC, MPTCP)"},
 	},
 	"ioctl": {{
 		arg: 1, notIn: []uint32{tiocSTI, tiocLINUX, tiocSETD, tiocCONS}, otherwise: refuse,
@@ -133,6 +130,44 @@ func setIDCheck(arg int) check {
 
 func makesCheck(arg int) check {
 	return check{arg: arg, mask: openMakes, notIn: []uint32{0}, otherwise: allow, why: "only what makes a file has a mode"}
+}
+
+const (
+	noFilters  = "what the kernel compiles of them is memory that the whole host shares, and they drop what ends a connection"
+	noDropping = "only options with which no end of a connection can have what ends it dropped: that would stay on the host when the sandbox is gone"
+)
+
+// The options of sockets by their level; include/uapi/linux/in.h, in6.h, tcp.h.
+const (
+	solIP, solSOCKET, solIPV6 = 0, 1, 41
+
+	soAttachFilter, soAttachBPF, soAttachReuseportCBPF, soAttachReuseportEBPF = 26, 50, 51, 52
+)
+
+// ipOptions leave out IP_OPTIONS (source routes) and IP_MINTTL, and what needs privileges.
+var ipOptions = []uint32{
+	1, 2, 3, // IP_TOS, IP_TTL, IP_HDRINCL
+	6, 7, 8, 10, 11, 12, 13, // IP_RECVOPTS, RETOPTS, PKTINFO, MTU_DISCOVER, RECVERR, RECVTTL, RECVTOS
+	14, 15, 18, 20, 22, 23, 24, 25, // IP_MTU, FREEBIND, PASSSEC, RECVORIGDSTADDR, NODEFRAG, CHECKSUM, BIND_ADDRESS_NO_PORT, RECVFRAGSIZE
+	32, 33, 34, 35, 36, 37, 38, 39, 40, 41, // IP_MULTICAST_IF to IP_MSFILTER
+	42, 43, 44, 45, 46, 47, 48, 49, 50, 51, // MCAST_JOIN_GROUP to IP_MULTICAST_ALL, UNICAST_IF, LOCAL_PORT_RANGE
+}
+
+// ipv6Options leave out the headers of options and routes, and IPV6_MINHOPCOUNT.
+var ipv6Options = []uint32{
+	1, 2, 3, 4, 5, 7, 8, // IPV6_ADDRFORM, 2292PKTINFO, 2292HOPOPTS, 2292DSTOPTS, 2292RTHDR, CHECKSUM, 2292HOPLIMIT
+	16, 17, 18, 19, 20, 21, 23, 24, 25, 26, 27, 28, 29, // IPV6_UNICAST_HOPS to IPV6_MULTICAST_ALL, without ROUTER_ALERT
+	32, 33, // IPV6_FLOWLABEL_MGR, FLOWINFO_SEND
+	42, 43, 44, 45, 46, 47, 48, // MCAST_JOIN_GROUP to MCAST_MSFILTER
+	49, 50, 51, 52, 53, 56, 58, 60, 61, 62, 63, // IPV6_RECVPKTINFO to IPV6_USE_MIN_MTU: what is received, PKTINFO, HOPLIMIT, PATHMTU, DONTFRAG
+	66, 67, 70, 72, 74, 76, 77, 78, // IPV6_RECVTCLASS, TCLASS, AUTOFLOWLABEL, ADDR_PREFERENCES, RECVORIGDSTADDR, UNICAST_IF, RECVFRAGSIZE, FREEBIND
+}
+
+// tcpOptions leave out keys (TCP_MD5SIG, TCP_AO), TCP_REPAIR, TCP_ULP and TCP_TX_DELAY.
+var tcpOptions = []uint32{
+	1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 16, 17, 18, // TCP_NODELAY to TCP_CONGESTION, THIN_LINEAR_TIMEOUTS, THIN_DUPACK, USER_TIMEOUT
+	23, 24, 25, 26, 27, 28, 30, 33, 34, 35, 36, // TCP_FASTOPEN, TIMESTAMP, NOTSENT_LOWAT, CC_INFO, SAVE_SYN, SAVED_SYN, FASTOPEN_CONNECT, FASTOPEN_KEY, FASTOPEN_NO_COOKIE, ZEROCOPY_RECEIVE, INQ
+	44, 45, 46, // TCP_RTO_MAX_MS, TCP_RTO_MIN_US, TCP_DELACK_MAX_US
 }
 
 // noWaitCheck is a second layer: the files that are shown answer so by themselves.

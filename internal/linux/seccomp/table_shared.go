@@ -37,6 +37,9 @@ var sharedConditions = map[string][]check{
 	"semget": never(refuse, noSegments), "semop": never(refuse, noSegments), "semtimedop": never(refuse, noSegments), "semctl": never(refuse, noSegments),
 }
 
+// Whose priority a call is about: of one process, not of a group's or a user's.
+const prioProcess, ioprioWhoProcess = 0, 1
+
 const (
 	byName   = "the user's other files have names, too; an open file is the sandbox's own"
 	ownAlone = "the user's other processes are the same user's"
@@ -55,8 +58,14 @@ var identityConditions = map[string][]check{
 	"setxattr": never(errno(eOPNOTSUPP), byName), "lsetxattr": never(errno(eOPNOTSUPP), byName),
 	"removexattr": never(errno(eOPNOTSUPP), byName), "lremovexattr": never(errno(eOPNOTSUPP), byName),
 
-	"setpriority":        {{arg: 1, in: []uint32{0}, otherwise: refuse, why: ownAlone}},
-	"ioprio_set":         {{arg: 1, in: []uint32{0}, otherwise: refuse, why: ownAlone}},
+	"setpriority": {
+		{arg: 0, in: []uint32{prioProcess}, otherwise: refuse, why: ownAlone},
+		{arg: 1, in: []uint32{0}, otherwise: refuse, why: ownAlone},
+	},
+	"ioprio_set": {
+		{arg: 0, in: []uint32{ioprioWhoProcess}, otherwise: refuse, why: ownAlone},
+		{arg: 1, in: []uint32{0}, otherwise: refuse, why: ownAlone},
+	},
 	"sched_setaffinity":  {{arg: 0, in: []uint32{0}, otherwise: refuse, why: ownAlone}},
 	"sched_setscheduler": {{arg: 0, in: []uint32{0}, otherwise: refuse, why: ownAlone}},
 	"sched_setparam":     {{arg: 0, in: []uint32{0}, otherwise: refuse, why: ownAlone}},

@@ -155,7 +155,7 @@ var table = []Language{
 		Name: "php", Title: "PHP", Extensions: []string{".php"}, Interpreters: []string{"php"}, File: "main.php",
 		Programs: []Program{{[]string{"php"}, "php-cli"}},
 		Run: []string{
-			"{php}", "-d", "display_errors=stderr", "-d", "log_errors=0", "-d", "memory_limit=-1",
+			"{php}", "-d", "short_open_tag=0", "-d", "display_errors=stderr", "-d", "log_errors=0", "-d", "memory_limit=-1",
 			"-f", "{file}", "--", "{args}",
 		},
 		Version: Version{Args: []string{"{php}", "--version"}, Pattern: `^PHP (\S+)`},

@@ -91,6 +91,43 @@ func reCases() []Case {
 			}},
 		},
 		{
+			ID: "RE-03c", Title: "memory in buffers of TCP", Level: User, Severity: HostDoS, Source: "own",
+			Expect: "no more than the memory limit", Needs: []string{sandbox.FeatureMemory},
+			Attack: Payload{Code: networkMemoryCode, Limits: sandbox.Limits{MemoryBytes: 64 << 20, WallTimeMS: 60_000}},
+			Judge: func(t *trial) error {
+				if t.result != nil && t.result.Cause.Kind == sandbox.CauseMemory {
+					return nil // version 2 counts all of it together
+				}
+				return t.said("held", "little")
+			},
+			Control: Control{Without: "the low limit", Run: func(a *arena) error {
+				t := a.run(Payload{Code: networkMemoryCode, Limits: sandbox.Limits{MemoryBytes: 1 << 30, WallTimeMS: 60_000}})
+				return t.said("held", "much")
+			}},
+		},
+		{
+			ID: "RE-16", Title: "taking the host's pseudo-terminals", Level: User, Severity: PeerDoS, Source: "own",
+			Expect: "ENOSPC after 64",
+			Attack: Payload{Code: `
+n = 0
+try:
+    while n < 100: os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY); n += 1
+except OSError as e: say("end", name(e.errno))
+say("terminals", n)
+`},
+			Judge: func(t *trial) error { return errors.Join(t.said("terminals", "64"), t.said("end", "ENOSPC")) },
+			Control: Control{Without: "the limit of the sandbox's own", Run: func(*arena) error {
+				for range 65 {
+					f, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+					if err != nil {
+						return err
+					}
+					defer f.Close()
+				}
+				return nil
+			}},
+		},
+		{
 			ID: "RE-04", Title: "filling the disk", Level: User, Severity: HostDoS, Source: "brief", Expect: "ENOSPC at the limit in every writable place together",
 			Attack: Payload{Code: `
 total = 0
@@ -160,6 +197,22 @@ say("few", n < 64)
 		},
 	}
 }
+
+// networkMemoryCode sends over loopback connections what nobody reads, some 200 MiB.
+const networkMemoryCode = `
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+keep, held = [], 0
+for n in range(60):
+    a = socket.create_connection(server.getsockname()); keep += [a, server.accept()[0]]
+    a.setblocking(False)
+    for idle in range(3):
+        try:
+            while True: held += a.send(bytes(65536))
+        except OSError: time.sleep(.002)
+print("MiB", held >> 20)
+say("held", "little" if held < 80 << 20 else "much")
+`
 
 // kernelMemoryCode fills sockets and pipes, up to about 200 MiB.
 const kernelMemoryCode = `

@@ -246,7 +246,8 @@ func (n *initSpec) writable(p *spawn.Program) (places []view) {
 // proc mounts what processes need to see of themselves, in the root at a path.
 func (n *initSpec) proc(p *spawn.Program, at string) {
 	n.layout.mountProc(p, at)
-	mount.Filesystem(p, "devpts", at+"dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620")
+	// The host has some 3,000 terminals for all that are not its own.
+	mount.Filesystem(p, "devpts", at+"dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=64")
 	if n.timeNS {
 		p.Call("new time namespace", unix.SYS_UNSHARE, unix.CLONE_NEWTIME)
 		n.hideUptime(p)

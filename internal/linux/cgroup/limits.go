@@ -9,7 +9,8 @@ import (
 // Limits bound a group as a whole. Zero means: not set.
 type Limits struct {
 	// Memory is in bytes and covers everything that is charged: anonymous
-	// memory, files on tmpfs, page cache, kernel memory. With it, the group
+	// memory, files on tmpfs, page cache, kernel memory. Version 1 allows as much
+	// again for the buffers of TCP and UDP. With it, the group
 	// gets no swap wherever that can be controlled, and on version 2 the OOM
 	// killer ends the whole group, unless KillOne is set. Version 1 always ends one
 	// process.
@@ -30,9 +31,11 @@ const defaultPeriodUS = 100_000
 const (
 	memoryFileV1 = "memory.limit_in_bytes"
 	swapFileV1   = "memory.memsw.limit_in_bytes" // memory and swap together
-	memoryFileV2 = "memory.max"
-	swapFileV2   = "memory.swap.max"
-	pidsFile     = "pids.max"
+	// The buffers of TCP and UDP have a limit of their own, and are not counted without one.
+	networkFileV1 = "memory.kmem.tcp.limit_in_bytes"
+	memoryFileV2  = "memory.max"
+	swapFileV2    = "memory.swap.max"
+	pidsFile      = "pids.max"
 )
 
 // setting is one value for one control file.
@@ -51,7 +54,8 @@ func (h *Hierarchy) settings(l Limits) []setting {
 		all = append(all,
 			setting{Memory, memoryFileV1, itoa(l.Memory), false},
 			setting{Memory, swapFileV1, itoa(l.Memory), !h.swapFile},
-			setting{Memory, "memory.swappiness", "0", true})
+			setting{Memory, "memory.swappiness", "0", true},
+			setting{Memory, networkFileV1, itoa(l.Memory), true})
 	}
 	if l.Memory > 0 && h.version == 2 {
 		group := "1"

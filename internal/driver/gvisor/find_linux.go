@@ -106,6 +106,9 @@ func (d *Driver) prove(ctx context.Context) proof {
 	tried := proof{program: p, at: time.Now()}
 	if tried.version, refusal = version(ctx, p.path); refusal == nil {
 		refusal = d.try(ctx, p)
+		if refusal != nil && errors.Is(refusal, os.ErrDeadlineExceeded) { // a host that stands still for so long is none without runsc
+			refusal = d.try(ctx, p)
+		}
 	}
 	tried.refusal = refusal
 	if ctx.Err() == nil { // else it is not runsc's fault

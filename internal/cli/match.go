@@ -8,7 +8,7 @@ import (
 	"pinfold/sandbox"
 )
 
-// unmatched lists the patterns that no file matched. It is empty when that is
+// unmatched lists the patterns that no file matched, where they ask for some. It is empty when that is
 // not known: when the program was ended, or not every file was looked at.
 func unmatched(r *sandbox.Result, patterns []string) []string {
 	if r.Cause.Phase != "" || (r.Status != sandbox.StatusSucceeded && r.Status != sandbox.StatusFailed) {
@@ -26,7 +26,7 @@ func unmatched(r *sandbox.Result, patterns []string) []string {
 	}
 	var none []string
 	for _, p := range patterns {
-		if !slices.ContainsFunc(names, func(n string) bool { return matches(p, n) }) {
+		if p != everyFile && !slices.ContainsFunc(names, func(n string) bool { return matches(p, n) }) {
 			none = append(none, p)
 		}
 	}

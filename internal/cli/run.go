@@ -110,6 +110,9 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 		return err
 	}
 	defer closeStdin()
+	if f.artifactsDir != "" && len(spec.Artifacts) == 0 && a.remote() {
+		spec.Artifacts = []string{everyFile} // a server keeps only what is asked for
+	}
 	if f.detach {
 		return a.detach(ctx, f, runs.Request{Spec: spec, Inputs: in.List, Streams: execution.Streams{Stdin: stdin}})
 	}
@@ -128,6 +131,9 @@ func (a *app) run(ctx context.Context, f *runFlags, program string, args []strin
 	}
 	return a.execute(ctx, f, req, sink)
 }
+
+// everyFile is the pattern of all files; those that are not new stay where they are.
+const everyFile = "**"
 
 // checkArtifacts refuses artifacts that would go nowhere.
 func checkArtifacts(f *runFlags, patterns []string) error {

@@ -45,6 +45,9 @@ func (a *app) createCommand() *cobra.Command {
 			if cmd.Flags().Changed("snapshot") && f.create.Snapshot == "" { // a variable that nobody set is not a wish for no files
 				return usageError("--snapshot: no snapshot is named").WithHint("pinfold snapshot ls lists them; leave --snapshot out to begin with none")
 			}
+			if err := refuseEmpty(cmd.Flags()); err != nil {
+				return err
+			}
 			if len(f.gate) > 0 {
 				f.create.Gate = &sandbox.Gate{}
 				if err := a.addChecks(f.create.Gate, f.gate); err != nil {

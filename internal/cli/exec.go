@@ -25,7 +25,7 @@ at the end, at most the output limit of each stream. Its stdin is empty, or ours
 terminal: ours shows what it sends, as ssh does, escape sequences included; so
 use -t with programs that you would run in ssh.
 
-Ctrl-C, SIGTERM and SIGHUP are passed to the command; the second one ends
+Ctrl-C, Ctrl-\, SIGTERM and SIGHUP are passed to the command; the second one ends
 pinfold only. A command does not end when pinfold does: pinfold kill does that.
 
 Exit status: the command's own; 127 when there is no such command, 126 when it

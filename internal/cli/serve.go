@@ -116,6 +116,9 @@ func firstWrong(err error) error {
 }
 
 func (a *app) serve(cmd *cobra.Command, f *serveFlags) error {
+	if err := refuseEmpty(cmd.Flags()); err != nil {
+		return err
+	}
 	if f.example {
 		return a.write([]byte(config.Example()))
 	}

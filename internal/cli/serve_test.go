@@ -109,6 +109,8 @@ func TestServeErrors(t *testing.T) {
 		{[]string{"--tls-cert", "x"}, []string{"--tls-cert: ", "--tls-key"}},
 		{[]string{"--log-format", "xml"}, []string{"--log-format: "}},
 		{[]string{"--json"}, []string{"--check"}},
+		{[]string{"--config", ""}, []string{"--config: the value is empty"}},
+		{[]string{"--state", "", "--check"}, []string{"--state: the value is empty"}},
 		{[]string{"--lisen", "x"}, []string{"--listen"}},
 		{[]string{"argument"}, []string{"no arguments"}},
 	} {
@@ -172,7 +174,7 @@ func TestServeCheckOfABrokenFile(t *testing.T) {
 	if o.status != 1 || !strings.HasPrefix(o.stdout, `{"ok":false,"findings":[{"what":"configuration","ok":false,"detail":"log.levle`) || o.stderr != "" {
 		t.Errorf("%+v", o)
 	}
-	if o = serveWith(t, nil, nil, "serve", "--check", "--state", ""); o.status != 0 {
+	if o = serveWith(t, nil, nil, "serve", "--check"); o.status != 0 {
 		t.Errorf("%+v", o)
 	}
 }

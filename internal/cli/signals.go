@@ -14,14 +14,14 @@ const sameSignal = 100 * time.Millisecond
 // notifyEnd passes on the signals that end programs. One that our parent ignores for us
 // (nohup, a shell's background job) stays ignored.
 func notifyEnd(ch chan<- os.Signal) {
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 		if !signal.Ignored(s) {
 			signal.Notify(ch, s)
 		}
 	}
 }
 
-// cancelOnSignal ends the run at the first SIGINT, SIGTERM or SIGHUP and this
+// cancelOnSignal ends the run at the first SIGINT, SIGTERM, SIGHUP or SIGQUIT and this
 // process at the second.
 func cancelOnSignal(cancel func()) (stop func()) {
 	return onSignals(cancel, func() {

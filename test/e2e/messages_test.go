@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -65,13 +66,14 @@ func TestWhatPeopleAreTold(t *testing.T) {
 			}
 			return
 		}
-		fix := "chown -R 1000:1000 '" + dir + "'"
+		fix := "install -d -o 1000 -g 1000 '" + dir + "/shared'"
 		if o.code != 125 || !strings.Contains(o.stderr, "who then own on the host") || !strings.Contains(o.stderr, "\nhint: "+fix+"\n") {
 			t.Fatalf("%+v", o)
 		}
-		if err := os.Chown(dir, 1000, 1000); err != nil {
-			t.Fatal(err)
+		if out, err := exec.CommandContext(t.Context(), "sh", "-c", fix).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
 		}
+		dir += "/shared"
 		if o = start(t, bin, "open('/data/x', 'w').write('1')", "run", "-l", "python", "--mount", dir+":/data:rw", "-"); o.code != 0 {
 			t.Errorf("after the hint: %+v", o)
 		}

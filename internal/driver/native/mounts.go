@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -56,7 +57,7 @@ func openMount(want sandbox.Mount, seen mount.Owner) (*os.File, error) {
 			Code: sandbox.CodeSpecInvalid,
 			Message: fmt.Sprintf("%s belongs to %s: a program that may write there could leave a set-user-id program of root's. "+
 				"It must belong to another user and group, who then own on the host what the program writes", sandbox.SafeText(want.Host, 200), whom),
-		}).WithAdvice(sandbox.Advice{sandbox.HostCommand("chown -R 1000:1000 " + shellQuote(want.Host))})
+		}).WithAdvice(sandbox.Advise("%s makes such a one below it; mount that", sandbox.HostCommand("install -d -o 1000 -g 1000 "+shellQuote(filepath.Join(want.Host, "shared")))))
 	}
 	flags := uint64(viewFlags)
 	if !want.Writable {

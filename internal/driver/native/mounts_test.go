@@ -40,7 +40,7 @@ func TestMountsOfRootAreRefusedByTheirOwner(t *testing.T) {
 			}
 			continue
 		}
-		if e := sandbox.AsError(err); err == nil || e.Code != sandbox.CodeSpecInvalid || !strings.HasPrefix(e.Message, dir+c.says) || !strings.HasPrefix(e.Hint, "chown -R 1000:1000 ") {
+		if e := sandbox.AsError(err); err == nil || e.Code != sandbox.CodeSpecInvalid || !strings.HasPrefix(e.Message, dir+c.says) || !strings.HasPrefix(e.Hint, "install -d -o 1000 -g 1000 ") {
 			t.Errorf("%d:%d: %v", c.uid, c.gid, err)
 		}
 	}

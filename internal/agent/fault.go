@@ -89,6 +89,8 @@ func startFault(program string, err error) *wire.Fault {
 		Step: step.Step, Errno: int(step.Errno),
 	}
 	switch {
+	case step.Errno == unix.EAGAIN && step.Step == spawn.StepClone:
+		f.Code, f.Message = sandbox.CodeResourceUnavailable, "starting "+program+": "+wire.NoProcesses
 	case step.Errno == unix.EAGAIN || step.Errno == unix.ENOMEM:
 		f.Code = sandbox.CodeResourceUnavailable
 	case step.Step == "exec":

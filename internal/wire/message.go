@@ -278,3 +278,7 @@ const (
 	NoInodes = "the sandbox's disk has no inode left"
 	DiskFull = "the sandbox's disk is full"
 )
+
+// NoProcesses is the message of the fault of a start for which the kernel made no process.
+// The host knows whether the sandbox's limit or its own is reached.
+const NoProcesses = "the kernel makes no more processes here"

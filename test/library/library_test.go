@@ -330,6 +330,30 @@ func TestNoInodeLeftIsSaid(t *testing.T) {
 	})
 }
 
+// A sandbox that has as many processes as it may says so, and blames nobody else.
+func TestNoProcessLeftIsSaid(t *testing.T) {
+	both(t, func(t *testing.T, w way) {
+		ctx := t.Context()
+		b := w.create(t, sandbox.Create{Limits: sandbox.Limits{Processes: 3}})
+		ended := make(chan error, 10) // more than the limit, and what the agent may have of its own
+		for range cap(ended) {
+			go func() {
+				_, err := b.Exec(ctx, sandbox.Command{Args: []string{"sleep", "60"}}, client.ExecOptions{})
+				ended <- err
+			}()
+		}
+		e := sandbox.AsError(<-ended)
+		must(b.Destroy(ctx))(t)
+		for range cap(ended) - 1 {
+			<-ended
+		}
+		if e == nil || e.Code != sandbox.CodeTooLarge || e.Field != "limits.processes" || e.Hint == "" ||
+			e.Message != "starting sleep: the limit of 3 processes (and threads) is reached" {
+			t.Fatalf("%+v", e)
+		}
+	})
+}
+
 func TestWatch(t *testing.T) {
 	both(t, func(t *testing.T, w way) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -3,12 +3,9 @@ package execution
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"slices"
-	"strings"
 
-	"pinfold/internal/engine/verdict"
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
 )
@@ -34,34 +31,6 @@ func (s *Session) Restore(ctx context.Context, files io.Reader) error {
 	}
 	_, err = g.Restore(ctx, places, files)
 	return s.RoomError(err)
-}
-
-// RoomError names the limit behind an error of files that find no room.
-func (s *Session) RoomError(err error) error {
-	e := sandbox.AsError(err)
-	if e == nil || e.Code != sandbox.CodeTooLarge {
-		return err
-	}
-	if strings.HasSuffix(e.Message, wire.DiskFull) {
-		return e.WithAdvice(s.larger(sandbox.CauseDisk))
-	}
-	inodes := s.Plan.Limits.Inodes
-	name, ok := strings.CutSuffix(e.Message, wire.NoInodes)
-	if !ok || inodes <= 0 {
-		return err
-	}
-	c := *e
-	c.Field, c.Message = "limits.inodes", fmt.Sprintf("%sthe limit of %d inodes (files and directories) is reached", name, inodes)
-	return c.WithAdvice(s.larger(sandbox.CauseInodes))
-}
-
-// larger is advice for whoever finds a limit of the sandbox too small.
-func (s *Session) larger(limit sandbox.CauseKind) sandbox.Advice {
-	more, ok := verdict.Evidence{Limits: s.Plan.Limits}.LimitCause(limit, 0, "").Advice.Find(sandbox.FixSet)
-	if !ok { // it is as large as can be
-		return nil
-	}
-	return sandbox.Advise("make a larger sandbox: %s", more)
 }
 
 // Lacks says that a directory holds nothing but what is known, where the host

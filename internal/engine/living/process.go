@@ -136,7 +136,7 @@ func (s *Sandbox) launch(ctx context.Context, c sandbox.Command, how launching) 
 		for _, o := range outs {
 			o.Close()
 		}
-		return nil, nil, s.explain(ctx, err)
+		return nil, nil, s.explain(ctx, s.machine.ProcessError(err, verdict.Own(s.read(), p.base)))
 	}
 	p.started = time.Now()
 	failpoint.Hit("process.started")

@@ -47,7 +47,7 @@ func OpenIn(namespace, dir int, name string, flags, resolve uint64) (int, error)
 func (p *Program) walkHere(out *outcome) error {
 	pid, err := p.sharing(out)
 	if err != nil {
-		return &StepError{Step: "clone", Errno: errnoOf(err)}
+		return &StepError{Step: StepClone, Errno: errnoOf(err)}
 	}
 	for {
 		if _, err = unix.Wait4(pid, nil, unix.WALL, nil); !errors.Is(err, unix.EINTR) {

@@ -39,6 +39,9 @@ type Clone struct {
 	CopyLow bool
 }
 
+// StepClone is the step that makes the process; where it fails there was none.
+const StepClone = "clone"
+
 // StepError is a step that failed. The process has ended and been waited for.
 type StepError struct {
 	Step  string // "mount proc"
@@ -106,7 +109,7 @@ func (p *Program) Start(c Clone) (*Child, error) {
 	}
 	if err != nil {
 		status.Close() //nolint:errcheck,gosec // nothing was written
-		return nil, &StepError{Step: "clone", Errno: errnoOf(err)}
+		return nil, &StepError{Step: StepClone, Errno: errnoOf(err)}
 	}
 	child := &Child{PID: pid, Pidfd: pidfd, program: p, outcome: out, status: status}
 	if c.CopyLow {

@@ -28,3 +28,23 @@ func TestNoInodesIsNotAFullDisk(t *testing.T) {
 		}
 	}
 }
+
+// A sandbox that has as many processes as it may is not the host's want of room.
+func TestNoProcessesNameTheLimit(t *testing.T) {
+	s := &Session{Plan: driver.Plan{Limits: sandbox.Limits{Processes: 3}}}
+	full := &sandbox.Error{Code: sandbox.CodeResourceUnavailable, Message: "starting ls: " + wire.NoProcesses}
+	for name, own := range map[string]driver.Usage{"counted": {ProcessesDenied: 1}, "seen": {ProcessesFull: true}} {
+		e := sandbox.AsError(s.ProcessError(full, own))
+		if e.Code != sandbox.CodeTooLarge || e.Field != "limits.processes" || e.Message != "starting ls: the limit of 3 processes (and threads) is reached" ||
+			e.Hint != `make a larger sandbox: "limits": {"processes": 6}` {
+			t.Errorf("%s: %+v", name, e)
+		}
+		other := &sandbox.Error{Code: sandbox.CodeCommandNotFound, Message: "ls: not found"}
+		if got := s.ProcessError(other, own); !errors.Is(got, other) {
+			t.Errorf("%s: %v became %v", name, other, got)
+		}
+	}
+	if got := s.ProcessError(full, driver.Usage{Processes: 2}); !errors.Is(got, full) {
+		t.Errorf("the host's want became %v", got)
+	}
+}

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -34,13 +36,38 @@ type socket struct {
 	reading context.Context //nolint:containedctx // as above
 }
 
+// handshake takes what the library answers to a handshake that it refuses.
+type handshake struct {
+	http.ResponseWriter
+
+	refused int // the status; 0: it is accepted
+}
+
+func (h *handshake) WriteHeader(status int) {
+	if status != http.StatusSwitchingProtocols {
+		h.refused = status
+		return
+	}
+	h.ResponseWriter.WriteHeader(status)
+}
+
+func (h *handshake) Write(b []byte) (int, error) { return len(b), nil } // a text of its own form
+
+// Unwrap lets the library take over the connection.
+func (h *handshake) Unwrap() http.ResponseWriter { return h.ResponseWriter }
+
 // onSocket makes the request's connection a WebSocket whose frames have at most so many
 // bytes, and serves it.
-func (c *call) onSocket(frame int64, serve func(s socket)) {
+func (c *call) onSocket(frame int64, serve func(s socket)) error {
+	h := &handshake{ResponseWriter: c.w}
 	// The origin was checked already, against what the operator allows.
-	conn, err := websocket.Accept(c.w, c.r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
-	if err != nil {
-		return // Accept has answered
+	conn, err := websocket.Accept(h, c.r, &websocket.AcceptOptions{InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled})
+	switch {
+	case err != nil && h.refused >= 400 && h.refused < 500:
+		why := cmp.Or(errors.Unwrap(err), err).Error()
+		return withStatus(h.refused, "", sandbox.SafeText(why, 200), "connect with a WebSocket client: version 13 (RFC 6455) over HTTP/1.1, with a new Sec-WebSocket-Key")
+	case err != nil:
+		return err
 	}
 	conn.SetReadLimit(frame)
 	ctx, cancel := context.WithCancelCause(c.r.Context())
@@ -48,6 +75,7 @@ func (c *call) onSocket(frame int64, serve func(s socket)) {
 	reading, drop := context.WithCancel(context.WithoutCancel(ctx))
 	defer drop()
 	serve(socket{Conn: conn, ctx: ctx, cancel: cancel, reading: reading})
+	return nil
 }
 
 // cancelWith cancels when a sandbox ends before ctx does.

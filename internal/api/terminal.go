@@ -47,14 +47,13 @@ func (c *call) attachTerminal(p *living.Process) error {
 	if err != nil {
 		return err
 	}
-	c.onSocket(maxTerminalFrame, func(s socket) {
+	return c.onSocket(maxTerminalFrame, func(s socket) {
 		t := &terminal{server: c.server, conn: s.Conn, process: p, typed: newInlet()}
 		go func() { s.cancel(t.read(s.reading)) }()
 		go func() { s.cancel(t.pump(s.ctx)) }()
 		go func() { s.cancel(t.ping(s.reading)) }()
 		t.finish(c.r, t.write(s.ctx, output, begin))
 	})
-	return nil
 }
 
 // terminal is one client at a process's terminal.

@@ -43,7 +43,7 @@ func (c *call) openTunnel(inside *living.Sandbox) error {
 		return err
 	}
 	defer conn.Close() //nolint:errcheck // both directions have ended, or one has failed
-	c.onSocket(maxTunnelFrame, func(s socket) {
+	return c.onSocket(maxTunnelFrame, func(s socket) {
 		defer context.AfterFunc(s.ctx, func() { _ = conn.Close() })() // whoever copies waits for one of the two ends
 		go cancelWith(s.ctx, inside, s.cancel)
 		t := &tunnel{ws: s.Conn, conn: conn, full: make(chan struct{})}
@@ -61,7 +61,6 @@ func (c *call) openTunnel(inside *living.Sandbox) error {
 		}
 		t.finish(err)
 	})
-	return nil
 }
 
 // tunnel is one connection on its way through.

@@ -1,0 +1,41 @@
+package api
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"pinfold/internal/driver/fake"
+	"pinfold/sandbox"
+)
+
+// refusal is the error of an answer, which has the one form that errors have.
+func (w *world) refusal(status int, r request) sandbox.Error {
+	w.t.Helper()
+	var body sandbox.ErrorBody
+	a := w.must(status, r)
+	if err := json.Unmarshal([]byte(a.body), &body); err != nil || body.Error == nil || body.Error.Code == "" || a.header.Get("Content-Type") != "application/json" {
+		w.t.Fatalf("%s %s: %s %.500s", r.method, r.path, a.header.Get("Content-Type"), a.body)
+	}
+	return *body.Error
+}
+
+// A handshake that the library refuses is answered as everything is.
+func TestBadHandshakesAreErrors(t *testing.T) {
+	w := newWorld(t, func(s *settings) { s.script = always(fake.Script{Ports: talkers()}) })
+	box := w.create("alpha")
+	process := w.start("alpha", box, sandbox.Command{Args: []string{"sleep"}, Terminal: &sandbox.Terminal{Cols: 80, Rows: 24}})
+	for _, path := range []string{box + "/tunnel/9000", process + "/terminal"} {
+		for name, c := range map[string]struct{ version, key, says string }{
+			"version": {"12", "AAAAAAAAAAAAAAAAAAAAAA==", "only 13 is supported"},
+			"key":     {"13", "short", "Sec-WebSocket-Key"},
+			"none":    {"13", "", "Sec-WebSocket-Key"},
+		} {
+			header := map[string]string{"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": c.version, "Sec-WebSocket-Key": c.key}
+			e := w.refusal(400, request{key: "alpha", method: "GET", path: path, header: header})
+			if e.Code != sandbox.CodeRequestInvalid || !strings.Contains(e.Message, c.says) || !strings.Contains(e.Hint, "WebSocket client") {
+				t.Errorf("%s %s: %+v", path, name, e)
+			}
+		}
+	}
+}

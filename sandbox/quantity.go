@@ -108,7 +108,8 @@ func FormatQuantity(v int64, u Unit) string {
 }
 
 func formatMS(v int64) string {
-	if v%1000 != 0 || v == 0 {
+	fits := (time.Duration(v) * time.Millisecond).Milliseconds() == v // in nanoseconds it may not
+	if v%1000 != 0 || v == 0 || !fits {
 		return fmt.Sprintf("%dms", v)
 	}
 	s := (time.Duration(v) * time.Millisecond).String()

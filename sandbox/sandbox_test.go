@@ -53,6 +53,8 @@ func TestFormatQuantity(t *testing.T) {
 		{500, UnitMilliseconds, "500ms"},
 		{90_000, UnitMilliseconds, "1m30s"},
 		{3_600_000, UnitMilliseconds, "1h"},
+		{1_000_000_000_000_000, UnitMilliseconds, "1000000000000000ms"}, // more than a time.Duration holds
+		{-1_000_000_000_000_000, UnitMilliseconds, "-1000000000000000ms"},
 		{64, UnitCount, "64"},
 	} {
 		got := FormatQuantity(c.v, c.u)

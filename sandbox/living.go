@@ -14,10 +14,10 @@ import (
 type Create struct {
 	// Profile is as in a Spec.
 	Profile  string `json:"profile,omitempty" zero:"refused"`
-	Template string `json:"template,omitempty"` // default "host"
-	Driver   string `json:"driver,omitempty"`   // default "auto"
+	Template string `json:"template,omitempty" zero:"refused"` // default "host"
+	Driver   string `json:"driver,omitempty" zero:"refused"`   // default "auto"
 	// Isolation is the least level; default "namespace", or what the driver named has.
-	Isolation string   `json:"isolation,omitempty"`
+	Isolation string   `json:"isolation,omitempty" zero:"refused"`
 	Require   []string `json:"require,omitempty"` // features that must be enforced
 	Network   Network  `json:"network,omitzero"`  // default none
 	// Packages are as in a Spec, for every process.
@@ -30,7 +30,7 @@ type Create struct {
 	// OnOutOfMemory says what ends when limits.memory_bytes is reached: the
 	// "sandbox" (the default), or the "process" that the kernel's out-of-memory
 	// killer chooses, usually the one that uses most.
-	OnOutOfMemory string            `json:"on_out_of_memory,omitempty"`
+	OnOutOfMemory string            `json:"on_out_of_memory,omitempty" zero:"refused"`
 	Env           map[string]string `json:"env,omitempty"`                    // for every process
 	TTLMS         int64             `json:"ttl_ms,omitempty" zero:"refused"`  // milliseconds to live, default 5 minutes
 	IdleMS        int64             `json:"idle_ms,omitempty" zero:"refused"` // milliseconds without use, default the time to live

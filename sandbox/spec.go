@@ -44,12 +44,12 @@ type Spec struct {
 	Env        map[string]string `json:"env,omitempty"`
 	Stdin      string            `json:"stdin,omitempty"`
 	Limits     Limits            `json:"limits,omitzero"`
-	Artifacts  []string          `json:"artifacts,omitempty"` // globs, relative to the working directory
-	Template   string            `json:"template,omitempty"`  // default "host"
-	Driver     string            `json:"driver,omitempty"`    // default "auto"
-	Isolation  string            `json:"isolation,omitempty"` // the least level; default "namespace", or what the driver named has
-	Require    []string          `json:"require,omitempty"`   // features that must be enforced
-	Network    Network           `json:"network,omitzero"`    // default none
+	Artifacts  []string          `json:"artifacts,omitempty"`                // globs, relative to the working directory
+	Template   string            `json:"template,omitempty" zero:"refused"`  // default "host"
+	Driver     string            `json:"driver,omitempty" zero:"refused"`    // default "auto"
+	Isolation  string            `json:"isolation,omitempty" zero:"refused"` // the least level; default "namespace", or what the driver named has
+	Require    []string          `json:"require,omitempty"`                  // features that must be enforced
+	Network    Network           `json:"network,omitzero"`                   // default none
 	// Packages are shown to the program, read-only, from the indexes that the operator names.
 	Packages Packages `json:"packages,omitzero"`
 	// Warm asks for an interpreter that has these modules loaded already. A
@@ -248,6 +248,9 @@ func (s Spec) validateChoices() error {
 		return tooLarge("metadata", int64(len(s.Metadata)), MaxMetadata)
 	}
 	for k, v := range s.Metadata {
+		if k == "" {
+			return specError("metadata", "a name in it is empty")
+		}
 		if len(k)+len(v) > MaxMetadataSize {
 			return tooLarge("metadata."+SafeText(k, 60), int64(len(k)+len(v)), MaxMetadataSize)
 		}

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"pinfold/internal/nearest"
@@ -40,7 +41,7 @@ func Decode(data []byte, v any) error {
 	if err := checkBytes(data); err != nil {
 		return err
 	}
-	d := &walker{Decoder: json.NewDecoder(bytes.NewReader(data)), known: map[reflect.Type]map[string]reflect.Type{}}
+	d := &walker{Decoder: json.NewDecoder(bytes.NewReader(data)), data: data, known: map[reflect.Type]map[string]reflect.Type{}}
 	d.UseNumber()
 	if err := d.check(reflect.TypeOf(v), nil); err != nil {
 		return err
@@ -107,6 +108,7 @@ func CountValues(data []byte, most int) int {
 type walker struct {
 	*json.Decoder
 
+	data  []byte
 	depth int
 	known map[reflect.Type]map[string]reflect.Type // what members has found
 }
@@ -142,9 +144,9 @@ func (d *walker) check(t reflect.Type, at *place) error {
 		return invalid("", "the JSON is nested too deeply")
 	}
 	defer func() { d.depth-- }()
-	token, err := d.Token()
+	token, err := d.next(at)
 	if err != nil {
-		return d.syntaxError(err)
+		return err
 	}
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -168,10 +170,64 @@ func (d *walker) check(t reflect.Type, at *place) error {
 	return nil
 }
 
+// next is the next token. Half a surrogate pair in a text, which is no character, is
+// refused: encoding/json makes it another one in silence.
+func (d *walker) next(at *place) (json.Token, error) {
+	start := d.InputOffset()
+	token, err := d.Token()
+	if err != nil {
+		return nil, d.syntaxError(err)
+	}
+	if text, ok := token.(string); ok && strings.ContainsRune(text, utf8.RuneError) {
+		if half := loneSurrogate(d.data[start:d.InputOffset()]); half != "" {
+			e := invalid(at.String(), half+" is half of a pair, and no character")
+			e.Hint = `write the character itself, or both halves: \ud83d\ude00`
+			return nil, e
+		}
+	}
+	return token, nil
+}
+
+// loneSurrogate is the first escape in a text that is half a surrogate pair, or "".
+func loneSurrogate(text []byte) string {
+	for i := 0; i+1 < len(text); i++ {
+		if text[i] != '\\' {
+			continue
+		}
+		switch r := escaped(text[i:]); {
+		case !utf16.IsSurrogate(r):
+			i++
+		case utf16.DecodeRune(r, escaped(text[i+6:])) == utf8.RuneError:
+			return string(text[i : i+6])
+		default:
+			i += 11
+		}
+	}
+	return ""
+}
+
+// escaped is the unit of UTF-16 that a text begins with as an escape, or -1.
+func escaped(text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return -1
+	}
+	unit, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(unit)
+}
+
 // isZero says whether a value is what a field has that is not given.
 func isZero(token json.Token) bool {
 	n, ok := token.(json.Number)
 	return token == "" || ok && strings.Trim(n.String(), "-0.") == ""
+}
+
+// within says whether the value is one of a list or a map, which have no default for null
+// to mean.
+func (p *place) within() bool {
+	return p != nil && (!p.field || p.owner != nil && p.owner.Kind() == reflect.Map)
 }
 
 // refusesZero says whether the field has the tag zero:"refused": who gives it means
@@ -207,9 +263,9 @@ func (d *walker) checkObject(t reflect.Type, at *place) error {
 	seen := map[string]bool{}
 	where := &place{up: at, field: true, shell: fields["shell"] != nil, owner: t}
 	for d.More() {
-		token, err := d.Token()
+		token, err := d.next(at)
 		if err != nil {
-			return d.syntaxError(err)
+			return err
 		}
 		where.name, _ = token.(string)
 		if seen[where.name] {

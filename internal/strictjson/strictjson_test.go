@@ -41,6 +41,12 @@ func TestDecodeRefuses(t *testing.T) {
 		"wrong type":           {`{"code":7}`, spec, "code", `write "code": "7"`},
 		"one for a list":       {`{"warm":"numpy"}`, spec, "warm", `write "warm": ["numpy"]`},
 		"in a list":            {`{"args":["a",5]}`, spec, "args[1]", `write "5"`},
+		"null in a list":       {`{"args":["a",null,"b"]}`, spec, "args[1]", "leave it out"},
+		"null for a file":      {`{"files":[null]}`, spec, "files[0]", "leave it out"},
+		"null in a map":        {`{"env":{"x":null}}`, spec, "env.x", "leave it out"},
+		"half a pair":          {`{"code":"a\\\ud800\u0041"}`, spec, "code", `write the character itself, or both halves: \ud83d\ude00`},
+		"the other half":       {`{"args":["\ud83d\ude00\udc00"]}`, spec, "args[0]", `write the character itself, or both halves: \ud83d\ude00`},
+		"half a name":          {`{"env":{"\ud800":"x"}}`, spec, "env", `write the character itself, or both halves: \ud83d\ude00`},
 		"a list for one":       {`{"language":["python"]}`, spec, "language", `write "language": "python"`},
 		"a number for a word":  {`{"language":3}`, spec, "language", `write "language": "python"`},
 		"files by name":        {`{"files":{"a.py":"print(1)"}}`, spec, "files", `write "files": [{"path": "data.csv", "content": "a,b"}]`},
@@ -107,6 +113,10 @@ func TestDecodeRefusesZero(t *testing.T) {
 		{`{"ttl_ms": 0}`, "ttl_ms", "is 0", new(sandbox.Create)},
 		{`{"idle_ms": -0.0}`, "idle_ms", "", new(sandbox.Create)},
 		{`{"ttl_ms": 0}`, "ttl_ms", "is 0", new(sandbox.TakeSnapshot)},
+		{`{"isolation": ""}`, "isolation", "is empty", new(sandbox.Create)},
+		{`{"on_out_of_memory": ""}`, "on_out_of_memory", "is empty", new(sandbox.Create)},
+		{`{"template": ""}`, "template", "is empty", new(sandbox.Spec)},
+		{`{"driver": ""}`, "driver", "is empty", new(sandbox.Spec)},
 		{`{"count": 0}`, "count", "is 0", new(sandbox.ForkSandbox)},
 		{`{"ttl_ms": 0}`, "ttl_ms", "is 0", new(sandbox.ForkSandbox)},
 		{`{"shell": "x", "wall_time_ms": 0}`, "wall_time_ms", "is 0", new(sandbox.Command)},
@@ -122,9 +132,9 @@ func TestDecodeRefusesZero(t *testing.T) {
 		}
 	}
 	for in, into := range map[string]any{
-		`{"name": "", "ttl_ms": null}`:            new(sandbox.TakeSnapshot),
-		`{"template": "", "metadata": {"a": ""}}`: new(sandbox.Create),
-		`{"count": 1, "ttl_ms": 100}`:             new(sandbox.ForkSandbox),
+		`{"name": "", "ttl_ms": null}`:                                           new(sandbox.TakeSnapshot),
+		`{"metadata": {"a": "", "b": "\ufffd\ud83d\ude00\\ud800"}, "env": null}`: new(sandbox.Create),
+		`{"count": 1, "ttl_ms": 100}`:                                            new(sandbox.ForkSandbox),
 	} {
 		if err := Decode([]byte(in), into); err != nil {
 			t.Errorf("%s: %v", in, err)

@@ -14,12 +14,16 @@ import (
 // mismatch says whether a value that begins with the token cannot go into the
 // type. The hint is the value that was probably meant, or one that would do.
 func mismatch(token json.Token, t reflect.Type, at *place) error {
-	if token == nil || t == nil || t.Kind() == reflect.Interface || checksItself(t) || fits(token, t) {
+	if t == nil || t.Kind() == reflect.Interface || checksItself(t) || fits(token, t) && (token != nil || !at.within()) {
 		return nil
 	}
 	e := invalid(at.String(), "must be "+kindName(t)+", not "+tokenName(token))
 	if at == nil { // no field says what must be
 		e.Message = "the JSON " + e.Message
+	}
+	if token == nil {
+		e.Hint = "leave it out"
+		return e
 	}
 	if text, ok := token.(string); ok && at != nil && at.shell {
 		if e.Hint = processHint(text, at.name); e.Hint != "" {

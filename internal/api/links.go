@@ -49,7 +49,7 @@ type Link struct {
 // linkBody asks for a link.
 type linkBody struct {
 	Port  int   `json:"port"`
-	TTLMS int64 `json:"ttl_ms,omitempty"`
+	TTLMS int64 `json:"ttl_ms,omitempty" zero:"refused"`
 }
 
 // Times to live of links, in milliseconds.

@@ -195,6 +195,9 @@ func (a *app) auditListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list [flags]", Aliases: []string{"ls"}, Short: "List entries, the oldest first", Args: noArgs, Example: auditExamples,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkMost(f.most, "the oldest 1000"); err != nil {
+				return err
+			}
 			choice, err := f.filter()
 			if err != nil {
 				return err

@@ -79,6 +79,14 @@ func (f *lsFlags) filter() (client.Filter, error) {
 // maxListed bounds what one command prints of a list.
 const maxListed = 100_000
 
+// checkMost checks a --limit; usual is what comes without it.
+func checkMost(n int, usual string) error {
+	if n >= 1 && n <= maxListed {
+		return nil
+	}
+	return usageError("--limit: %d is outside 1 to %d", n, maxListed).WithHint("leave it out for " + usual)
+}
+
 func (a *app) listSandboxes(ctx context.Context, c *client.Client, f *lsFlags) error {
 	filter, err := f.filter()
 	if err != nil {

@@ -197,6 +197,9 @@ func (a *app) linkCommand() *cobra.Command {
 			if err != nil || port < 1 || port > 65535 {
 				return usageError("\"%s\" is no port", sandbox.SafeText(args[1], 40)).WithHint("a port is 1 to 65535: pinfold link " + args[0] + " 8000")
 			}
+			if ttl < time.Millisecond { // a client's zero is the default
+				return usageError("--ttl: %s is no time to live", ttl).WithHint("leave it out for an hour, or write --ttl 10m; zero does not mean unlimited")
+			}
 			return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error {
 				l, err := c.Sandbox(args[0]).Link(ctx, port, ttl)
 				if err != nil {

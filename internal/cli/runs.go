@@ -96,8 +96,8 @@ func (f *runsFlags) filter() (client.Filter, error) {
 	if f.since > 0 {
 		filter.Since = time.Now().Add(-f.since)
 	}
-	if f.most < 1 || f.most > maxListed {
-		return filter, usageError("--limit: %d is outside 1 to %d", f.most, maxListed).WithHint("leave it out for the newest 50")
+	if err := checkMost(f.most, "the newest 50"); err != nil {
+		return filter, err
 	}
 	filter.PageSize = min(f.most, 1000)
 	return filter, nil

@@ -39,3 +39,14 @@ func TestBadHandshakesAreErrors(t *testing.T) {
 		}
 	}
 }
+
+// Zero is not the default of how long a link works: that is to leave it out.
+func TestLinkForNoTimeIsRefused(t *testing.T) {
+	w := newWorld(t, nil)
+	box := w.create("alpha")
+	e := w.refusal(400, request{key: "alpha", method: "POST", path: box + "/links", body: `{"port": 8000, "ttl_ms": 0}`})
+	if e.Field != "ttl_ms" || e.Hint != "leave ttl_ms out for the default" {
+		t.Errorf("%+v", e)
+	}
+	w.must(201, request{key: "alpha", method: "POST", path: box + "/links", body: `{"port": 8000}`})
+}

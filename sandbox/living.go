@@ -257,12 +257,14 @@ const MaxTerminal = 1000
 
 // Validate checks a size.
 func (t Terminal) Validate() error {
-	for field, v := range map[string]int{"terminal.cols": t.Cols, "terminal.rows": t.Rows} {
-		if v < 1 || v > MaxTerminal {
-			return &Error{Code: CodeLimitInvalid, Field: field, Message: fmt.Sprintf("%d is outside 1 to %d", v, MaxTerminal)}
-		}
+	field, v := "cols", t.Cols
+	if v >= 1 && v <= MaxTerminal {
+		field, v = "rows", t.Rows
 	}
-	return nil
+	if v >= 1 && v <= MaxTerminal {
+		return nil
+	}
+	return &Error{Code: CodeLimitInvalid, Field: field, Message: fmt.Sprintf("%d is outside 1 to %d", v, MaxTerminal), Hint: `such as "cols": 80, "rows": 24`}
 }
 
 // Validate checks what can be known without a sandbox.
@@ -283,7 +285,8 @@ func (c Command) Validate() error {
 	}
 	if c.Terminal != nil {
 		if err := c.Terminal.Validate(); err != nil {
-			return err
+			e := AsError(err)
+			return e.WithField("terminal." + e.Field)
 		}
 	}
 	for _, i := range limitTable {

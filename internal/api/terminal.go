@@ -120,7 +120,8 @@ func (t *terminal) control(frame []byte) error {
 		return nil
 	}
 	if err := c.Resize.Validate(); err != nil {
-		return err
+		e := sandbox.AsError(err)
+		return e.WithField("resize." + e.Field)
 	}
 	_ = t.process.Resize(c.Resize.Cols, c.Resize.Rows) // it may have ended
 	return nil

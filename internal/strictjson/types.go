@@ -126,15 +126,23 @@ func tokenName(token json.Token) string {
 }
 
 // examples are values of fields for which what was written tells nothing, by the field's
-// name and the kind of its type.
+// name and the kind of its type. tells says of what was written that it does, as text.
 var examples = map[string]struct {
 	kind  reflect.Kind
 	value string
+	tells func(text string) bool
 }{
-	"language":  {reflect.String, `"python"`},
-	"files":     {reflect.Slice, `[{"path": "data.csv", "content": "a,b"}]`},
-	"packages":  {reflect.Struct, `{"python": ["rich==13.9.4"]}`},
-	"artifacts": {reflect.Slice, `["*.png"]`},
+	"language":  {reflect.String, `"python"`, nil},
+	"signal":    {reflect.String, `"SIGTERM"`, isSignal},
+	"files":     {reflect.Slice, `[{"path": "data.csv", "content": "a,b"}]`, nil},
+	"packages":  {reflect.Struct, `{"python": ["rich==13.9.4"]}`, nil},
+	"artifacts": {reflect.Slice, `["*.png"]`, nil},
+}
+
+// isSignal says whether text is the number of a signal of Linux.
+func isSignal(text string) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n >= 1 && n <= 64
 }
 
 // packageExample is a list of one package, with the version that it must have.
@@ -161,7 +169,7 @@ func knownExample(text string, scalar bool, t reflect.Type, at *place) string {
 		return packageExample(text, at.name)
 	}
 	known := examples[at.name]
-	if ownWord := scalar && t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String; known.kind != t.Kind() || ownWord {
+	if ownWord := scalar && t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String; known.kind != t.Kind() || ownWord || known.tells != nil && known.tells(text) {
 		return ""
 	}
 	return known.value
@@ -227,7 +235,11 @@ func number(text, field string, t reflect.Type) string {
 		if isFloat(t) {
 			return strconv.FormatFloat(f, 'g', -1, 64)
 		}
-		return strconv.FormatInt(int64(math.Ceil(f)), 10)
+		whole := math.Ceil(f) // a part of an amount takes one more
+		if field == "port" {
+			whole = math.Floor(f)
+		}
+		return strconv.FormatInt(int64(whole), 10)
 	}
 	if n, err := sandbox.ParseTime(text); ms && err == nil {
 		return strconv.FormatInt(n, 10)

@@ -69,8 +69,9 @@ type server struct {
 	answers   budget      // what answers hold until they are out
 	links     cipher.AEAD // seals links to ports
 	mux       *http.ServeMux
-	document  []byte // the OpenAPI document
-	page      []byte // the page for readers
+	heads     map[string]bool // the patterns that take HEAD, too
+	document  []byte          // the OpenAPI document
+	page      []byte          // the page for readers
 }
 
 // New returns the handler of the whole API. It is safe for concurrent use and
@@ -82,7 +83,7 @@ func New(o Options) (http.Handler, error) {
 
 func newServer(o Options) *server {
 	s := &server{
-		o: withDefaults(o), status: statuses(), portLabel: portLabel(), links: newSealer(), mux: http.NewServeMux(),
+		o: withDefaults(o), status: statuses(), portLabel: portLabel(), links: newSealer(), mux: http.NewServeMux(), heads: map[string]bool{},
 		objectID: regexp.MustCompile(`^(run|sbx|prc|snp)_[a-z2-7]{26}$`),
 	}
 	for _, h := range o.AllowedHosts {

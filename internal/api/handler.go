@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -189,19 +190,31 @@ func (s *server) dispatch(a *answer, r *http.Request) {
 		s.fail(a, r, noRoute())
 		return
 	}
-	found, pattern := s.mux.Handler(r)
-	if pattern != "" {
+	if s.answersTo(r, r.Method) {
 		s.mux.ServeHTTP(a, r)
 		return
 	}
-	lost := &lostAnswer{header: http.Header{}}
-	found.ServeHTTP(lost, r)
-	if allow := lost.header.Get("Allow"); lost.status == http.StatusMethodNotAllowed && allow != "" {
+	if allow := s.allowed(r); allow != "" {
 		h.Set("Allow", allow)
 		s.fail(a, r, wrongMethod(r.Method, allow))
 		return
 	}
 	s.fail(a, r, noRoute())
+}
+
+// answersTo says whether a route of the request's path takes the method. The mux takes
+// HEAD for every GET.
+func (s *server) answersTo(r *http.Request, method string) bool {
+	asked := *r
+	asked.Method = method
+	_, pattern := s.mux.Handler(&asked)
+	return pattern != "" && (method != http.MethodHead || s.heads[pattern])
+}
+
+// allowed lists the methods that the routes of the request's path take.
+func (s *server) allowed(r *http.Request) string {
+	methods := []string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost, http.MethodPut}
+	return strings.Join(slices.DeleteFunc(methods, func(method string) bool { return !s.answersTo(r, method) }), ", ")
 }
 
 func noRoute() error {
@@ -214,13 +227,3 @@ func wrongMethod(method, allow string) error {
 		Hint: "use " + allow,
 	}
 }
-
-// lostAnswer takes what the mux says of a request that no route is for.
-type lostAnswer struct {
-	header http.Header
-	status int
-}
-
-func (l *lostAnswer) Header() http.Header         { return l.header }
-func (l *lostAnswer) Write(b []byte) (int, error) { return len(b), nil }
-func (l *lostAnswer) WriteHeader(status int)      { l.status = status }

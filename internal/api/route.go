@@ -79,6 +79,7 @@ func (s *server) register(routes []route) {
 		if rt.handle == nil { // reached without the mux
 			continue
 		}
+		s.heads[rt.method+" "+rt.path] = rt.head
 		s.mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) { s.serve(rt, w, r) })
 	}
 }
@@ -117,10 +118,6 @@ func (c *call) why(err error) error {
 }
 
 func (c *call) admit(rt route) error {
-	if c.r.Method == http.MethodHead && !rt.head {
-		c.w.Header().Set("Allow", rt.method)
-		return wrongMethod(c.r.Method, rt.method)
-	}
 	var err error
 	if len(rt.scopes) > 0 {
 		if c.who, err = c.identify(c.r); err != nil {

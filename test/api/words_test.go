@@ -20,6 +20,22 @@ func (w *world) refusal(status int, r request) sandbox.Error {
 	return *body.Error
 }
 
+// What is told of methods is true: each of them works, and no other.
+func TestWrongMethodsNameTheRightOnes(t *testing.T) {
+	w := newWorld(t, nil)
+	for path, want := range map[string]string{"/v1/runs": "GET, POST", "/v1/sandboxes": "GET, POST", "/v1/whoami": "GET", "/healthz": "GET, HEAD"} {
+		for _, method := range []string{"PATCH", "HEAD"} {
+			if strings.Contains(want, method) {
+				continue
+			}
+			a := w.must(405, request{key: "alpha", method: method, path: path})
+			if a.header.Get("Allow") != want || method != "HEAD" && !strings.Contains(a.body, `"use `+want+`"`) {
+				t.Errorf("%s %s: %s, %s", method, path, a.header.Get("Allow"), a.body)
+			}
+		}
+	}
+}
+
 // A handshake that the library refuses is answered as everything is.
 func TestBadHandshakesAreErrors(t *testing.T) {
 	w := newWorld(t, func(s *settings) { s.script = always(fake.Script{Ports: talkers()}) })

@@ -35,7 +35,7 @@ import (
 func Decode(data []byte, v any) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		e := invalid("", "there is no JSON")
-		e.Hint = "send {}, with the fields that are to differ from their defaults"
+		e.Hint = "send " + least(reflect.TypeOf(v))
 		return e
 	}
 	if err := checkBytes(data); err != nil {
@@ -64,6 +64,29 @@ func Decode(data []byte, v any) error {
 		return invalid("", "there is text that is not base64 where base64 belongs")
 	}
 	return sandbox.AsError(err)
+}
+
+// least says what must be sent, at least.
+func least(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t {
+	case reflect.TypeFor[sandbox.Spec]():
+		return "a JSON object with language and code, or with files and entrypoint"
+	case reflect.TypeFor[sandbox.Command]():
+		return "a JSON object with args, or with shell"
+	}
+	var needed []string
+	for f := range t.Fields() {
+		if name, rest, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" && !strings.Contains(rest, "omit") {
+			needed = append(needed, name)
+		}
+	}
+	if len(needed) == 0 {
+		return "{}, with the fields that are to differ from their defaults"
+	}
+	return "a JSON object with " + strings.Join(needed, " and ")
 }
 
 const (

@@ -80,8 +80,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"trailing text":        {`{"code":"a"} {}`, spec, "", ""},
 		"cut short":            {`{"code":`, spec, "", ""},
 		"not json":             {`hello`, spec, "", ""},
-		"empty":                {``, spec, "", "send {}, with the fields that are to differ from their defaults"},
-		"only spaces":          {" \n", spec, "", "send {}, with the fields that are to differ from their defaults"},
+		"empty":                {``, spec, "", "send a JSON object with language and code, or with files and entrypoint"},
+		"only spaces":          {" \n", spec, "", "send a JSON object with language and code, or with files and entrypoint"},
 		"deep":                 {strings.Repeat("[", 1<<20), spec, "", ""},
 		"a list":               {`[]`, spec, "", ""},
 		"too many values":      {`{"args":[` + strings.Repeat(`"",`, 200_000) + `""]}`, spec, "", ""},
@@ -138,6 +138,23 @@ func TestDecodeRefusesZero(t *testing.T) {
 	} {
 		if err := Decode([]byte(in), into); err != nil {
 			t.Errorf("%s: %v", in, err)
+		}
+	}
+}
+
+// Who sends nothing is told what must be sent, and not {} where that is refused.
+func TestNothingIsToldWhatIsNeeded(t *testing.T) {
+	for want, into := range map[string]any{
+		"send {}, with the fields that are to differ from their defaults": new(sandbox.Create),
+		"send a JSON object with args, or with shell":                     new(sandbox.Command),
+		"send a JSON object with cols and rows":                           new(sandbox.Terminal),
+		"send a JSON object with port": new(struct {
+			Port int `json:"port"`
+			TTL  int `json:"ttl_ms,omitempty"`
+		}),
+	} {
+		if e := sandbox.AsError(Decode([]byte(" "), into)); e == nil || e.Hint != want {
+			t.Errorf("%T: %+v", into, e)
 		}
 	}
 }

@@ -134,7 +134,7 @@ func (s *server) shown(r *http.Request, err error) *sandbox.Error {
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, e := s.statusOf(err), s.shown(r, err)
 	if a, ok := w.(*answer); ok {
-		a.swallow(r)
+		defer a.swallow(r)()
 	}
 	h := w.Header()
 	switch status {

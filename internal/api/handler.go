@@ -84,14 +84,25 @@ func (a *answer) begin() {
 // never see why.
 const maxSwallowed = 256 << 10
 
-// swallow reads some of a body that nobody wanted. Who asked first whether to
-// send it is told by the answer.
-func (a *answer) swallow(r *http.Request) {
+// swallow reads some of a body that nobody wanted: before the answer, or in after, which
+// is for when it is written. Who announces more than is read is answered first. Who asked
+// whether to send it is told by the answer.
+func (a *answer) swallow(r *http.Request) (after func()) {
 	if a.body == nil || a.body.ended.Load() || a.wrote || r.Header.Get("Expect") != "" {
-		return
+		return func() {}
 	}
-	_ = a.rc.SetReadDeadline(time.Now().Add(a.timeout / 2))
-	_, _ = io.CopyN(io.Discard, a.body, maxSwallowed)
+	read := func() {
+		_ = a.rc.SetReadDeadline(time.Now().Add(a.timeout / 2))
+		_, _ = io.CopyN(io.Discard, a.body, maxSwallowed)
+	}
+	if r.ContentLength > maxSwallowed {
+		return func() {
+			_ = a.rc.Flush() // who does not read it is dropped later
+			read()
+		}
+	}
+	read()
+	return func() {}
 }
 
 // seenBody knows whether a request's body has been read to its end.

@@ -144,6 +144,9 @@ func (c *call) admit(rt route) error {
 // drain reads a body that the route has no use for. Left where it is, it would
 // hold up the answer.
 func (c *call) drain() error {
+	if c.r.ContentLength > maxUnwanted {
+		return bodyTooLarge(maxUnwanted)
+	}
 	n, err := io.Copy(io.Discard, io.LimitReader(c.timed(c.w, c.r.Body), maxUnwanted+1))
 	switch {
 	case err != nil:

@@ -63,6 +63,21 @@ func TestSilentBodiesAreDropped(t *testing.T) {
 	}
 }
 
+// Nobody waits for a body that is announced as too large.
+func TestTooLargeIsSaidAtOnce(t *testing.T) {
+	w := newWorld(t, func(s *settings) { s.api.ClientTimeout = 10 * time.Minute })
+	box := w.create("alpha")
+	for _, line := range []string{"POST /v1/runs", "POST " + box + "/processes", "GET /v1/runs"} {
+		conn := w.send(line + " HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 999999999999999\r\nHost: localhost\r\nAuthorization: Bearer " + w.keys["alpha"] + "\r\n\r\n{")
+		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+		b := make([]byte, 12)
+		if _, err := io.ReadFull(conn, b); err != nil || string(b) != "HTTP/1.1 413" {
+			t.Errorf("%s: %q %v", line, b, err)
+		}
+		_ = conn.Close()
+	}
+}
+
 // A client that asks for much and reads none of it is dropped.
 func TestAnswersThatNobodyReadsAreDropped(t *testing.T) {
 	large := strings.Repeat("x", 32<<20)

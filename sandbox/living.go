@@ -137,10 +137,14 @@ func checkLife(field string, ms int64) error {
 	if ms >= MinTTLMS && ms <= MaxTTLMS {
 		return nil
 	}
+	advice := "write %s, which is ten minutes"
+	if ms <= 0 {
+		advice += "; zero does not mean unlimited"
+	}
 	return (&Error{
 		Code: CodeLimitInvalid, Field: field,
 		Message: fmt.Sprintf("%s is outside %s to %s", FormatQuantity(ms, UnitMilliseconds), FormatQuantity(MinTTLMS, UnitMilliseconds), FormatQuantity(MaxTTLMS, UnitMilliseconds)),
-	}).WithAdvice(Advise("write %s, which is ten minutes; zero does not mean unlimited", Set(field, 600_000)))
+	}).WithAdvice(Advise(advice, Set(field, 600_000)))
 }
 
 // CheckTTL says whether a sandbox may be asked to live that many milliseconds.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -37,9 +38,20 @@ func choose(r *http.Request, offers []string) (string, error) {
 		}
 	}
 	if best == "" {
-		return "", withStatus(http.StatusNotAcceptable, "", "no acceptable media type", "this route answers with "+strings.Join(offers, " or "))
+		return "", withStatus(http.StatusNotAcceptable, "", "no acceptable media type", "this route answers with "+strings.Join(distinct(offers), " or "))
 	}
 	return best, nil
+}
+
+// distinct is the list without what stands in it already.
+func distinct(offers []string) []string {
+	var all []string
+	for _, o := range offers {
+		if !slices.Contains(all, o) {
+			all = append(all, o)
+		}
+	}
+	return all
 }
 
 func first(offers []string) string {

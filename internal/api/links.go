@@ -93,7 +93,7 @@ func (c *call) createLink(inside *living.Sandbox, b *linkBody) error {
 	b.TTLMS = cmp.Or(b.TTLMS, defaultLinkTTL)
 	switch {
 	case b.Port < 1 || b.Port > 65535:
-		return badRequest("port", "is not a port from 1 to 65535", "")
+		return badPort()
 	case b.TTLMS < minLinkTTL || b.TTLMS > maxLinkTTL:
 		return badRequest("ttl_ms", "is outside 1 s to 7 days", "make another one when it is over")
 	}

@@ -89,10 +89,15 @@ func (s *server) portHost(name string) (portTarget, bool) {
 
 func portLabel() *regexp.Regexp { return regexp.MustCompile(`^([0-9]{1,5})-([a-z2-7]{26})$`) }
 
+// badPort refuses what is no port.
+func badPort() error {
+	return badRequest("port", "is not a port from 1 to 65535", "give the one on which a server inside listens, such as 8000")
+}
+
 func parsePort(text string) (int, error) {
 	port, err := strconv.Atoi(text)
 	if err != nil || port < 1 || port > 65535 || text != strconv.Itoa(port) {
-		return 0, badRequest("port", "is not a port from 1 to 65535", "")
+		return 0, badPort()
 	}
 	return port, nil
 }

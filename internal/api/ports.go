@@ -164,7 +164,7 @@ func (s *server) openPort(r *http.Request, target portTarget) (*living.Sandbox, 
 		return nil, hide(err)
 	}
 	if target.port == 0 {
-		return nil, badRequest("port", "is not a port from 1 to 65535", "")
+		return nil, badPort()
 	}
 	return inside, nil
 }

@@ -152,11 +152,14 @@ func tooMuch(why string) error {
 	return &sandbox.Error{Code: sandbox.CodeUnsafeArchive, Message: "the archive " + why, Hint: "nothing was unpacked; send it in smaller parts"}
 }
 
+// errDamaged is the cause of every error about bytes that are no archive of the format.
+var errDamaged = errors.New("no archive of the format")
+
 // damaged is the error for bytes that are no archive of the format.
 func damaged(f Format, err error) error {
 	why := "is not a whole " + string(f) + " archive"
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		why = "ends too early"
 	}
-	return &sandbox.Error{Code: sandbox.CodeUnsafeArchive, Message: "the archive " + why, Hint: "nothing was unpacked; check the file and the format", Err: err}
+	return &sandbox.Error{Code: sandbox.CodeUnsafeArchive, Message: "the archive " + why, Hint: "nothing was unpacked; check the file and the format", Err: fmt.Errorf("%w: %w", errDamaged, err)}
 }

@@ -35,6 +35,12 @@ func Unpack(ctx context.Context, r io.Reader, root string, f Format, limits Limi
 	if in.err != nil { // rather than what the format makes of it
 		err = sandbox.Errorf(sandbox.CodeRequestInvalid, "the archive did not come whole: %w", in.err)
 	}
+	if errors.Is(err, errDamaged) && in.format() != "" && in.format() != f {
+		err = &sandbox.Error{
+			Code: sandbox.CodeUnsafeArchive, Field: "format", Message: fmt.Sprintf("the archive looks like %s, and not like %s", in.format(), f),
+			Hint: fmt.Sprintf("nothing was unpacked; say that its format is %s", in.format()),
+		}
+	}
 	if err == nil {
 		err = u.place()
 	}

@@ -474,3 +474,13 @@ func TestErrorsNameTheEntry(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// A compressed archive that is taken for another is told what it is.
+func TestUnpackNamesTheFormat(t *testing.T) {
+	for f, head := range map[Format]string{TarGzip: "\x1f\x8b\x08\x00", Zip: "PK\x03\x04"} {
+		_, err := unpack(t, newMemory(), []byte(head+strings.Repeat("x", 600)), Tar, Limits{})
+		if e := sandbox.AsError(err); e == nil || e.Code != sandbox.CodeUnsafeArchive || e.Field != "format" || e.Hint != "nothing was unpacked; say that its format is "+string(f) {
+			t.Errorf("%s: %+v", f, e)
+		}
+	}
+}

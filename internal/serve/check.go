@@ -150,7 +150,7 @@ func checkHost(found []probe.Finding) []Finding {
 	}
 	well := "sandboxes can be made"
 	if warnings > 0 {
-		well += fmt.Sprintf("; pinfold doctor explains %d warnings", warnings)
+		well += fmt.Sprintf("; pinfold doctor explains what it warns of (%d)", warnings)
 	}
 	return []Finding{{What: "host", OK: true, Detail: well}}
 }

@@ -292,7 +292,9 @@ func (d *walker) checkObject(t reflect.Type, at *place) error {
 		}
 		where.name, _ = token.(string)
 		if seen[where.name] {
-			return invalid(where.String(), "is given twice")
+			e := invalid(where.String(), "is given twice")
+			e.Hint = "leave one of the two out"
+			return e
 		}
 		seen[where.name] = true
 		inner, known := fields[where.name]
@@ -397,7 +399,9 @@ func otherName(name string, fields map[string]reflect.Type) string {
 
 func (d *walker) syntaxError(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return invalid("", "the JSON ends too early")
+		e := invalid("", "the JSON ends too early")
+		e.Hint = `send all of it: each {, [ and " needs the one that closes it`
+		return e
 	}
 	return invalid("", fmt.Sprintf("the text is not JSON near byte %d: %s", d.InputOffset(), sandbox.SafeText(err.Error(), 120)))
 }

@@ -66,3 +66,24 @@ func TestLinkForNoTimeIsRefused(t *testing.T) {
 	}
 	w.must(201, request{key: "alpha", method: "POST", path: box + "/links", body: `{"port": 8000}`})
 }
+
+// Hints say what there is to do, once, and nothing besides.
+func TestHintsHelp(t *testing.T) {
+	w := newWorld(t, nil)
+	box := w.create("alpha")
+	for name, c := range map[string]struct {
+		status int
+		r      request
+		hint   string
+	}{
+		"media types": {406, request{method: "POST", path: box + "/processes", body: `{"shell": "x"}`, header: map[string]string{"Accept": "image/png"}}, "this route answers with application/json or text/event-stream"},
+		"too short":   {400, request{method: "POST", path: "/v1/sandboxes", body: `{"ttl_ms": 10}`}, `write "ttl_ms": 600000, which is ten minutes`},
+		"no port":     {400, request{method: "POST", path: box + "/links", body: `{"port": 70000}`}, "give the one on which a server inside listens, such as 8000"},
+		"twice":       {400, request{method: "POST", path: "/v1/sandboxes", body: `{"ttl_ms": 1000, "ttl_ms": 2000}`}, "leave one of the two out"},
+	} {
+		c.r.key = "alpha"
+		if e := w.refusal(c.status, c.r); e.Hint != c.hint {
+			t.Errorf("%s: %+v", name, e)
+		}
+	}
+}

@@ -87,8 +87,12 @@ func summary(t sandbox.Tool) string {
 		title = l.Title
 	}
 	ms := func(n int64) string { return sandbox.FormatQuantity(n, sandbox.UnitMilliseconds) }
-	text := fmt.Sprintf("Runs a program in %s in a fresh sandbox that is gone afterwards: at most %s, %s of memory, %v CPUs, %s of output. ",
-		title, ms(r.WallTimeMS), sandbox.FormatSize(r.MemoryBytes), r.CPUs, sandbox.FormatSize(r.OutputBytes))
+	cpus := "CPUs"
+	if r.CPUs == 1 {
+		cpus = "CPU"
+	}
+	text := fmt.Sprintf("Runs a program in %s in a fresh sandbox that is gone afterwards: at most %s, %s of memory, %v %s, %s of output. ",
+		title, ms(r.WallTimeMS), sandbox.FormatSize(r.MemoryBytes), r.CPUs, cpus, sandbox.FormatSize(r.OutputBytes))
 	switch list := r.Endpoints; {
 	case len(list) == 0:
 		text += "It has no network."

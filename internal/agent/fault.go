@@ -35,7 +35,7 @@ var fileCodes = []struct {
 	{unix.ENAMETOOLONG, sandbox.CodePathInvalid, ""},
 	{unix.EACCES, sandbox.CodePathInvalid, ""},
 	{unix.EPERM, sandbox.CodePathInvalid, ""},
-	{unix.EROFS, sandbox.CodePathInvalid, "this place in the sandbox is read-only"},
+	{unix.EROFS, sandbox.CodePathInvalid, wire.ReadOnly},
 	{unix.EBUSY, sandbox.CodePathInvalid, ""},
 	{unix.EEXIST, sandbox.CodePathInvalid, ""},
 	{unix.ETXTBSY, sandbox.CodePathInvalid, ""},

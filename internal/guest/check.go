@@ -2,6 +2,7 @@ package guest
 
 import (
 	"slices"
+	"strings"
 
 	"pinfold/internal/wire"
 	"pinfold/sandbox"
@@ -86,5 +87,19 @@ func faultError(f *wire.Fault) error {
 	if f.Step == wire.StepOpenDir {
 		e.Field = "dir"
 	}
+	e.Hint = faultHint(e)
 	return e
+}
+
+// faultHint is what helps against what an agent most often reports, or "".
+func faultHint(e *sandbox.Error) string {
+	switch {
+	case e.Code == sandbox.CodeFileNotFound:
+		return "list the directory to see what is there; relative paths begin at the home directory"
+	case e.Code == sandbox.CodeCommandNotFound:
+		return "see whether the sandbox's template has it; a line of several words is for a shell"
+	case strings.HasSuffix(e.Message, wire.ReadOnly):
+		return "write below the home directory, or in /tmp"
+	}
+	return ""
 }

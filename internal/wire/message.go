@@ -279,6 +279,9 @@ const (
 	DiskFull = "the sandbox's disk is full"
 )
 
+// ReadOnly is the message of faults of files that are to be made where nothing can be.
+const ReadOnly = "this place in the sandbox is read-only"
+
 // NoProcesses is the message of the fault of a start for which the kernel made no process.
 // The host knows whether the sandbox's limit or its own is reached.
 const NoProcesses = "the kernel makes no more processes here"

@@ -79,6 +79,7 @@ func TestHintsHelp(t *testing.T) {
 		"media types": {406, request{method: "POST", path: box + "/processes", body: `{"shell": "x"}`, header: map[string]string{"Accept": "image/png"}}, "this route answers with application/json or text/event-stream"},
 		"too short":   {400, request{method: "POST", path: "/v1/sandboxes", body: `{"ttl_ms": 10}`}, `write "ttl_ms": 600000, which is ten minutes`},
 		"no port":     {400, request{method: "POST", path: box + "/links", body: `{"port": 70000}`}, "give the one on which a server inside listens, such as 8000"},
+		"no file":     {404, request{method: "GET", path: box + "/files?path=nothing"}, "list the directory to see what is there; relative paths begin at the home directory"},
 		"twice":       {400, request{method: "POST", path: "/v1/sandboxes", body: `{"ttl_ms": 1000, "ttl_ms": 2000}`}, "leave one of the two out"},
 	} {
 		c.r.key = "alpha"

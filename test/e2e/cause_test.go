@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -152,6 +153,10 @@ func TestCauses(t *testing.T) {
 	for _, c := range causes {
 		t.Run(c.name, func(t *testing.T) {
 			r, o := run(t, bin, c.language, c.code, c.args...)
+			// Without counts a bomb whose tasks hardly get a processor ends by its time (docs/rough-edges.md).
+			for again := 0; again < 2 && os.Geteuid() != 0 && c.kind == sandbox.CauseProcesses && r.Cause.Kind == sandbox.CauseWallTime; again++ {
+				r, o = run(t, bin, c.language, c.code, c.args...)
+			}
 			if r.Cause.Kind != c.kind || r.Status != c.status || o.code != c.exit {
 				t.Fatalf("%s by %+v, exit status %d; want %s by %s and %d\nstderr: %.300s", r.Status, r.Cause, o.code, c.status, c.kind, c.exit, r.Stderr)
 			}

@@ -118,6 +118,9 @@ func checkState(ctx context.Context, dir string) Finding {
 	}
 	_, err := os.Lstat(filepath.Join(dir, "pinfold.db"))
 	if errors.Is(err, os.ErrNotExist) {
+		if err := canBeMade(dir); err != nil {
+			return finding(what, "", err)
+		}
 		return Finding{What: what, OK: true, Detail: "nothing is there yet; it will be made in " + dir}
 	}
 	s, err := store.Attach(ctx, dir)
@@ -129,6 +132,34 @@ func checkState(ctx context.Context, dir string) Finding {
 		err = closeErr
 	}
 	return finding(what, "the database in "+dir+" is whole", err)
+}
+
+// canBeMade tries a directory of another name in its place, or above it, and removes it.
+func canBeMade(dir string) error {
+	above := dir
+	for {
+		if _, err := os.Stat(above); err == nil || above == filepath.Dir(above) {
+			break
+		}
+		above = filepath.Dir(above)
+	}
+	tried, err := os.MkdirTemp(above, ".pinfold-check-")
+	if err == nil {
+		err = os.Remove(tried)
+	}
+	if err == nil {
+		return nil
+	}
+	return (&sandbox.Error{Code: sandbox.CodeConfigInvalid, Message: fmt.Sprintf("%s cannot be made: %s", dir, reason(err)), Err: err}).
+		WithHint("name a directory that this user can make with --state")
+}
+
+// reason is the system's word for an error, without a path.
+func reason(err error) string {
+	if path := new(os.PathError); errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
 }
 
 // checkHost repeats what makes the native driver impossible, and counts the

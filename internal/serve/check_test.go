@@ -62,6 +62,19 @@ func TestCheck(t *testing.T) {
 
 // TestCheckLooksAtTheStatesMode: a check once passed for a directory with which
 // the server then refused to start.
+// A state that cannot be made is found before the server finds it.
+func TestCheckTriesToMakeTheState(t *testing.T) {
+	c := configure(t)
+	for dir, ok := range map[string]bool{"/proc/nowhere/state": false, filepath.Join(t.TempDir(), "a", "b"): true} {
+		c.State = dir
+		for _, f := range Check(t.Context(), c, Options{NewEngine: fakeEngine(nil)}) {
+			if f.What == "state" && (f.OK != ok || f.OK == (f.Fix != "")) {
+				t.Errorf("%s: %+v", dir, f)
+			}
+		}
+	}
+}
+
 func TestCheckLooksAtTheStatesMode(t *testing.T) {
 	c := configure(t)
 	c.State = t.TempDir()

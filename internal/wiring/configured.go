@@ -17,9 +17,13 @@ import (
 // The lean program has none of them: their libraries would slow its start.
 func Configured(c *config.Config) (all []driver.Driver) {
 	if d := c.Drivers.Docker; d.Image != "" {
+		state, err := filepath.Abs(c.State) // the engine has another working directory
+		if err != nil {
+			state = c.State // which the driver then refuses
+		}
 		all = append(all, docker.New(docker.Options{
 			Image: d.Image, Programs: programs(), Engine: d.Engine, Runtime: d.Runtime,
-			StateDir: filepath.Join(c.State, "docker"), Agent: agentbin.Open,
+			StateDir: filepath.Join(state, "docker"), Agent: agentbin.Open,
 		}))
 	}
 	if g := c.Drivers.GVisor; g.Runsc != "" {

@@ -110,7 +110,7 @@ func (a *app) copyIn(ctx context.Context, box *client.Sandbox, from, to string, 
 		if toDir {
 			return size, usageError("stdin needs a name inside").WithHint("pinfold cp - SANDBOX:data.bin")
 		}
-		return size, box.WriteFile(ctx, to, 0, -1, a.Stdin)
+		return size, box.WriteFile(ctx, to, 0, -1, untilDone(ctx, a.Stdin))
 	}
 	info, err := os.Stat(from)
 	if err != nil {
@@ -136,6 +136,17 @@ func (a *app) copyIn(ctx context.Context, box *client.Sandbox, from, to string, 
 		size = info.Size()
 	}
 	return size, box.WriteFile(ctx, target, uint32(info.Mode().Perm()), size, f)
+}
+
+// untilDone is r until ctx ends: nobody can end a Read that waits for a terminal or a pipe.
+func untilDone(ctx context.Context, r io.Reader) io.Reader {
+	out, in := io.Pipe()
+	go func() {
+		_, err := io.Copy(in, r)
+		_ = in.CloseWithError(err) // never fails
+	}()
+	context.AfterFunc(ctx, func() { _ = in.CloseWithError(context.Cause(ctx)) })
+	return out
 }
 
 // targetIn is the path that a copy gets inside: below a directory that is there.

@@ -176,7 +176,7 @@ func (c *comparison) run(s sandbox.Spec) (*sandbox.Result, time.Duration, error)
 // bare runs a program with nothing around it.
 func (c *comparison) bare(ctx context.Context, code string, args ...string) (stdout string, err error) {
 	cmd := exec.CommandContext(ctx, c.python, append([]string{"-c", code}, args...)...)
-	cmd.Dir = c.dir
+	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), "TMPDIR="+c.dir) // what it leaves when it is killed goes with that
 	out, err := cmd.Output()
 	return string(out), err
 }

@@ -197,7 +197,7 @@ func (h *host) close() {
 func (h *host) destroyAgain() {
 	var all sync.WaitGroup
 	h.undestroyed.Range(func(m, _ any) bool {
-		all.Go(func() { _ = m.(*machine).Destroy(context.Background()) }) // bounded by itself; what fails stays undestroyed
+		all.Go(func() { _ = m.(*machine).Destroy(context.Background()) }) //nolint:errcheck // all are machines; Destroy is bounded, and what fails stays undestroyed
 		return true
 	})
 	all.Wait()

@@ -109,7 +109,7 @@ var samePrograms = []struct {
 	{name: "stdout kept elsewhere", source: "import sys, io, json\nreal = sys.stdout\nsys.stdout = io.StringIO()\nprint('lost')\njson.dump({'kept': 1}, real)\n"},
 	{name: "bytes kept elsewhere", source: "import sys\nout = sys.stdout.buffer\nsys.stdout = sys.stderr\nfor i in range(3000): out.write(b'%06d\\n' % i)\n"},
 	{name: "stdout kept by nobody", source: "import sys\nsys.stdout.write('kept')\nsys.stdout = sys.__stdout__ = None\n"},
-	{name: "stdout detached", source: "import sys\nb = sys.stdout.detach()\nb.write(b'kept')\n"},
+	{name: "stdout detached", source: "import sys\nb = sys.stdout.detach()\nsys.stdout = sys.__stdout__ = None\nb.write(b'kept')\n"},
 	{name: "stdout at the end of its last user", source: "import sys\nreal, sys.stdout = sys.stdout, None\nclass A:\n    def __del__(self): real.write('kept')\na = A()\n"},
 	{name: "exit function with a stdout kept elsewhere", source: "import sys, atexit\nreal, sys.stdout = sys.stdout, None\natexit.register(lambda: real.write('kept'))\n"},
 	{name: "own excepthook", source: "import sys\nsys.excepthook = lambda t, v, tb: print('hook', t.__name__, v, tb.tb_lineno, tb.tb_next)\n1/0"},

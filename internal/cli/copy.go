@@ -188,9 +188,9 @@ func (a *app) copyOut(ctx context.Context, box *client.Sandbox, from, to string)
 	}
 	dir, name := filepath.Split(to)
 	if local, err := os.Stat(to); err == nil && local.IsDir() {
-		dir, name = to, path.Base(info.Path)
+		dir, name = to, ""
 	}
-	name = cmp.Or(name, path.Base(info.Path))
+	name = cmp.Or(name, path.Base(path.Clean(from))) // as we were told, not as the sandbox answers
 	if err := sandbox.CheckGuestPath("", name); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"pinfold/internal/config"
 	"pinfold/internal/engine"
+	"pinfold/internal/hostfiles"
 	"pinfold/internal/probe"
 	"pinfold/internal/secret/vault"
 	"pinfold/internal/store"
@@ -150,16 +151,8 @@ func canBeMade(dir string) error {
 	if err == nil {
 		return nil
 	}
-	return (&sandbox.Error{Code: sandbox.CodeConfigInvalid, Message: fmt.Sprintf("%s cannot be made: %s", dir, reason(err)), Err: err}).
-		WithHint("name a directory that this user can make with --state")
-}
-
-// reason is the system's word for an error, without a path.
-func reason(err error) string {
-	if path := new(os.PathError); errors.As(err, &path) {
-		return path.Err.Error()
-	}
-	return err.Error()
+	return (&sandbox.Error{Code: sandbox.CodeConfigInvalid, Message: fmt.Sprintf("nothing can be made in %s: %s", above, hostfiles.Reason(err)), Err: err}).
+		WithHint("with --state, name a directory that this user can make")
 }
 
 // checkHost repeats what makes the native driver impossible, and counts the

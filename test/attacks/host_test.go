@@ -68,49 +68,57 @@ func (a *arena) checkAgent() {
 }
 
 // memAvailable is what the host has left, in bytes.
-func memAvailable() int64 { return meminfo("MemAvailable:") }
+func memAvailable() int64 { return statistic("/proc/meminfo", "MemAvailable:") << 10 }
 
-// shmem is what the host holds in shared memory and tmpfs, in bytes.
-func shmem() int64 { return meminfo("Shmem:") }
+// shmem is what this test and all that it started hold in shared memory and tmpfs, in bytes,
+// whichever control group it is charged to: what the root of the hierarchy that the test sees
+// counts. Other tests on the host have others, see scripts/apart.
+func shmem() int64 {
+	for _, c := range [][2]string{{"memory/memory.stat", "total_shmem"}, {"memory.stat", "shmem"}} {
+		if n := statistic(filepath.Join("/sys/fs/cgroup", c[0]), c[1]); n > 0 {
+			return n
+		}
+	}
+	return statistic("/proc/meminfo", "Shmem:") << 10
+}
 
-func meminfo(field string) int64 {
-	b, err := os.ReadFile("/proc/meminfo")
+// statistic is a number of a file with a name and a number in each line, 0 where it has none.
+func statistic(file, name string) int64 {
+	b, err := os.ReadFile(file)
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == field {
-			kib, _ := strconv.ParseInt(f[1], 10, 64)
-			return kib << 10
+		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
+			n, _ := strconv.ParseInt(f[1], 10, 64)
+			return n
 		}
 	}
 	return 0
 }
 
-// lowest follows a counter until stop is called, which returns its lowest and
-// highest value.
-func follow(read func() int64) (stop func() (low, high int64)) {
-	quit, done := make(chan struct{}), make(chan struct{})
-	low := read()
-	high := low
+// growth reads a counter until grown is called, which returns by how much it was higher at most
+// than in the beginning.
+func growth(read func() int64) (grown func() int64) {
+	quit, most := make(chan struct{}), make(chan int64)
+	before := read()
 	go func() {
-		defer close(done)
+		high := before
 		tick := time.NewTicker(5 * time.Millisecond)
 		defer tick.Stop()
 		for {
 			select {
 			case <-quit:
+				most <- high
 				return
 			case <-tick.C:
-				v := read()
-				low, high = min(low, v), max(high, v)
+				high = max(high, read())
 			}
 		}
 	}()
-	return func() (int64, int64) {
+	return func() int64 {
 		close(quit)
-		<-done
-		return low, high
+		return <-most - before
 	}
 }
 

@@ -137,12 +137,10 @@ os._exit(9)
 // run, has in use.
 func heapAround(t *trial) func() {
 	runtime.GC()
-	before := rss()
-	stop := follow(rss)
+	grown := growth(rss)
 	return func() {
-		_, high := stop()
-		if grown := high - before; grown > 48<<20 {
-			t.notes["heap"] = fmt.Sprintf("the host process grew by %d MiB", grown>>20)
+		if mib := grown() >> 20; mib > 48 {
+			t.notes["heap"] = fmt.Sprintf("the host process grew by %d MiB", mib)
 		}
 	}
 }

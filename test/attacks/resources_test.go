@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,32 +20,33 @@ func growCode(take string) string {
 }
 
 // hog is a payload that tries to take 200 MiB of what the limits call memory or
-// disk, of which it may have 64.
-func hog(id, title, take string, judge func(*trial) error, needs ...string) Case {
+// disk, of which it may have 64. The host counts what of it is shared memory.
+func hog(id, title, take string, shared bool, judge func(*trial) error, needs ...string) Case {
 	l := sandbox.Limits{MemoryBytes: 64 << 20, DiskBytes: 32 << 20, WallTimeMS: 15_000}
 	return Case{
 		ID: id, Title: title, Level: User, Severity: HostDoS, Source: "isolate's /dev/shm",
 		Expect: "ended for memory or refused by the disk limit; the host never gives more than both together; a neighbour goes on",
 		Attack: Payload{Code: growCode(take), Limits: l}, Needs: needs,
 		Around: func(t *trial) func() {
-			stopVictim, stop := t.victim(), follow(shmem)
-			before := shmem()
+			stopVictim, grown := t.victim(), growth(shmem)
 			return func() {
-				_, high := stop()
+				t.notes["shmem"] = fmt.Sprint(grown() >> 20)
 				stopVictim()
-				if grown := high - before; grown > 160<<20 {
-					t.notes["shmem"] = fmt.Sprintf("the host's shared memory grew by %d MiB", grown>>20)
-				}
 			}
 		},
 		Judge: func(t *trial) error {
-			if s := t.notes["shmem"]; s != "" {
-				return errors.New(s)
+			var errs []error
+			if mib, err := strconv.Atoi(t.notes["shmem"]); err != nil || mib > 160 {
+				errs = append(errs, fmt.Errorf("the shared memory grew by %s MiB", t.notes["shmem"]))
 			}
-			return errors.Join(judge(t), t.victimFine())
+			return errors.Join(append(errs, judge(t), t.victimFine())...)
 		},
 		Control: Control{Without: "the low limit", Run: func(a *arena) error {
-			t := a.run(Payload{Code: growCode(take), Limits: sandbox.Limits{MemoryBytes: 400 << 20, DiskBytes: 300 << 20}})
+			grown := growth(shmem)
+			t := a.run(Payload{Code: growCode(take) + "time.sleep(1)\n", Limits: sandbox.Limits{MemoryBytes: 400 << 20, DiskBytes: 300 << 20}})
+			if mib := grown() >> 20; shared && mib <= 160 {
+				return fmt.Errorf("what the host counts grew by %d MiB only", mib)
+			}
 			return t.said("grown", fmt.Sprint(200<<20))
 		}},
 	}
@@ -62,24 +64,20 @@ func diskFull(t *trial) error {
 func reCases() []Case {
 	quota := sandbox.Limits{DiskBytes: 16 << 20, Inodes: 500}
 	return []Case{
-		hog("RE-01", "growing memory", "keep.append(b'x' * (8 << 20))", oomKilled, sandbox.FeatureMemory),
-		hog("RE-02a", "anonymous files (memfd)", "f = os.memfd_create('m'); os.write(f, b'x' * (8 << 20)); keep.append(f)", oomKilled, sandbox.FeatureMemory),
-		hog("RE-02b", "System V shared memory", "i = libc.shmget(0, 8 << 20, 0o1600); libc.shmat.restype = ctypes.c_void_p; p = libc.shmat(i, None, 0); ctypes.memset(p, 1, 8 << 20); libc.shmdt(ctypes.c_void_p(p))", oomKilled, sandbox.FeatureMemory),
-		hog("RE-02c", "shared anonymous mappings", "import mmap; m = mmap.mmap(-1, 8 << 20); m.write(b'x' * (8 << 20)); keep.append(m)", oomKilled, sandbox.FeatureMemory),
-		hog("RE-02d", "/dev/shm", "open('/dev/shm/f%d' % n, 'wb', buffering=0).write(b'x' * (8 << 20)) == 8 << 20 or os.write(os.open('/dev/shm/more', os.O_CREAT | os.O_WRONLY), b'x')", diskFull),
-		hog("RE-02e", "deleted files that are still open", "f = os.open('/tmp/f', os.O_CREAT | os.O_RDWR | os.O_TRUNC); os.unlink('/tmp/f'); os.posix_fallocate(f, 0, 8 << 20); keep.append(f)", diskFull),
-		hog("RE-03a", "memory of children, each below the limit", "p = os.fork(); p or (globals().update(k=b'x' * (8 << 20)), time.sleep(60))", oomKilled, sandbox.FeatureMemory),
+		hog("RE-01", "growing memory", "keep.append(b'x' * (8 << 20))", false, oomKilled, sandbox.FeatureMemory),
+		hog("RE-02a", "anonymous files (memfd)", "f = os.memfd_create('m'); os.write(f, b'x' * (8 << 20)); keep.append(f)", true, oomKilled, sandbox.FeatureMemory),
+		hog("RE-02b", "System V shared memory", "i = libc.shmget(0, 8 << 20, 0o1600); libc.shmat.restype = ctypes.c_void_p; p = libc.shmat(i, None, 0); ctypes.memset(p, 1, 8 << 20); libc.shmdt(ctypes.c_void_p(p))", true, oomKilled, sandbox.FeatureMemory),
+		hog("RE-02c", "shared anonymous mappings", "import mmap; m = mmap.mmap(-1, 8 << 20); m.write(b'x' * (8 << 20)); keep.append(m)", true, oomKilled, sandbox.FeatureMemory),
+		hog("RE-02d", "/dev/shm", "open('/dev/shm/f%d' % n, 'wb', buffering=0).write(b'x' * (8 << 20)) == 8 << 20 or os.write(os.open('/dev/shm/more', os.O_CREAT | os.O_WRONLY), b'x')", true, diskFull),
+		hog("RE-02e", "deleted files that are still open", "f = os.open('/tmp/f', os.O_CREAT | os.O_RDWR | os.O_TRUNC); os.unlink('/tmp/f'); os.posix_fallocate(f, 0, 8 << 20); keep.append(f)", true, diskFull),
+		hog("RE-03a", "memory of children, each below the limit", "p = os.fork(); p or (globals().update(k=b'x' * (8 << 20)), time.sleep(60))", false, oomKilled, sandbox.FeatureMemory),
 		{
 			ID: "RE-03b", Title: "memory of the kernel: pipes, sockets, path names", Level: User, Severity: HostDoS, Source: "own",
 			Expect: "charged to the sandbox; the host's free memory stays", Needs: []string{sandbox.FeatureMemory},
 			Attack: Payload{Code: kernelMemoryCode, Limits: sandbox.Limits{MemoryBytes: 64 << 20, WallTimeMS: 10_000}},
 			Around: func(t *trial) func() {
-				stop := follow(memAvailable)
-				before := memAvailable()
-				return func() {
-					low, _ := stop()
-					t.notes["memory"] = fmt.Sprint((before - low) >> 20)
-				}
+				taken := growth(func() int64 { return -memAvailable() })
+				return func() { t.notes["memory"] = fmt.Sprint(taken() >> 20) }
 			},
 			Judge: func(t *trial) error {
 				t.Logf("the host had %s MiB less", t.notes["memory"])

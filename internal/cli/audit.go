@@ -190,12 +190,15 @@ func (a *app) auditEntries(ctx context.Context, f *auditFlags, choice audit.Filt
 // errEnough ends a walk of entries.
 var errEnough = errors.New("enough")
 
+// usualEntries are those that are listed where nobody chose how many.
+const usualEntries = "oldest 1000"
+
 func (a *app) auditListCommand() *cobra.Command {
 	f := &auditFlags{}
 	cmd := &cobra.Command{
 		Use: "list [flags]", Aliases: []string{"ls"}, Short: "List entries, the oldest first", Args: noArgs, Example: auditExamples,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkMost(f.most, "the oldest 1000"); err != nil {
+			if err := checkMost(f.most, usualEntries); err != nil {
 				return err
 			}
 			choice, err := f.filter()
@@ -207,10 +210,11 @@ func (a *app) auditListCommand() *cobra.Command {
 				return err
 			}
 			defer done()
-			found, err := collect(all, f.most)
+			found, more, err := collect(all, f.most)
 			if err != nil {
 				return err
 			}
+			defer a.sayMore(cmd.Flags(), more, usualEntries)
 			if f.json {
 				return writeList(a, "entries", found)
 			}

@@ -94,7 +94,7 @@ func completeIDs[T any](cmd *cobra.Command, a *app, list func(context.Context, *
 	defer c.Close() //nolint:errcheck // idle connections only
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	all, _ := collect(list(ctx, c), completionMost) // what has come is offered
+	all, _, _ := collect(list(ctx, c), completionMost) // what has come is offered
 	var ids []string
 	for _, x := range all {
 		ids = append(ids, show(x))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"pinfold/client"
 	"pinfold/sandbox"
@@ -84,7 +85,7 @@ func checkMost(n int, usual string) error {
 	if n >= 1 && n <= maxListed {
 		return nil
 	}
-	return usageError("--limit: %d is outside 1 to %d", n, maxListed).WithHint("leave it out for " + usual)
+	return usageError("--limit: %d is outside 1 to %d", n, maxListed).WithHint("leave it out for the " + usual)
 }
 
 func (a *app) listSandboxes(ctx context.Context, c *client.Client, f *lsFlags) error {
@@ -92,7 +93,7 @@ func (a *app) listSandboxes(ctx context.Context, c *client.Client, f *lsFlags) e
 	if err != nil {
 		return err
 	}
-	all, err := collect(c.Sandboxes(ctx, filter), maxListed)
+	all, _, err := collect(c.Sandboxes(ctx, filter), maxListed)
 	if err != nil {
 		return err
 	}
@@ -110,17 +111,23 @@ func (a *app) listSandboxes(ctx context.Context, c *client.Client, f *lsFlags) e
 	return a.writeTable(t, f.quiet)
 }
 
-// collect takes the first of a list, also when an error ends it before.
-func collect[T any](list iter.Seq2[T, error], most int) (all []T, err error) {
+// collect takes the first of a list, also when an error ends it before, and says whether
+// there are more.
+func collect[T any](list iter.Seq2[T, error], most int) (all []T, more bool, err error) {
 	for x, err := range list {
-		if err != nil {
-			return all, err
+		if err != nil || len(all) == most {
+			return all, err == nil, err
 		}
-		if all = append(all, x); len(all) == most {
-			break
-		}
+		all = append(all, x)
 	}
-	return all, nil
+	return all, false, nil
+}
+
+// sayMore says that a list has more than were printed, where nobody chose how many.
+func (a *app) sayMore(flags *pflag.FlagSet, more bool, which string) {
+	if more && !flags.Changed("limit") {
+		a.say("these are the %s; --limit N prints more", which)
+	}
 }
 
 func (a *app) psCommand() *cobra.Command {

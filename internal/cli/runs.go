@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"pinfold/client"
 	"pinfold/internal/engine/runs"
@@ -50,7 +51,7 @@ func (a *app) runsCommand() *cobra.Command {
 				return usageError("--watch and a run belong together").WithHint("pinfold runs --watch RUN; pinfold result RUN prints what came of one")
 			}
 			if !f.watch {
-				return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.listRuns(ctx, c, f) })
+				return a.with(cmd.Context(), func(ctx context.Context, c *client.Client) error { return a.listRuns(ctx, c, f, cmd.Flags()) })
 			}
 			if err := a.checkIDs("run", args[0]); err != nil {
 				return err
@@ -76,6 +77,9 @@ func (a *app) runsCommand() *cobra.Command {
 	return cmd
 }
 
+// usualRuns are those that are listed where nobody chose how many.
+const usualRuns = "newest 50"
+
 // statuses are those with which a run can end.
 var statuses = []string{string(sandbox.StatusSucceeded), string(sandbox.StatusFailed), string(sandbox.StatusKilled), string(sandbox.StatusError)}
 
@@ -96,22 +100,23 @@ func (f *runsFlags) filter() (client.Filter, error) {
 	if f.since > 0 {
 		filter.Since = time.Now().Add(-f.since)
 	}
-	if err := checkMost(f.most, "the newest 50"); err != nil {
+	if err := checkMost(f.most, usualRuns); err != nil {
 		return filter, err
 	}
-	filter.PageSize = min(f.most, 1000)
+	filter.PageSize = min(f.most+1, 1000) // one more tells that there are more
 	return filter, nil
 }
 
-func (a *app) listRuns(ctx context.Context, c *client.Client, f *runsFlags) error {
+func (a *app) listRuns(ctx context.Context, c *client.Client, f *runsFlags, flags *pflag.FlagSet) error {
 	filter, err := f.filter()
 	if err != nil {
 		return err
 	}
-	all, err := collect(c.Runs(ctx, filter), f.most)
+	all, more, err := collect(c.Runs(ctx, filter), f.most)
 	if err != nil {
 		return err
 	}
+	defer a.sayMore(flags, more, usualRuns)
 	if f.json {
 		return writeList(a, "runs", all)
 	}
@@ -192,6 +197,8 @@ func (a *app) resultCommand() *cobra.Command {
 				}
 				r, err := get(ctx, args[0])
 				switch {
+				case wait && toldToGo(ctx, err): // the run goes on; nothing was lost
+					return &stoppedError{}
 				case err != nil:
 					return err
 				case r.Result == nil:

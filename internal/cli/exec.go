@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
+	"path"
 	"strings"
 	"sync"
 	"syscall"
@@ -186,7 +188,7 @@ func (a *app) execStreams(ctx context.Context, box *client.Sandbox, f *execFlags
 	case toldToGo(ctx, err):
 		return leftRunning(f.id, process)
 	case err != nil:
-		return err
+		return unwritten(err, f.id, process)
 	}
 	a.reportProcess(ctx, box, info)
 	return nil
@@ -203,6 +205,18 @@ func leftRunning(id string, p *client.Process) error {
 		e.Hint = "pinfold kill " + sandbox.SafeText(id, maxID) + " " + sandbox.SafeText(p.ID(), maxID)
 	}
 	return e
+}
+
+// unwritten is err; where that is that our stdout or stderr could not be written, as on a full
+// disk, it says that the command goes on.
+func unwritten(err error, id string, p *client.Process) error {
+	var file *fs.PathError
+	if p == nil || !errors.As(err, &file) {
+		return err
+	}
+	e := lostOutput(path.Base(file.Path), err)
+	e.Message += "; the command goes on"
+	return e.WithHint("pinfold kill " + sandbox.SafeText(id, maxID) + " " + sandbox.SafeText(p.ID(), maxID))
 }
 
 // execJSON waits for the end and prints the process with what was kept of its

@@ -44,7 +44,7 @@ func hog(id, title, take string, shared bool, judge func(*trial) error, needs ..
 		Control: Control{Without: "the low limit", Run: func(a *arena) error {
 			grown := growth(shmem)
 			t := a.run(Payload{Code: growCode(take) + "time.sleep(1)\n", Limits: sandbox.Limits{MemoryBytes: 400 << 20, DiskBytes: 300 << 20}})
-			if mib := grown() >> 20; shared && mib <= 160 {
+			if mib := grown() >> 20; shared && mib <= 96 {
 				return fmt.Errorf("what the host counts grew by %d MiB only", mib)
 			}
 			return t.said("grown", fmt.Sprint(200<<20))

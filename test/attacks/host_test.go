@@ -68,30 +68,21 @@ func (a *arena) checkAgent() {
 }
 
 // memAvailable is what the host has left, in bytes.
-func memAvailable() int64 { return statistic("/proc/meminfo", "MemAvailable:") << 10 }
+func memAvailable() int64 { return meminfo("MemAvailable:") }
 
-// shmem is what this test and all that it started hold in shared memory and tmpfs, in bytes,
-// whichever control group it is charged to: what the root of the hierarchy that the test sees
-// counts. Other tests on the host have others, see scripts/apart.
-func shmem() int64 {
-	for _, c := range [][2]string{{"memory/memory.stat", "total_shmem"}, {"memory.stat", "shmem"}} {
-		if n := statistic(filepath.Join("/sys/fs/cgroup", c[0]), c[1]); n > 0 {
-			return n
-		}
-	}
-	return statistic("/proc/meminfo", "Shmem:") << 10
-}
+// shmem is what the host holds in shared memory and tmpfs, in bytes, that of others included:
+// what control groups count of it is seconds late on a busy machine.
+func shmem() int64 { return meminfo("Shmem:") }
 
-// statistic is a number of a file with a name and a number in each line, 0 where it has none.
-func statistic(file, name string) int64 {
-	b, err := os.ReadFile(file)
+func meminfo(field string) int64 {
+	b, err := os.ReadFile("/proc/meminfo")
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
-			n, _ := strconv.ParseInt(f[1], 10, 64)
-			return n
+		if f := strings.Fields(line); len(f) > 1 && f[0] == field {
+			kib, _ := strconv.ParseInt(f[1], 10, 64)
+			return kib << 10
 		}
 	}
 	return 0

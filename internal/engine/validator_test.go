@@ -124,7 +124,9 @@ func TestValidatorWithholds(t *testing.T) {
 			if name == "quotes a key" {
 				req.Spec.Gate.Keys = sandbox.GateRedact
 			}
-			req.Spec.Gate.Validators[0].Limits.WallTimeMS = 300
+			if name == "does not end" {
+				req.Spec.Gate.Validators[0].Limits.WallTimeMS = 300
+			}
 			req.Spec.OutputBase64, req.Spec.Artifacts = true, []string{"*.txt"}
 			var stdout, stderr, files bytes.Buffer
 			req.Streams = execution.Streams{Stdout: &stdout, Stderr: &stderr}

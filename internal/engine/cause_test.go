@@ -87,6 +87,12 @@ func TestCauses(t *testing.T) {
 			fate{sandbox.StatusKilled, sandbox.CauseMemory, -1, "", false},
 		},
 		{
+			"OOM kill before the agent says that the program started",
+			sandbox.Limits{},
+			fake.Script{Starting: func(m *fake.Machine) { m.Die(driver.Death{Kind: driver.DeathMemory}) }},
+			fate{sandbox.StatusKilled, sandbox.CauseMemory, -1, "", false},
+		},
+		{
 			"fork bomb",
 			sandbox.Limits{Processes: 8},
 			fake.Script{Program: sleeps, Usage: func(life time.Duration) driver.Usage {

@@ -47,6 +47,8 @@ type Script struct {
 	Create func(ctx context.Context) error
 	// Program is what every started program does; Builtin by default.
 	Program func(p *Process) Exit
+	// Starting is called before the agent says that a program has started.
+	Starting func(m *Machine)
 	// Usage are the counters at a moment of the machine's life.
 	Usage func(life time.Duration) driver.Usage
 	// Destroy is called by each Destroy until it returns nil.

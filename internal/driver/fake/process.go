@@ -145,6 +145,9 @@ func (p *Process) run() wire.Outcome {
 	if program == nil {
 		program = Builtin
 	}
+	if starting := p.Machine.script.Starting; starting != nil {
+		starting(p.Machine)
+	}
 	p.a.message(wire.KindEvent, p.c.id, &wire.Event{Kind: wire.EventStarted, PID: p.pid})
 	begin := time.Now()
 	returned := make(chan Exit, 1)

@@ -56,13 +56,15 @@ func (r *Outcome) Evidence(l sandbox.Limits) verdict.Evidence {
 
 // Run starts the program, watches it, and returns when it has ended, one way or
 // another. The error means that it was never started, or that the agent broke
-// the protocol. Processes that it left behind may still live.
+// the protocol. A program may use up the memory, and take the agent with it, before
+// the agent has said that it started: that is an end like any other. Processes that
+// it left behind may still live.
 func (s *Session) Run(ctx context.Context, x Program) (*Outcome, error) {
 	r := &Outcome{Output: stdio.NewCapture(x.Limits.OutputBytes, x.Streams.Stdout, x.Streams.Stderr)}
 	if x.Opened != nil {
 		x.Opened(r.Output)
 	}
-	meter := meterOf(s.Machine)
+	meter, began := meterOf(s.Machine), time.Now()
 	base, err := meter.BeginRun(ctx)
 	var p warm.Program
 	if err == nil {
@@ -71,12 +73,18 @@ func (s *Session) Run(ctx context.Context, x Program) (*Outcome, error) {
 			Arrived: r.Output.Arrived,
 		})
 	}
-	if err != nil && ctx.Err() == nil {
-		return nil, s.explain(err)
-	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
 		r.Trigger = Cancelled(ctx)
 		return r, nil //nolint:nilerr // that the caller ended the run is a result
+	default:
+		if r.Death = s.outOfMemory(); r.Death == nil {
+			return nil, s.explain(err)
+		}
+		r.Wall = time.Since(began)
+		r.Usage = verdict.Since(s.orLast(meter.EndRun(context.WithoutCancel(ctx))), base)
+		return r, nil
 	}
 	w := s.startWatch(x.Limits, base, p.Exited(), r.Output)
 	err = s.await(ctx, p, w, r)
@@ -172,6 +180,18 @@ func (s *Session) afterEnd(err error, r *Outcome) error {
 		return nil
 	}
 	return s.explain(err)
+}
+
+// outOfMemory is the death of a machine for want of memory, with the agent that was to
+// start the program; nil: it lives, or ended otherwise.
+func (s *Session) outOfMemory() *driver.Death {
+	if g := s.Greeted(); g == nil || g.Err() == nil {
+		return nil
+	}
+	if d := s.Death(KillTimeout); d != nil && d.Kind == driver.DeathMemory {
+		return d
+	}
+	return nil
 }
 
 // explain prefers the machine's death to the broken connection that it caused.

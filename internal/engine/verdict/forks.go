@@ -18,9 +18,9 @@ import (
 // take little time, or most of it is the kernel's.
 //
 // A shell sleeps for 1, 2, 4 and 8 seconds before it tries again, and few shells that
-// do it at the same times are refused in some seconds and not in others. Intervals in
-// which all tasks sleep are passed over, a few in a row; then a single refusal is not
-// "on it goes", but as many as in a flood's second.
+// do it at the same times are refused in some seconds and hardly in others. Intervals in
+// which nearly all tasks sleep are passed over, a few in a row; then a single refusal is
+// not "on it goes", but as many as in a flood's second.
 const (
 	floodInterval  = time.Second
 	floodIntervals = 2
@@ -86,6 +86,9 @@ func (j *forkJudge) interval(took time.Duration, u driver.Usage, limit int64, me
 		j.before = here
 	default:
 		j.floods, j.slept, j.before = 0, 0, nil
+		if flooded { // who asks in the next one is seen
+			j.before = here
+		}
 	}
 }
 
@@ -161,9 +164,9 @@ func (j *forkJudge) flooded(took time.Duration, u driver.Usage, limit int64) boo
 		u.CPUNanos-j.at.CPUNanos <= refused*floodCost.Nanoseconds()
 }
 
-// sleeps says whether all tasks stayed and did nothing in one interval.
+// sleeps says whether the tasks stayed and did next to nothing in one interval.
 func (j *forkJudge) sleeps(took time.Duration, u driver.Usage, limit int64) bool {
-	return atLimit(u, limit) && u.ProcessesDenied == j.at.ProcessesDenied && u.CPUNanos-j.at.CPUNanos < took.Nanoseconds()/floodIdle
+	return atLimit(u, limit) && u.CPUNanos-j.at.CPUNanos < took.Nanoseconds()/floodIdle
 }
 
 // floodRate is how many refusals in a second are many.

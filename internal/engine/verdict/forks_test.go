@@ -29,6 +29,9 @@ func TestForkJudge(t *testing.T) {
 		"few shells, that all sleep for 1, 2 and 4 seconds": {32, []doing{
 			{0, 20, 30, 32}, {0, 31, 20, 32}, {0, 0, 2, 32}, {0, 31, 20, 32}, {0, 0, 2, 32}, {0, 0, 2, 32}, {0, 0, 2, 32}, {0, 31, 20, 32},
 		}, 8},
+		"few shells, of which some try while the others sleep": {32, []doing{
+			{0, 29, 30, 35}, {0, 31, 20, 36}, {0, 6, 5, 36}, {0, 6, 5, 36}, {0, 25, 10, 36}, {0, 6, 5, 36}, {0, 0, 2, 36}, {0, 25, 20, 36}, {0, 6, 5, 36}, {0, 0, 2, 36},
+		}, 8},
 		"threads that are refused at once, and again after five seconds": {32, []doing{
 			{0, 100, 30, 32}, {0, 0, 2, 32}, {0, 0, 2, 32}, {0, 0, 2, 32}, {0, 0, 2, 32}, {0, 0, 2, 32}, {0, 100, 30, 32}, {0, 0, 2, 32},
 		}, never},
@@ -189,6 +192,30 @@ func TestForkJudgeWithoutCounts(t *testing.T) {
 		}
 		if ended != c.want {
 			t.Errorf("beyond the limit for %v, with %v of a CPU: ended %v", c.beyond, c.cpu, ended)
+		}
+	}
+}
+
+// Shells that sleep for seconds between their tries are seen whenever they try.
+func TestForkJudgeSeesEveryTry(t *testing.T) {
+	const limit, try = 32, int64(80_000)
+	begin := time.Unix(1, 0)
+	for _, first := range []time.Duration{1500 * time.Millisecond, 2500 * time.Millisecond} {
+		var j forkJudge
+		ended := false
+		for at := 50 * time.Millisecond; at < 10*time.Second; at += 50 * time.Millisecond {
+			used := make(tasksOf, limit)
+			for i := range used {
+				used[i].cpu = 100_000
+				for next := first; next <= at; next += 4 * time.Second {
+					used[i].cpu += try
+				}
+			}
+			u := driver.Usage{Processes: limit + 2, ProcessesDenied: 1, ProcessesFull: true}
+			ended = ended || j.flood(begin.Add(at), u, limit, used)
+		}
+		if !ended {
+			t.Errorf("tries at %v and every 4s after it are no flood", first)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func TestRunsThatStartTheAgent(t *testing.T) {
 		{"fails", sandbox.Spec{Code: "import os; os._exit(print(1, flush=True) or 3)"}, 0, false, "1\n", "", false},
 		{"reads", sandbox.Spec{Code: "print(input())", Stdin: "1"}, 0, false, "1\n", "", false},
 		{"leaves a process", sandbox.Spec{Code: "import os, time\nif os.fork() == 0:\n  os.close(1); os.close(2); time.sleep(60)\nelse: print(1)"}, 0, false, "1\n", "", false},
-		{"takes too long", sandbox.Spec{Code: "print(1, flush=True)\nimport time; time.sleep(60)", Limits: sandbox.Limits{WallTimeMS: 200}}, 0, true, "1\n", "", false},
+		{"takes too long", sandbox.Spec{Code: "print(1, flush=True)\nimport time; time.sleep(60)", Limits: sandbox.Limits{WallTimeMS: 2000}}, 0, true, "1\n", "", false},
 		{"gets a file", sandbox.Spec{Code: "print(open('in').read())", Files: []sandbox.File{{Path: "in", Content: "1"}}}, 1, false, "1\n", "", false},
 		{"makes a file", sandbox.Spec{Code: "print(1); open('out', 'w').write('2')"}, 1, true, "1\n", "out", false},
 		{"is asked for files", sandbox.Spec{Code: "print(1)", Artifacts: []string{"out"}}, 1, true, "1\n", "", false},

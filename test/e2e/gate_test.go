@@ -81,8 +81,12 @@ func TestLeaksAreWithheld(t *testing.T) {
 func TestHostileValidators(t *testing.T) {
 	ledger.Check(t)
 	bin := pinfold(t)
-	for cause, code := range map[string]string{"wall_time": "import time; time.sleep(100)", "memory": "x = bytearray(10**9)\nfor i in range(0, 10**9, 4096): x[i] = 1"} {
-		spec, err := json.Marshal(sandbox.Gate{Validators: []sandbox.GateValidator{{Language: "python", Code: code, Limits: sandbox.Limits{WallTimeMS: 2000}, Action: sandbox.GateFlag}}})
+	for cause, validator := range map[string]sandbox.GateValidator{
+		"wall_time": {Code: "import time; time.sleep(100)", Limits: sandbox.Limits{WallTimeMS: 2000}},
+		"memory":    {Code: "x = bytearray(10**9)\nfor i in range(0, 10**9, 4096): x[i] = 1"},
+	} {
+		validator.Language, validator.Action = "python", sandbox.GateFlag
+		spec, err := json.Marshal(sandbox.Gate{Validators: []sandbox.GateValidator{validator}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ package asuser
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
@@ -19,13 +20,36 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"pinfold/internal/agentbin/agenttest"
 	"pinfold/test/ledger"
 )
 
 // ID is the user and group id of the ordinary user: in a range that no
-// distribution and no systemd hands out (systemd's UIDS-GIDS documentation).
-const ID = 60_600
+// distribution and no systemd hands out (systemd's UIDS-GIDS documentation). Each
+// process of root's has one of its own as long as it lives: the kernel counts tasks by
+// user, and a fork bomb of one package must not take those of another beside it.
+var ID = free()
+
+// free finds the first id that no other process holds, and holds it: a socket that stays
+// open has an abstract address, which apart's namespaces do not hide.
+func free() int {
+	const first, last = 60_600, 60_699
+	if os.Geteuid() != 0 {
+		return os.Geteuid()
+	}
+	s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return last
+	}
+	for id := first; id < last; id++ {
+		if unix.Bind(s, &unix.SockaddrUnix{Name: fmt.Sprintf("@pinfold-asuser-%d", id)}) == nil {
+			return id
+		}
+	}
+	return last // a hundred hold theirs
+}
 
 // Rerun runs the named test as an ordinary user, with the environment variables
 // in addition to a clean environment, and fails if it fails. programs are
@@ -62,7 +86,7 @@ func Rerun(t *testing.T, name string, programs, env []string) {
 		ledger.EmulatedEnv + "=" + os.Getenv(ledger.EmulatedEnv),
 	}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Credential: &syscall.Credential{Uid: ID, Gid: ID, Groups: []uint32{}},
+		Credential: &syscall.Credential{Uid: uint32(ID), Gid: uint32(ID), Groups: []uint32{}}, //nolint:gosec // it is small
 		Pdeathsig:  syscall.SIGKILL,
 	}
 	out, err := cmd.CombinedOutput()

@@ -2,12 +2,17 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pinfold/internal/driver/fake"
+	"pinfold/internal/engine/execution"
 	"pinfold/sandbox"
 )
 
@@ -78,6 +83,32 @@ func TestLiveReaderStuck(t *testing.T) {
 	if r := run(t, e, req); r.Cause.Kind != sandbox.CauseWallTime { // while the reader is still stuck
 		t.Errorf("%s by %+v", r.Status, r.Cause)
 	}
+}
+
+// What a program had written is there, also when its caller leaves before the agent has
+// said that it started.
+func TestOutputOfWhatIsCancelledAtItsStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		printed := make(chan struct{})
+		e, _ := newEngine(t, always(fake.Script{
+			Starting: func(*fake.Machine) {
+				cancel()
+				time.Sleep(execution.KillTimeout / 2) // of the test's clock
+			},
+			Program: func(p *fake.Process) fake.Exit {
+				_, _ = io.WriteString(p.Stdout, "first\n")
+				close(printed)
+				return sleeps(p)
+			},
+			KillAll: func(<-chan struct{}) { <-printed },
+		}))
+		r, err := e.Run(ctx, shell(sandbox.Limits{}))
+		if err != nil || r.Cause.Kind != sandbox.CauseCancelled || r.Stdout != "first\n" {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
 }
 
 func TestStdin(t *testing.T) {

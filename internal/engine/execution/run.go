@@ -123,10 +123,33 @@ func (s *Session) begin(ctx context.Context, x Program, st guest.Streams) (warm.
 	ctx, stop := Starting(ctx)
 	defer stop()
 	g, err := s.Agent(ctx)
+	if err == nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
+	ctx, stop = lingering(ctx, KillTimeout)
+	defer stop()
 	return g.Start(ctx, x.Command, st)
+}
+
+// lingering is a context that ends so long after another: a program may run, and have
+// written, before the agent has said that it started, and what it wrote is not to be lost
+// when the caller ends it just then.
+func lingering(ctx context.Context, more time.Duration) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-late.Done():
+		case <-time.After(more):
+			cancel(context.Cause(ctx))
+		}
+	})
+	return late, func() {
+		stop()
+		cancel(nil)
+	}
 }
 
 // await waits for the first of: the program's end, a reason to end it, the

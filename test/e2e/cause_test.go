@@ -153,6 +153,9 @@ func TestCauses(t *testing.T) {
 	for _, c := range causes {
 		t.Run(c.name, func(t *testing.T) {
 			r, o := runCause(t, bin, c.kind, c.language, c.code, c.args...)
+			if c.language == "bash" && os.Geteuid() != 0 && slept(r) {
+				c.kind, c.exit = sandbox.CauseWallTime, 124
+			}
 			if r.Cause.Kind != c.kind || r.Status != c.status || o.code != c.exit {
 				t.Fatalf("%s by %+v, exit status %d; want %s by %s and %d\nstderr: %.300s", r.Status, r.Cause, o.code, c.status, c.kind, c.exit, r.Stderr)
 			}
@@ -168,12 +171,20 @@ func TestCauses(t *testing.T) {
 	again(t)
 }
 
-// runCause runs a program that ends by kind. A shell's bomb, or an ordinary user's, whose tasks
-// hardly get a processor may end by its time (docs/rough-edges.md): it is tried again.
+// slept says whether a shell's bomb slept until its time was over, which one may where
+// refusals are not counted and its shells hardly get a processor (docs/rough-edges.md): its
+// hint says what it wanted.
+func slept(r sandbox.Result) bool {
+	return r.Cause.Kind == sandbox.CauseWallTime && strings.Contains(r.Cause.Hint, `"processes"`)
+}
+
+// runCause runs a program that ends by kind. A bomb whose tasks hardly get a processor may
+// end by its time, root's only if it is a shell's (docs/rough-edges.md): it is tried again,
+// unless its time is as good.
 func runCause(t *testing.T, bin string, kind sandbox.CauseKind, language, code string, args ...string) (sandbox.Result, output) {
 	t.Helper()
 	r, o := run(t, bin, language, code, args...)
-	may := kind == sandbox.CauseProcesses && (language == "bash" || os.Geteuid() != 0)
+	may := kind == sandbox.CauseProcesses && (language == "bash") == (os.Geteuid() == 0)
 	for again := 0; again < 2 && may && r.Cause.Kind == sandbox.CauseWallTime; again++ {
 		r, o = run(t, bin, language, code, args...)
 	}

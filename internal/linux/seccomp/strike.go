@@ -12,12 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// grace is how long a process has to die of SIGSYS before SIGKILL.
-const grace = 20 * time.Millisecond
+// A process has a grace to die of SIGSYS before SIGKILL, and another one as long as it has
+// not been given a processor to take the signal, up to its patience.
+const (
+	grace    = 20 * time.Millisecond
+	patience = 2 * time.Second
+)
 
 // victim is a process to be ended.
 type victim struct {
-	pidfd int
+	pid, pidfd int
 	// deaf means that the process catches, blocks or ignores SIGSYS.
 	deaf bool
 }
@@ -27,7 +31,7 @@ type victim struct {
 // the caller still waits after that, its process existed all the while, and
 // the descriptor means it and no successor with the same number.
 func findVictim(fd uintptr, r request) (victim, bool) {
-	pid, deaf := processOf(r.tid)
+	pid, deaf, _ := processOf(r.tid)
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return victim{}, false
@@ -36,16 +40,17 @@ func findVictim(fd uintptr, r request) (victim, bool) {
 		_ = unix.Close(pidfd)
 		return victim{}, false
 	}
-	return victim{pidfd, deaf}, true
+	return victim{pid, pidfd, deaf}, true
 }
 
 // processOf reads from proc_pid_status(5) the process that a thread belongs
-// to and whether the thread would survive SIGSYS. Where /proc is closed to us
-// it supposes that the thread leads its process, and the worst.
-func processOf(tid int) (pid int, deaf bool) {
+// to, whether the thread would survive SIGSYS, and whether its process has yet to take
+// one. Where /proc is closed to us it supposes that the thread leads its process, and the
+// worst.
+func processOf(tid int) (pid int, deaf, due bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
 	if err != nil {
-		return tid, true
+		return tid, true, false
 	}
 	field := func(name string, base int) uint64 {
 		_, rest, _ := bytes.Cut(status, []byte("\n"+name+":"))
@@ -56,8 +61,9 @@ func processOf(tid int) (pid int, deaf bool) {
 		}
 		return n
 	}
-	signals := field("SigBlk", 16) | field("SigIgn", 16) | field("SigCgt", 16)
-	return int(field("Tgid", 10)), signals&(1<<(unix.SIGSYS-1)) != 0
+	const sigsys = 1 << (unix.SIGSYS - 1)
+	kept := field("SigBlk", 16) | field("SigIgn", 16) | field("SigCgt", 16)
+	return int(field("Tgid", 10)), kept&sigsys != 0, field("ShdPnd", 16)&sigsys != 0
 }
 
 // strike ends the process and gives the descriptor back. Where it can it uses
@@ -78,14 +84,25 @@ func (v victim) strike(deny func()) {
 	}
 }
 
-// wait returns when the process is dead, after the grace at the latest.
+// wait returns when the process is dead, or has taken the signal and lives, or keeps it
+// away, or has run out of patience.
 func (v victim) wait() {
+	for end := time.Now().Add(patience); !v.dies(); {
+		if _, deaf, due := processOf(v.pid); deaf || !due || time.Now().After(end) {
+			return
+		}
+	}
+}
+
+// dies waits for the process's death, for one grace.
+func (v victim) dies() bool {
 	deadline := time.Now().Add(grace)
 	for left := grace; left > 0; left = time.Until(deadline) {
 		p := []unix.PollFd{{Fd: int32(v.pidfd), Events: unix.POLLIN}}
 		n, err := unix.Poll(p, int(left.Milliseconds())+1)
 		if n > 0 || (err != nil && err != unix.EINTR) {
-			return
+			return true
 		}
 	}
+	return false
 }

@@ -32,23 +32,25 @@ import (
 // user, and a fork bomb of one package must not take those of another beside it.
 var ID = free()
 
-// free finds the first id that no other process holds, and holds it: a socket that stays
-// open has an abstract address, which apart's namespaces do not hide.
+// free finds an id that no other process holds, and holds it: a socket that stays open has
+// an abstract address, which apart's namespaces do not hide. It begins anywhere: what a
+// process that was killed has left behind may still run with its id.
 func free() int {
-	const first, last = 60_600, 60_699
+	const first, ids = 60_600, 100
 	if os.Geteuid() != 0 {
 		return os.Geteuid()
 	}
 	s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return last
-	}
-	for id := first; id < last; id++ {
-		if unix.Bind(s, &unix.SockaddrUnix{Name: fmt.Sprintf("@pinfold-asuser-%d", id)}) == nil {
+	for try := 0; try < ids && err == nil; try++ {
+		id := first + (os.Getpid()+try)%ids
+		switch err = unix.Bind(s, &unix.SockaddrUnix{Name: fmt.Sprintf("@pinfold-asuser-%d", id)}); err {
+		case nil:
 			return id
+		case unix.EADDRINUSE:
+			err = nil
 		}
 	}
-	return last // a hundred hold theirs
+	panic(fmt.Sprintf("asuser: none of %d ids is free: %v", ids, err))
 }
 
 // Rerun runs the named test as an ordinary user, with the environment variables

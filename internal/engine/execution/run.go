@@ -66,6 +66,9 @@ func (s *Session) Run(ctx context.Context, x Program) (*Outcome, error) {
 	}
 	meter, began := meterOf(s.Machine), time.Now()
 	base, err := meter.BeginRun(ctx)
+	if err != nil && ctx.Err() == nil {
+		return nil, s.explain(err)
+	}
 	var p warm.Program
 	if err == nil {
 		p, err = s.begin(ctx, x, guest.Streams{
@@ -211,11 +214,15 @@ func (s *Session) outOfMemory() *driver.Death {
 	if g := s.Greeted(); g == nil || g.Err() == nil {
 		return nil
 	}
-	if d := s.Death(KillTimeout); d != nil && d.Kind == driver.DeathMemory {
+	if d := s.Death(autopsyTimeout); d != nil && d.Kind == driver.DeathMemory {
 		return d
 	}
 	return nil
 }
+
+// autopsyTimeout bounds how long a machine whose agent has gone is waited for to say what it
+// died of: all its memory is given back before.
+const autopsyTimeout = 5 * time.Second
 
 // explain prefers the machine's death to the broken connection that it caused.
 func (s *Session) explain(err error) error {

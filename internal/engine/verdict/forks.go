@@ -81,12 +81,12 @@ func (j *forkJudge) interval(took time.Duration, u driver.Usage, limit int64, me
 	case flooded && j.manyAsk(here, took, u, limit):
 		j.floods += int(took / floodInterval) // the readings of a busy host are far apart
 		j.slept, j.before = 0, here
-	case j.floods > 0 && j.slept < floodSleep && j.sleeps(took, u, limit):
+	case j.floods > 0 && j.slept < floodSleep && (!flooded || u.ProcessesFull) && j.sleeps(took, u, limit):
 		j.slept++
 		j.before = here
 	default:
 		j.floods, j.slept, j.before = 0, 0, nil
-		if flooded { // who asks in the next one is seen
+		if flooded && u.ProcessesFull { // who asks in the next one is seen
 			j.before = here
 		}
 	}
@@ -116,8 +116,10 @@ func (j *forkJudge) manyAsk(here map[int]taskTime, took time.Duration, u driver.
 	var all taskTime
 	var each []int64
 	for task, now := range here {
-		before := j.before[task]
-		each = append(each, now.cpu-before.cpu)
+		before, old := j.before[task]
+		if old { // one that began meanwhile has used what a start takes
+			each = append(each, now.cpu-before.cpu)
+		}
 		all.cpu += now.cpu - before.cpu
 		all.system += now.system - before.system
 	}

@@ -219,3 +219,40 @@ func TestForkJudgeSeesEveryTry(t *testing.T) {
 		}
 	}
 }
+
+// A pool whose first process asks all the time, and whose others end and begin together, is
+// left alone: what begins uses CPU time, and has asked for nothing.
+func TestForksOfWavesAreNoFlood(t *testing.T) {
+	const limit, wave = 16, 2500 * time.Millisecond
+	begin := time.Unix(1, 0)
+	for _, step := range []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond} {
+		for shift := time.Duration(0); shift < 2*time.Second; shift += 100 * time.Millisecond {
+			counted := shift < time.Second
+			var j forkJudge
+			for at := step; at < 30*time.Second; at += step {
+				waves := int64((at + shift) / wave)
+				u := driver.Usage{Processes: limit, ProcessesDenied: int64(at / (20 * time.Millisecond))}
+				tasks := tasksByID{1: {cpu: u.ProcessesDenied * 200_000, system: u.ProcessesDenied * 150_000}}
+				if !counted {
+					u.Processes, u.ProcessesDenied, u.ProcessesFull = limit+2, 1, true
+				}
+				u.CPUNanos = tasks[1].cpu + (waves+1)*(limit-1)*500_000
+				for i := range int64(limit - 1) {
+					tasks[int(2+waves*limit+i)] = taskTime{cpu: 500_000, system: 300_000}
+				}
+				if j.flood(begin.Add(at), u, limit, tasks) {
+					t.Fatalf("ended after %v, read every %v, with waves that begin %v early, counted %v", at, step, shift, counted)
+				}
+			}
+		}
+	}
+}
+
+// tasksByID are the CPU times of tasks by their ids.
+type tasksByID map[int]taskTime
+
+func (t tasksByID) EachTask(visit func(task int, cpu, system int64)) {
+	for id, used := range t {
+		visit(id, used.cpu, used.system)
+	}
+}

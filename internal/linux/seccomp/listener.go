@@ -39,6 +39,8 @@ type Listener struct {
 	closed  chan struct{}
 	once    sync.Once
 
+	patience time.Duration // that is left; Serve's alone
+
 	mu     sync.Mutex
 	counts map[string]int64
 	total  int64
@@ -61,7 +63,7 @@ func newListener(fd int) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{machine: m, closed: make(chan struct{}), counts: map[string]int64{}}
+	l := &Listener{machine: m, patience: patience, closed: make(chan struct{}), counts: map[string]int64{}}
 	if l.kills, err = killedNames(); err != nil {
 		return nil, err
 	}
@@ -207,7 +209,7 @@ func (l *Listener) answer(r request) error {
 		if r.arch == l.machine.audit && l.kills[name] {
 			if v, ok := findVictim(fd, r); ok {
 				l.strikes(name)
-				v.strike(send)
+				l.patience = v.strike(send, l.patience)
 				return
 			}
 		}

@@ -13,15 +13,16 @@ import (
 )
 
 // A process has a grace to die of SIGSYS before SIGKILL, and another one as long as it has
-// not been given a processor to take the signal, up to its patience.
+// not been given a processor to take the signal. All those of a sandbox together have the
+// patience to do so: they can stop each other, and the refusals of others wait.
 const (
 	grace    = 20 * time.Millisecond
 	patience = 2 * time.Second
 )
 
-// victim is a process to be ended.
+// victim is a process to be ended, by its thread that made the request.
 type victim struct {
-	pid, pidfd int
+	tid, pidfd int
 	// deaf means that the process catches, blocks or ignores SIGSYS.
 	deaf bool
 }
@@ -40,7 +41,7 @@ func findVictim(fd uintptr, r request) (victim, bool) {
 		_ = unix.Close(pidfd)
 		return victim{}, false
 	}
-	return victim{pid, pidfd, deaf}, true
+	return victim{r.tid, pidfd, deaf}, true
 }
 
 // processOf reads from proc_pid_status(5) the process that a thread belongs
@@ -69,29 +70,33 @@ func processOf(tid int) (pid int, deaf, due bool) {
 // strike ends the process and gives the descriptor back. Where it can it uses
 // SIGSYS, as the kernel would have, so that whoever waits for the process sees
 // the reason. That signal can be kept away, so SIGKILL follows. The call
-// itself is denied in between: the caller looks at signals only afterwards.
-func (v victim) strike(deny func()) {
+// itself is denied in between: the caller looks at signals only afterwards. left is what
+// there is of the patience, and what it returns is what is left of that.
+func (v victim) strike(deny func(), left time.Duration) time.Duration {
 	defer unix.Close(v.pidfd) //nolint:errcheck // a descriptor that was only signalled
 	// Errors of the signals mean that the process is dead, which is the aim.
 	if !v.deaf {
 		_ = unix.PidfdSendSignal(v.pidfd, unix.SIGSYS, nil, 0)
 		deny()
-		v.wait()
+		left = v.wait(left)
 	}
 	_ = unix.PidfdSendSignal(v.pidfd, unix.SIGKILL, nil, 0)
 	if v.deaf {
 		deny()
 	}
+	return left
 }
 
 // wait returns when the process is dead, or has taken the signal and lives, or keeps it
-// away, or has run out of patience.
-func (v victim) wait() {
-	for end := time.Now().Add(patience); !v.dies(); {
-		if _, deaf, due := processOf(v.pid); deaf || !due || time.Now().After(end) {
-			return
+// away, or there is no patience left, and what is left of it.
+func (v victim) wait(left time.Duration) time.Duration {
+	begun := time.Now()
+	for !v.dies() {
+		if _, deaf, due := processOf(v.tid); deaf || !due || time.Since(begun) > left {
+			break
 		}
 	}
+	return max(0, left-time.Since(begun))
 }
 
 // dies waits for the process's death, for one grace.

@@ -31,11 +31,11 @@ func TestStrikeWaitsForAProcessor(t *testing.T) {
 		}
 		timer := time.AfterFunc(runs, func() { _ = unix.Kill(pid, unix.SIGCONT) })
 		denied := false
-		victim{pid: pid, pidfd: pidfd}.strike(func() { denied = true })
+		left := victim{tid: pid, pidfd: pidfd}.strike(func() { denied = true }, patience)
 		_ = cmd.Wait()
 		timer.Stop()
-		if got := cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != want || !denied {
-			t.Errorf("it died of %v, not of %v; denied %v", got, want, denied)
+		if got := cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != want || !denied || (left == 0) != (want == unix.SIGKILL) {
+			t.Errorf("it died of %v, not of %v; denied %v, %v are left", got, want, denied, left)
 		}
 	}
 }
